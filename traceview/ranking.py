@@ -127,7 +127,13 @@ def ranked(
     whole_ns, per_ns = 0, 0.0
     if model and steady_ns and any(row.finding.edit for row in findings):
         whole_ns, per_ns = _whole(model(), loops[0].step_ns if loops else 0, steady_ns)
-        findings = [_replayed(row, model(), per_ns * steady_ns / whole_ns) for row in findings]
+        times = per_ns * steady_ns / whole_ns
+        findings = [
+            _replayed(row, model(), times)
+            if _in_steps(row.finding, loops)
+            else replace(row, finding=replace(row.finding, edit=None))
+            for row in findings
+        ]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=_rank)
     in_order = sorted(_each_time_once(in_order), key=_rank)
     if model and steady_ns and whole_ns:
@@ -151,6 +157,17 @@ def ranked(
     return tuple(forecasts)
 
 
+def _in_steps(finding: Finding, loops: Sequence[LoopTime]) -> bool:
+    """Whether at least half of what a finding is about lies in one loop, as far as is known.
+
+    A replay is of steps: what is lost outside of them wins nothing there.
+    """
+    if not finding.lost or not loops:
+        return True
+    inside = (intervals.intersection(loop.time, finding.lost.time).total() for loop in loops)
+    return 2 * max(inside) >= finding.lost.time.total()
+
+
 def _replayed(row: RankedFinding, model: Model, times: float) -> RankedFinding:
     """A finding whose edit was not replayed yet, with what that saves; `times` that of the model.
 
@@ -171,7 +188,7 @@ def _replayed(row: RankedFinding, model: Model, times: float) -> RankedFinding:
             finding,
             severity=severity,
             time_at_stake_ns=min(saved_ns, round(span_ns)),
-            share_of_step_pct=share_pct(saved_ns, round(span_ns)),
+            share_of_step_pct=share_pct(saved_ns, round(span_ns)) if saved_ns else None,
             saving="about",
             error_ns=round(replayed.error_ns * times),
         ),
@@ -200,7 +217,8 @@ def _planned(
     edits = {at: edit for at in chosen[:most] if (edit := in_order[at].finding.edit)}
     result = list(in_order)
     errors = {at: (in_order[at].finding.error_ns or 0) * whole_ns / steady_ns for at in edits}
-    for at, won in _greedy(model, edits, errors, whole_ns, per_ns):
+    reach = {at: _reach(in_order[at].finding) for at in edits}
+    for at, won in _greedy(model, edits, errors, reach, whole_ns, per_ns):
         row = result[at]
         won_ns = round((won.before_ns - won.after_ns) / whole_ns * steady_ns)
         rated = severity_of(won_ns, steady_ns) or "info"
@@ -223,11 +241,13 @@ def _greedy(
     model: Model,
     edits: Mapping[int, Edit],
     errors: Mapping[int, float],
+    reach: Mapping[int, float],
     whole_ns: int,
     per_ns: float,
 ) -> Iterator[tuple[int, Won]]:
     """What each edit wins on top of those before it, the best of the rest at each place.
 
+    What is best counts by `reach`, the part of it that one remedy is likely to win.
     The error of each place adds those of the remedies so far, as squares, to that of the replay.
     """
     left, done, saved, squares = dict(edits), list[Edit](), 0, 0.0
@@ -236,10 +256,11 @@ def _greedy(
     while left:
         together = {at: model.saved_ns(*done, edit) for at, edit in left.items()}
         alone = alone or together
-        best = max(together, key=lambda at: together[at])
-        won_ns = round((together[best] - saved) * per_ns)
-        if won_ns < LOW * whole_ns:
+        wins = {at: round((each - saved) * per_ns) for at, each in together.items()}
+        if max(wins.values()) < LOW * whole_ns:
             break
+        best = max(wins, key=lambda at: wins[at] * reach[at] * (wins[at] >= LOW * whole_ns))
+        won_ns = wins[best]
         done.append(left.pop(best))
         after_ns = max(before_ns - won_ns, 0)
         squares += errors[best] ** 2
@@ -330,15 +351,21 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
     return replace(ranked, finding=replace(ranked.finding, severity="info"))
 
 
+def _reach(finding: Finding) -> float:
+    """The part of a finding's time that one remedy is likely to save."""
+    return REACH if finding.general else 1.0
+
+
 def _likely_ns(finding: Finding) -> float:
     """The time that acting on a finding is likely to save."""
-    bound = finding.general and finding.error_ns is None
-    return finding.time_at_stake_ns * (REACH if bound else 1.0)
+    return finding.time_at_stake_ns * _reach(finding)
 
 
 def _rank(ranked: RankedFinding, times: float = 1.0) -> tuple[int, bool, float]:
     """What orders findings; what they win in the plan counts so many times, else their time."""
     severity, won = ranked.finding.severity, ranked.won
     in_doubt = severity == "high" and ranked.analysis == trace_health.ANALYSIS.name
-    likely_ns = (won.before_ns - won.after_ns) * times if won else _likely_ns(ranked.finding)
+    likely_ns = _likely_ns(ranked.finding)
+    if won:
+        likely_ns = (won.before_ns - won.after_ns) * times * _reach(ranked.finding)
     return SEVERITIES.index(severity), not in_doubt, -likely_ns

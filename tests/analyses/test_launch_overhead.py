@@ -114,17 +114,14 @@ def test_few_long_launch_calls_are_no_reason_to_launch_less_often(tmp_path):
 
     values = finding.evidence.values
     assert (values["long_calls"], values["api"], values["kernel"]) == (3, "cudaLaunchKernel", "k10")
-    assert "passed in 3 calls of more than 200 µs" in finding.message
+    assert "passed in 3 calls of more than 1.00 ms" in finding.message
     assert finding.action.startswith("Look at what these calls wait for")
-    assert finding.time_at_stake_ns == pytest.approx(3 * 4 * MS, rel=0.05)
+    assert values["long_ns"] == pytest.approx(3 * 4 * MS, rel=0.05)
 
 
-def test_what_launching_at_once_saves_is_replayed(tmp_path):
-    """Of 200 µs per step the GPU works for 40 µs; there is no more to win than its idle time."""
+def test_what_launching_at_once_saves_is_said_by_gpu_idle(tmp_path):
     [finding] = ask(ANALYSIS, slow_launches(), tmp_path).findings
 
     assert finding.action.startswith("Launch less often")
-    assert finding.saving == "about"
-    assert finding.edit is not None
-    late_ns = int(finding.evidence.values["late_idle_ns"] or 0)
-    assert 0.6 * late_ns < finding.time_at_stake_ns <= late_ns
+    assert (finding.severity, finding.edit) == ("info", None)
+    assert finding.time_at_stake_ns <= int(finding.evidence.values["late_idle_ns"] or 0)

@@ -157,9 +157,12 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     assert (finding.evidence.start_ns, finding.evidence.end_ns) == (10, 110)
 
 
-@pytest.mark.parametrize(("source", "stakes"), [("pageable", 1_791_000), ("pinned", 900_000)])
-def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, stakes, tmp_path):
-    """Ten copies of 100 µs, each after 99 µs in its call; the first one is warm-up."""
+@pytest.mark.parametrize("source", ["pageable", "pinned"])
+def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, tmp_path):
+    """Ten copies of 100 µs, each after 99 µs in its call; the first one is warm-up.
+
+    The CPU sets the pace: its calls are what is saved, and of the last copy 80 µs.
+    """
     export = Export().launch((0, 1), (10_000, 20_000))
     for step in range(10):
         at = 20_000 + step * 300_000
@@ -169,7 +172,7 @@ def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, st
 
     finding, *_ = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.time_at_stake_ns == pytest.approx(9 * 99_000, rel=0.01)
+    assert finding.time_at_stake_ns == pytest.approx(9 * 99_000 + 80_000, rel=0.01)
     assert ("staging_ns" in finding.evidence.values) == (source == "pageable")
     assert finding.message.endswith(
         "No kernel runs in that time. Before them, the GPU idles for 891 µs more while the CPU "

@@ -211,7 +211,7 @@ def test_printing_the_loss_drains_the_lead(reports):
     # Steps shrink more than that price, and at last the GPU is idle either way.
     shrunk = ahead["period_ns"] / runs["middle_without"]["period_ns"]
     assert drained["idle_after_ns"] / runs["middle_with"]["idle_after_ns"] < shrunk / 2
-    assert runs["small_with"]["idle_after_ns"] is None
+    assert runs["small_with"]["idle_after_ns"] < runs["small_with"]["wait_ns"]
     assert runs["small_with"]["wait_ns"] < 50_000
     assert {runs[f"small_{run}"]["verdict"] for run in ("with", "without")} == {"launch-bound"}
 

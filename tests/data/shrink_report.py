@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceview.trace.ncu.report_file import _fields, _sized
+from traceview.trace.ncu_report import _fields, _sized
 
 SECTIONS, RULES, METRIC, INSTANCES = 17, 19, 13, 3
 CODES, PAYLOAD_BYTES = 1, 5

@@ -13,7 +13,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,10 @@ class Recording:
     operations: list[Operation] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     ranges: dict[int, list[Range]] = field(default_factory=lambda: defaultdict(list))
-    # When a stream was told to wait for an event: by process, context and stream.
-    event_waits: dict[tuple[int, int, int], list[int]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
     # The profiler's own time on each thread.
     overheads: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    # What held up the work that ended each gap, by device and start of the gap.
+    parts: dict[tuple[int, int], list[Part]] = field(default_factory=dict)
     # Work that calls of a process and context wait for, and when it is busy, as far as asked.
     waited: dict[tuple[int, int | None], list[Operation]] = field(default_factory=dict)
     waited_busy: dict[tuple[int, int | None], list[tuple[int, int]]] = field(default_factory=dict)
@@ -101,20 +99,6 @@ class Recording:
         return sorted(self.operations, key=by_start)
 
     @cached_property
-    def before_on_stream(self) -> dict[Operation, Operation | None]:
-        last: dict[tuple[int, int, int, int], Operation] = {}
-        before = {}
-        for op in self.in_order:
-            before[op] = last.get(op.stream_key)
-            last[op.stream_key] = op
-        return before
-
-    @cached_property
-    def first_start(self) -> dict[Call, int]:
-        """When the first work of each call started."""
-        return {op.call: op.start for op in reversed(self.in_order) if op.call}
-
-    @cached_property
     def calls_of(self) -> dict[int, list[Call]]:
         """The calls of each thread."""
         found = defaultdict(list)
@@ -123,14 +107,15 @@ class Recording:
         return found
 
     @cached_property
-    def spans(self) -> dict[tuple[int, str], list[tuple[int, int]]]:
-        """On which threads the CPU was in calls that explain a gap, by thread and cause."""
-        found = {}
-        for thread, own in self.calls_of.items():
-            found[thread, "graph-launch"] = matching(own, GRAPHS)
-            found[thread, "module-load"] = matching(own, LOADS) + lazy_loads(self, own)
-            found[thread, "allocation"] = matching(own, ALLOCATES)
-            found[thread, "profiler"] = self.overheads.get(thread, [])
+    def lazy_loads(self) -> set[Call]:
+        """First launches of a kernel in its context that last so long that they loaded its code."""
+        seen, found = set(), set()
+        for op in self.in_order:
+            place = (op.process, op.device, op.context, op.name)
+            if op.kind == "kernel" and place not in seen:
+                seen.add(place)
+                if op.call and op.call.end - op.call.start > LAZY_LOAD:
+                    found.add(op.call)
         return found
 
     @cached_property
@@ -193,9 +178,6 @@ def read_waits(
     for row in rows(connection, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
         if waited := by_id.get((row["globalPid"], row["correlationId"])):
             waited.context = row["contextId"]
-            if "WaitEvent" in waited.name:
-                stream = (row["globalPid"], row["contextId"], row["streamId"])
-                recording.event_waits[stream].append(row["start"])
 
 
 def read_overheads(
@@ -406,17 +388,44 @@ def covered_by(spans: list[tuple[int, int]], first: int, last: int) -> int:
 
 RIGHT_AFTER = 10_000
 LAZY_LOAD = 200_000
-STARTS_WITHIN = 50_000
-GRAPHS = re.compile(r"(cuda|cu)Graph(Launch|Instantiate|Upload|ExecUpdate)")
+OWN_WORK = 1_000_000
 LOADS = re.compile(
     r"cu(da)?(Module|Library)(Load|Unload)|cuLink(Add|Complete)"
     r"|cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
 )
+GRAPHS = re.compile(r"(cuda|cu)Graph(Launch|Instantiate|Upload|ExecUpdate)")
 ALLOCATES = re.compile(
     r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
     r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
     r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
 )
+POOLS = re.compile(r"(cuda|cu)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
+
+
+@dataclass
+class Part:
+    """What held up the work that ended a gap, in [start, end) of it.
+
+    `kind` is a name of `facts.dependencies.blame.Part`; the simulator is their oracle
+    (tests/facts/dependencies/test_brute_force.py). `on` is the call or the operation.
+    """
+
+    start: int
+    end: int
+    kind: str
+    on: Call | Operation | None
+    cause: str = ""
+    blamed: Call | None = None
+
+    @property
+    def idle(self) -> int:
+        return self.end - self.start
+
+    @property
+    def call(self) -> Call | None:
+        """The call that the part was spent in."""
+        inside = self.kind in ("LAUNCH", "CALL", "TAIL") and isinstance(self.on, Call)
+        return self.on if inside else None  # type: ignore[return-value]
 
 
 @dataclass
@@ -427,17 +436,27 @@ class Gap:
     dry: int
     again: int
     next: Operation
-    cause: str = ""
-    wait: Call | None = None
-    blamed: Call | None = None
+    parts: list[Part] = field(default_factory=list)
 
     @property
     def idle(self) -> int:
         return self.again - self.dry
 
+    @property
+    def cause(self) -> str:
+        """The cause with most of the time; of equal ones that of the longest part."""
+        of = self.idle_by_cause()
+        return max(self.parts, key=lambda part: (of[part.cause], part.idle, -part.start)).cause
+
+    def idle_by_cause(self) -> dict[str, int]:
+        found: dict[str, int] = defaultdict(int)
+        for part in self.parts:
+            found[part.cause] += part.idle
+        return found
+
 
 def find_gaps(recording: Recording) -> list[Gap]:
-    """Every gap with its cause, each told by itself, from the definitions."""
+    """Every gap with the causes of its parts, each told by itself, from the definitions."""
     found = []
     for device in sorted(devices(recording)):
         covered = busy(on_device(recording, device))
@@ -445,43 +464,85 @@ def find_gaps(recording: Recording) -> list[Gap]:
         first = {op.start: op for op in reversed(mine)}
         for (_, dry), (again, _) in itertools.pairwise(covered):
             gap = Gap(device, dry, again, first[again])
-            gap.cause = cause_of(recording, gap)
-            gap.blamed = blamed(recording, gap)
+            parts = recording.parts[device, dry]
+            edges = [dry, *(part.end for part in parts)]
+            assert [part.start for part in parts] == edges[:-1]
+            assert edges[-1] == again
+            for part in parts:
+                part.cause = cause_of(recording, gap, part)
+            gap.parts = joined(gap, drained(recording, gap, parts))
             found.append(gap)
     return found
 
 
-def cause_of(recording: Recording, gap: Gap) -> str:
-    """Why the work that ended the gap did not start earlier. Sets the gap's wait."""
-    call = gap.next.call
-    if call is None:
+def cause_of(recording: Recording, gap: Gap, part: Part) -> str:
+    """Why the work that ended the gap was held up in this part of it."""
+    launch, call = gap.next.call, part.call
+    if launch is None:
         return "unknown"
-    half = gap.idle // 2
-    if gap.next.from_pageable and common((call.start, call.end), gap) > half:
-        return "copy-wait"
-    queued = queued_at(recording, call)
-    held = gap.again - queued
-    if queued <= gap.dry or (held > half and held > STARTS_WITHIN):
-        stood = stood_behind(recording, gap.next)
-        late = max(gap.dry, queued)
-        copied = stood is not None and stood.kind == "copy" and stood.end >= late
-        return "copy-wait" if copied else "dependency"
-    for cause in ("graph-launch", "module-load", "allocation", "profiler"):
-        asked = cause != "graph-launch" or "GraphLaunch" in call.name
-        if asked and covered_of(gap, recording.spans[call.thread, cause]) > half:
-            return cause
-    gap.wait = drained_by(recording, gap, call)
-    return "launch-late" if gap.wait is None else "sync-drain"
+    if part.kind in ("PITCH", "OTHER", "HELD"):
+        on_gpu = part.kind != "HELD" and isinstance(part.on, Operation)
+        return "copy-wait" if on_gpu and part.on.kind == "copy" else "dependency"
+    if 2 * covered_of(part, recording.overheads.get(thread_of(gap, part), [])) > part.idle:
+        return "profiler"
+    if call is not None:
+        if LOADS.match(call.name) or call in recording.lazy_loads:
+            return "module-load"
+        if part.kind == "LAUNCH" and gap.next.from_pageable:
+            return "copy-wait"
+        if "GraphLaunch" in launch.name and GRAPHS.match(call.name):
+            return "graph-launch"
+        if ALLOCATES.match(call.name) or POOLS.match(call.name):
+            return "allocation"
+    return "sync-drain" if part.kind == "TAIL" else "launch-late"
 
 
-def common(span: tuple[int, int], gap: Gap) -> int:
-    return max(0, min(span[1], gap.again) - max(span[0], gap.dry))
+def thread_of(gap: Gap, part: Part) -> int:
+    """The thread that held the work up."""
+    call = part.on if isinstance(part.on, Call) else gap.next.call
+    return call.thread if call else -1
 
 
-def covered_of(gap: Gap, spans: list[tuple[int, int]]) -> int:
-    """How much of the gap at least one of the spans covers."""
+def drained(recording: Recording, gap: Gap, parts: list[Part]) -> list[Part]:
+    """The parts; ordinary launching belongs to the wait before it, for as long as that lasted."""
+    wait = drained_by(recording, gap, gap.next.call) if gap.next.call else None
+    left, found = wait.end - wait.start if wait else 0, []
+    for part in parts:
+        ordinary = part.cause == "launch-late" and part.idle <= OWN_WORK
+        if not ordinary and part.cause != "sync-drain":
+            found.append(part)
+            continue
+        until = part.end if part.cause == "sync-drain" else min(part.end, part.start + left)
+        until = until if wait else part.start
+        left = max(0, left - part.idle)
+        cut = ((part.start, until, "sync-drain"), (until, part.end, "launch-late"))
+        found += [
+            replace(part, start=start, end=end, cause=cause, blamed=wait if end == until else None)
+            for start, end, cause in cut
+            if end > start
+        ]
+    return found
+
+
+def joined(gap: Gap, parts: list[Part]) -> list[Part]:
+    """Neighbours of one cause and thread as one, in the call that the longest was spent in."""
+    found = []
+    for (cause, _), each in itertools.groupby(parts, lambda p: (p.cause, thread_of(gap, p))):
+        same = list(each)
+        longest = max(same, key=lambda part: (part.idle, -part.start))
+        blamed = longest.blamed
+        if cause in ("allocation", "module-load", "copy-wait") and longest.call:
+            call = longest.call
+            blocks = call.blocks or LOADS.match(call.name) or ALLOCATES.match(call.name)
+            blamed = call if blocks else None
+        found.append(replace(longest, start=same[0].start, end=same[-1].end, blamed=blamed))
+    return found
+
+
+def covered_of(part: Part, spans: list[tuple[int, int]]) -> int:
+    """How much of the part at least one of the spans covers."""
     inside = [
-        (max(a, gap.dry), min(b, gap.again)) for a, b in spans if a < gap.again and b > gap.dry
+        (max(a, part.start), min(b, part.end)) for a, b in spans if a < part.end and b > part.start
     ]
     cuts = sorted({time for span in inside for time in span})
     return sum(
@@ -489,50 +550,8 @@ def covered_of(gap: Gap, spans: list[tuple[int, int]]) -> int:
     )
 
 
-def matching(calls: list[Call], rule: re.Pattern[str]) -> list[tuple[int, int]]:
-    return [(call.start, call.end) for call in calls if rule.match(call.name)]
-
-
-def lazy_loads(recording: Recording, calls: list[Call]) -> list[tuple[int, int]]:
-    """First launches of a kernel in its context that last so long that they loaded its code."""
-    seen, first = set(), []
-    for op in recording.in_order:
-        place = (op.process, op.device, op.context, op.name)
-        if op.kind == "kernel" and place not in seen:
-            seen.add(place)
-            first.append(op.call)
-    return [
-        (call.start, call.end)
-        for call in calls
-        if call.end - call.start > LAZY_LOAD and call in first
-    ]
-
-
-def queued_at(recording: Recording, call: Call) -> int:
-    """When the call had queued its work: on return, or when some of it started; a copy at once."""
-    if "Memcpy" in call.name:
-        return call.start
-    return max(call.start, min(call.end, recording.first_start[call]))
-
-
-def stood_behind(recording: Recording, following: Operation) -> Operation | None:
-    """The operation before it on its stream, or if told to wait for an event, the last to end."""
-    before = recording.before_on_stream[following]
-    since = before.call.start if before and before.call else -FOREVER
-    stream = (following.process, following.context, following.stream)
-    told = recording.event_waits.get(stream, [])
-    if not any(since < time < following.call.start for time in told):
-        return before
-    ended = [
-        op
-        for op in recording.in_order
-        if op.process == following.process and op.end <= following.start
-    ]
-    return max(enumerate(ended), key=lambda item: (item[1].end, item[0]))[1] if ended else None
-
-
 def drained_by(recording: Recording, gap: Gap, call: Call) -> Call | None:
-    """The wait that the gap began in or right after, if it lasted more than half the gap."""
+    """The wait that the gap began in or right after."""
     found = []
     for thread, waits in recording.waits.items():
         if waits[0].process != gap.next.process:
@@ -543,9 +562,7 @@ def drained_by(recording: Recording, gap: Gap, call: Call) -> Call | None:
             in_it = last.end >= gap.dry and (
                 thread == call.thread or not calls_within(recording, call.thread, last)
             )
-            if (in_it or right_after(recording, gap, call, last)) and (
-                last.end - last.start > gap.idle // 2
-            ):
+            if in_it or right_after(recording, gap, call, last):
                 found.append(last)
     return max(found, key=lambda wait: (wait.end, -wait.thread), default=None)
 
@@ -620,11 +637,13 @@ def selection(recording: Recording, selected: Selected) -> dict[str, Any]:
         if gap.next in held:
             found[gap.device]["idle_ns"] += gap.idle
             found[gap.device]["span_ns"] += gap.idle
-            causes[gap.device, gap.cause][0] += 1
-            causes[gap.device, gap.cause][1] += gap.idle
-        call = gap.blamed
-        if call and selected.holds(recording, call.process, call.start):
-            after[call.name] += gap.idle
+            for cause, idle in gap.idle_by_cause().items():
+                causes[gap.device, cause][0] += 1
+                causes[gap.device, cause][1] += idle
+        for part in gap.parts:
+            call = part.blamed
+            if call and selected.holds(recording, call.process, call.start):
+                after[call.name] += part.idle
     return {"devices": found, "causes": dict(causes), "idle_after": dict(after)}
 
 
@@ -643,25 +662,10 @@ def blocking_calls(recording: Recording) -> dict[str, dict[str, int]]:
             row["wait_ns"] += call.end - call.start
             row["benign_ns"] += benign(recording, call)
     for gap in recording.gaps:
-        if gap.blamed:
-            result.setdefault(gap.blamed.name, dict(none))["idle_after_ns"] += gap.idle
+        for part in gap.parts:
+            if part.blamed:
+                result.setdefault(part.blamed.name, dict(none))["idle_after_ns"] += part.idle
     return result
-
-
-def blamed(recording: Recording, gap: Gap) -> Call | None:
-    """The blocking call that the gap is due to: the wait, or what the launching thread was in."""
-    if gap.wait or gap.next.call is None:
-        return gap.wait
-    call = gap.next.call
-    if gap.cause == "copy-wait":
-        staged = gap.next.from_pageable and common((call.start, call.end), gap) > gap.idle // 2
-        return call if staged else None
-    rule = {"allocation": ALLOCATES, "module-load": LOADS}.get(gap.cause)
-    if rule is None:
-        return None
-    own = recording.calls_of[call.thread]
-    held = [c for c in own if common((c.start, c.end), gap) and rule.match(c.name)]
-    return max(held, key=lambda c: (common((c.start, c.end), gap), -c.start), default=None)
 
 
 def copies(recording: Recording) -> dict[str, int]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,11 +20,14 @@ from tests.conftest import GPU_RECORDINGS
 from tests.examples import examples
 from tests.export_file import SCHEMAS
 from tests.oracles import brute_force
-from traceview.analyses import memory_copies, run_ahead
-from traceview.analyses import sync_stalls as sync_stalls
+from traceview.analyses import memory_copies, run_ahead, sync_stalls
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
+from traceview.facts.dependencies.blame import Part
+from traceview.facts.idle.causes import idle_graph, idle_parts
+from traceview.facts.idle.gap_bounds import gap_bounds
 from traceview.facts.idle.gaps import gaps
+from traceview.facts.operations import api_calls, operations
 from traceview.facts.waits import stalls
 from traceview.tables import Table
 from traceview.trace import Selection, Trace
@@ -46,7 +50,42 @@ class Both:
 
     @classmethod
     def of(cls, path: Path) -> Both:
-        return cls(load(path), brute_force.read(path))
+        trace, recording = load(path), brute_force.read(path)
+        recording.parts = parts_of(trace, recording)
+        return cls(trace, recording)
+
+
+def parts_of(
+    trace: Trace, recording: brute_force.Recording
+) -> dict[tuple[int, int], list[brute_force.Part]]:
+    """The parts of each gap, with the calls and operations of the other reading."""
+    bounds, parts, graph = gap_bounds(trace), idle_parts(trace), idle_graph(trace)
+    every, ops = api_calls(trace), operations(trace)
+    thread, device = trace.threads["thread_id"], trace.devices["device_id"]
+    process = trace.processes["process_id"][trace.threads["process"]]
+    calls = {
+        (c.process // 2**24 % 2**24, c.thread % 2**24, c.start, c.end): c for c in recording.calls
+    }
+    works = {(*op.stream_key, op.start, op.end): op for op in recording.operations}
+    found: dict[tuple[int, int], list[brute_force.Part]] = defaultdict(list)
+    for gap, start, end, kind, item in zip(
+        *(getattr(parts, name).tolist() for name in ("gap", "start_ns", "end_ns", "kind", "item")),
+        strict=True,
+    ):
+        on: Any = None
+        if 0 <= item < graph.calls:
+            row = int(graph.call[item])
+            of = int(every.thread[row])
+            times = int(every.start_ns[row]), int(every.end_ns[row])
+            on = calls[int(process[of]), int(thread[of]), *times]
+        elif item >= 0:
+            row = int(graph.operation[item - graph.calls])
+            stream = ops.streams[ops.stream[row]].tolist()
+            at = trace.processes["process_id"][stream[0]], device[stream[1]], *stream[2:]
+            on = works[*map(int, at), int(ops.start_ns[row]), int(ops.end_ns[row])]
+        place = int(device[bounds.device[gap]]), int(bounds.start_ns[gap])
+        found[place].append(brute_force.Part(start, end, Part(kind).name, on))
+    return found
 
 
 def near(ours: object, theirs: object) -> bool:
@@ -94,8 +133,9 @@ def devices_agree(both: Both) -> None:
 def causes_agree(both: Both) -> None:
     theirs: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
     for gap in both.recording.gaps:
-        theirs[gap.device, gap.cause][0] += 1
-        theirs[gap.device, gap.cause][1] += gap.idle
+        for cause, idle in gap.idle_by_cause().items():
+            theirs[gap.device, cause][0] += 1
+            theirs[gap.device, cause][1] += idle
     tables = both.tables(gpu_idle)
     ours = {
         (row["device_id"], row["cause"]): [row["gaps"], row["idle_ns"]]

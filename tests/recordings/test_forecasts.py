@@ -1,5 +1,6 @@
 """Forecasts beside what their remedies won, measured on an H200 (docs/accuracy.md)."""
 
+import math
 import re
 import statistics
 import tomllib
@@ -24,16 +25,25 @@ def won_ms(case) -> float:
     return statistics.median(case["before_ms"]) - statistics.median(case["after_ms"])
 
 
+PACE = 0.15
+"""Of the step before: launches take longer in a recording than without it."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_bound_is_kept_and_an_estimate_is_near(name):
     case = CASES[name]
-    won = won_ms(case)
+    won, forecast = won_ms(case), case["forecast_ms"]
     if case["saving"] == "at-most":
-        assert case["forecast_ms"] >= won
+        assert forecast >= won
     elif case["saving"] == "at-least":
-        assert case["forecast_ms"] <= won
+        assert forecast <= won
     else:
-        assert case["forecast_ms"] == pytest.approx(won, rel=0.10)
+        before = statistics.median(case["before_ms"])
+        assert abs(forecast - won) <= max(case["error_ms"], PACE * before)
+
+
+def test_forecasts_of_recordings_that_are_not_shipped_are_earlier_ones():
+    assert {name for name, case in CASES.items() if not case.get("earlier")} == {*SHIPPED}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -44,8 +54,10 @@ def test_the_first_finding_of_the_recording_makes_the_forecast(name):
     assert case["words"] in first.finding.message
     assert first.forecast is not None
     assert first.forecast.saved_per_step_ns is not None
+    assert first.forecast.error_ns is not None
     saved_ms = first.forecast.saved_per_step_ns / 1e6
     assert saved_ms == pytest.approx(case["forecast_ms"], rel=0.005)
+    assert first.forecast.error_ns / 1e6 == pytest.approx(case["error_ms"], rel=0.02)
     assert first.forecast.saving == case["saving"]
 
 
@@ -79,7 +91,7 @@ STATED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     "| nanoGPT, eager … | 16.1 ms |": ("foreign/nanogpt", (("gpu-idle", LATE),)),
     "| DeepLabV3 of torchvision": ("foreign/segmentation", (("kernel-share", "TF32"),)),
-    "| the same: channels_last | kernel-share: layout conversions | at least 5": (
+    "| the same: channels_last | kernel-share: layout conversions | at least 5.8": (
         "foreign/segmentation",
         (("kernel-share", "NCHW and NHWC"),),
     ),
@@ -91,14 +103,14 @@ STATED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     "| Transformer in a CUDA graph": (
         "foreign/hand_made_graph",
-        (("sync-stalls", "graphs.py:16"), ("memory-copies", "H2D"), ("sync-stalls", ":18")),
+        (("sync-stalls", "graphs.py:18"), ("memory-copies", "H2D")),
     ),
     "- The MLP's loss: ": (
         "../../reports/printing-the-loss/middle_with",
         (("sync-stalls", "leaves the GPU idle"),),
     ),
     "- 400 small kernels": ("cuda_graphs", (("gpu-idle", LATE),)),
-    "- CuPy's k-means: ": ("foreign/cupy_kmeans", (("wave-quantization", "1 block"),)),
+    "- **Missed:** CuPy's k-means: ": ("foreign/cupy_kmeans", (("wave-quantization", "1 block"),)),
     "- **Exceeded:** CuPy's Gaussian": ("foreign/cupy_gmm", (("wave-quantization", ""),)),
 }
 """Rows of docs/accuracy.md with a recording in the repository, by how they begin and what they
@@ -114,24 +126,34 @@ def stated(row: str) -> tuple[str, str]:
     forecast = text.replace("\n ", "")
     if text.startswith("|"):
         forecast = text.split(" | ")[2]
-    elif found := re.search(r"at most [^;,]+?(?=[;,]|\.\s|\.$| at )", forecast):
+    elif found := re.search(r"about [^;,]+?(?=[;,]|\.\s|\.$| at )", forecast):
         forecast = found[0]
     forecast, _, step = forecast.partition(" of ")
     return forecast, step.split(" ")[0] or contains.strip("| ").removesuffix(" ms")
 
 
-def amounts(forecast: str) -> Iterator[tuple[str, str]]:
-    """The bound and the number of each amount: `about 2.1 and at most 3` has two."""
-    bound = ""
-    for word, number in re.findall(r"(at most|at least|about)|(\d+(?:\.\d+)?)", forecast):
+def amounts(forecast: str) -> Iterator[tuple[str, str, str]]:
+    """The bound, number and error of each amount: `about 2.1 ± 0.2 and at most 3` has two."""
+    bound, amount = "", r"(at most|at least|about)|(\d+(?:\.\d+)?)(?: ± (\d+(?:\.\d+)?))?"
+    for word, number, error in re.findall(amount, forecast):
         bound = word.replace(" ", "-") or bound
         if number:
-            yield bound, number
+            yield bound, number, error
 
 
 def as_stated(ns: int, number: str) -> str:
     """A time in ms, with as many decimals as `number`."""
-    return f"{ns / 1e6:.{len(number.partition('.')[2])}f}"
+    return f"{ns / 1e6:.{decimals(number)}f}"
+
+
+def error_as_stated(ns: int, number: str) -> str:
+    """An error in ms, rounded up to as many decimals as `number` has."""
+    digits = decimals(number)
+    return f"{math.ceil(ns / 1e6 * 10**digits - 1e-9) / 10**digits:.{digits}f}"
+
+
+def decimals(number: str) -> int:
+    return len(number.partition(".")[2])
 
 
 @pytest.mark.parametrize("row", STATED)
@@ -141,10 +163,13 @@ def test_what_the_page_quotes_of_a_shipped_recording_is_what_the_report_says(row
     _, findings = reported(path)
     quoted = list(amounts(forecast))
     assert len(quoted) == len(about)
-    for (bound, number), (analysis, words) in zip(quoted, about, strict=True):
+    for (bound, number, error), (analysis, words) in zip(quoted, about, strict=True):
         first = next(e for e in findings if e.analysis == analysis and words in e.finding.message)
         assert first.forecast.saving == bound
         assert as_stated(first.forecast.saved_per_step_ns, number) == number
+        assert bool(error) == (bound == "about")
+        if error:
+            assert error_as_stated(first.forecast.error_ns, error) == error
         if step:
             assert as_stated(first.forecast.step_ns, step) == step
 
@@ -174,7 +199,8 @@ def test_what_came_once_between_two_loops_is_part_of_neither():
     assert late.forecast.step_ns == eager.median_ns
     idle_ns = intervals.intersection(eager.time, late.finding.lost.time).total()
     per_step_ns = idle_ns / eager.total_ns * eager.median_ns
-    assert late.forecast.saved_per_step_ns == pytest.approx(per_step_ns, rel=0.01)
+    # A graph keeps the launch latency of each step, and nsys slows the launches that are saved.
+    assert 0.5 * per_step_ns < late.forecast.saved_per_step_ns < per_step_ns
     assert late.forecast.loop is None
     # What came once, before the replays, is no part of a step.
     [once] = [each for each in findings if "before CUDA graphs" in each.finding.message]

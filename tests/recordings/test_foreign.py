@@ -112,10 +112,14 @@ def test_training_that_waits_for_data_is_told_so_by_phases():
     assert verdicts["training"] == "data-loading"
 
 
-REMEDIES = {"hand_made_graph": "Pin what is uploaded", "tensorboard_resnet": "Log less often"}
+REMEDIES = {
+    "hand_made_graph": ("memory-copies", "Pin the host memory"),
+    "tensorboard_resnet": ("gpu-idle", "Log less often"),
+}
 
 
 @pytest.mark.parametrize("name", REMEDIES)
 def test_the_remedy_is_that_of_the_expert(name):
-    first = report_of(f"foreign/{name}").findings[0]
-    assert first.finding.action.startswith(REMEDIES[name])
+    analysis, action = REMEDIES[name]
+    first = next(e for e in report_of(f"foreign/{name}").findings if e.analysis == analysis)
+    assert first.finding.action.startswith(action)

@@ -97,7 +97,8 @@ def test_short_gaps_of_a_loop_are_about_launches_however_long_warm_up_took(name)
 )
 def test_a_cpu_that_is_away_is_not_told_to_launch_less(name):
     for verdict in findings(report(name), "run-ahead"):
-        assert re.search("is (launch|data)-bound", verdict.message)
+        # GPU 1 of two_gpus waits for 7 ms with work queued, longer than for launches.
+        assert re.search(r"is (launch|data)-bound|\(dependency-bound\)", verdict.message)
         assert verdict.action.startswith("Look in gpu-idle")
 
 

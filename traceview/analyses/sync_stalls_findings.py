@@ -261,7 +261,7 @@ def _finding(
     after = _after_waits(trace, rows)
     if after and after.idle_ns > at_stake_ns:
         # The CPU would be ahead of that, too, but for as long as the GPU has other work.
-        saved_ns = min(saved_ns, at_stake_ns)
+        saved_ns, saving = min(saved_ns, at_stake_ns), None
         values.update(after_ns=after.idle_ns)
         why = CAUSES[after.cause].lost or CAUSES[after.cause].idle
         template += f" After that the GPU sat idle for {{after_ns}} more {why}."

@@ -284,11 +284,12 @@ def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
         raise InputError("the recording has no CUDA calls", f"record them with: {how}")
 
     others = np.flatnonzero(~scope.calls[graph_.call])
+    before_others = np.isin(graph_.begin.of, others)
 
     def change(changed: Changed) -> None:
-        kept = changed.own_ns[others]
+        kept, kept_begin = changed.own_ns[others], changed.begin_ns[before_others]
         changed.cheaper_calls(RECORDER_CALL_NS)
-        changed.own_ns[others] = kept
+        changed.own_ns[others], changed.begin_ns[before_others] = kept, kept_begin
 
     measured = scope.measured_calls(rows)
     calls = api_calls(scope.trace)

@@ -4,24 +4,22 @@ error.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.facts.copies import uploads
 from traceview.facts.dependencies.forecast import Model, model
-from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.facts.idle import gaps
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.launches import waits
 from traceview.facts.operations import CallKind, Kind, api_calls, operations
-from traceview.facts.steps.steps import steady_operations, step_of_operations
+from traceview.facts.steps.steps import steady_operations
 from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, row_numbers
 from traceview.trace import Trace
 
-# What the program gains if calls return at once, are not made, or launch many kernels together.
+# What the program gains if calls return at once, or are not made.
 #
 # The model replays steps. What they gain per edited call holds for all edited calls after warm-
 # up, up to the share of the steady time that it is of a step.
@@ -40,7 +38,8 @@ def of_waits(trace: Trace, calls: Array) -> CallSaving | None:
     """The gain if these API calls wait for nothing; None where the model has none of them.
 
     The waits of their threads before and behind them without a launch in between wait for nothing
-    either: they are for the same work, and would wait in their place.
+    either: they are for the same work, and would wait in their place. Uploads still do: what they
+    move is needed, and their remedy is another.
     """
     item = _items(trace, _same_waits(trace, calls))
 
@@ -60,46 +59,12 @@ def of_calls(trace: Trace, calls: Array) -> CallSaving | None:
     return _saving(trace, edit, calls)
 
 
-def of_long_launches(trace: Trace, calls: Array) -> CallSaving | None:
-    """The gain if these launch calls launch at once; None where the model has none of them."""
-    item = _items(trace, calls)
-
-    def edit(changed: Changed) -> None:
-        graph = changed.graph
-        changed.remove_calls(item)
-        launched = (graph.begin.kind == Edge.LAUNCH) & np.isin(graph.begin.on, item)
-        changed.begin_ns[launched] = np.minimum(changed.begin_ns[launched], graph.latency_ns)
-
-    return _saving(trace, edit, calls)
-
-
-def of_launches(trace: Trace, device: int, most_ns: int) -> CallSaving | None:
-    """The gain if the kernels of each step of a device are launched together, from wait to wait.
-
-    What comes after a wait of the launching thread may depend on what it read. `most_ns` is the
-    idle time that there is to win: a graph has shorter pauses between its kernels as well, which is
-    not counted. None without steps: nothing else says which kernels one launch may cover.
-    """
-    ops, step = operations(trace), step_of_operations(trace)
-    chosen = steady_operations(trace) & (ops.device == device) & (step >= 0) & (ops.call >= 0)
-    rows = np.flatnonzero(chosen & np.isin(ops.kind, (Kind.KERNEL, Kind.SET)))
-    if not len(rows) or not len(api_calls(trace)):
-        return None
-    item = model(trace).item_of_operation[rows]
-    waited = _waits_before(trace, ops.call[rows])
-    known, group = item >= 0, groups.group(step[rows], waited).ids
-
-    def edit(changed: Changed) -> None:
-        changed.launch_at_once(item[known], group[known])
-
-    saving = _saving(trace, edit, ops.call[rows])
-    return replace(saving, saved_ns=min(saving.saved_ns, most_ns)) if saving else None
-
-
 def _same_waits(trace: Trace, chosen: Array) -> Array:
     """These waits, and the others between the same launches of their threads, as API calls."""
     calls, every = api_calls(trace), waits(trace)
-    blocking = every.call[np.isin(every.does, _FOR_THE_GPU)]
+    uploading = np.zeros(len(calls), bool)
+    uploading[operations(trace).call[uploads(trace) & operations(trace).launched]] = True
+    blocking = every.call[np.isin(every.does, _FOR_THE_GPU) & ~uploading[every.call]]
     result = [chosen]
     for thread, rows in groups.rows_of(calls.thread[chosen]).items():
         launched = (calls.does == CallKind.LAUNCH) & (calls.thread == thread)
@@ -113,17 +78,6 @@ def _same_waits(trace: Trace, chosen: Array) -> Array:
 
 
 _FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
-
-
-def _waits_before(trace: Trace, call: Array) -> Array:
-    """How many waits for the GPU the thread of each of these API calls had made before it."""
-    calls, every = api_calls(trace), waits(trace)
-    blocking = np.isin(every.does, _FOR_THE_GPU)
-    result = np.zeros(len(call), np.int64)
-    for thread, rows in groups.rows_of(calls.thread[call]).items():
-        start = every.start_ns[blocking & (every.thread == thread)]
-        result[rows] = np.searchsorted(start, calls.start_ns[call[rows]])
-    return result
 
 
 def _items(trace: Trace, calls: Array) -> RowNumbers:

@@ -39,7 +39,7 @@ def figures(recorded: RecordingReport) -> dict[str, Any]:
         "issued_ns": median(issued[2:]),
         "leads_ns": [step["lead_ns"] for step in steps],
         "steps_ahead": max(step["steps_ahead"] for step in steps),
-        "idle_after_ns": drained["idle_ns"] / drained["gaps"] if recurs else None,
+        "idle_after_ns": drained["steady_idle_ns"] / len(steps[2:]) if recurs else None,
         "wait_ns": waits[0]["wait_ns"] / waits[0]["calls"] if waits else None,
         "benign_pct": 100 * waits[0]["benign_ns"] / waits[0]["wait_ns"] if waits else None,
     }
@@ -103,7 +103,8 @@ def answer(reports: Mapping[str, RecordingReport]) -> str:
             f"{duration(short['period_ns'])} become {added_pct['middle']:.1f} % longer.",
             f"At 512 × 512 the GPU runs dry in both runs: the verdict is `{small['verdict']}` with "
             f"the print and `{smaller['verdict']}` without. The CPU finds the GPU idle and waits "
-            f"only {duration(small['wait_ns'])}, so no idle time is attributed to the wait. The "
+            f"only {duration(small['wait_ns'])}, so no more than "
+            f"{duration(small['idle_after_ns'])} of idle time are attributed to the wait. The "
             f"steps with the print still take {duration(added_ns['small'])} longer. That is CPU "
             f"time: the print, and whatever else differs between two runs.",
         ]

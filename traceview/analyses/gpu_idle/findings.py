@@ -33,7 +33,7 @@ from traceview.facts.idle.gaps import (
     steady_spans_ns,
     unknown_idle,
 )
-from traceview.facts.idle.lines import IdleSamples, lines_of
+from traceview.facts.idle.lines import IdleSamples, joined, lines_of
 from traceview.facts.launches import waits
 from traceview.facts.memory import recurring
 from traceview.facts.operations import gpu_cells, operations
@@ -138,7 +138,7 @@ def _rest(
     return replace(
         finding,
         subject=line.subject() if line else finding.subject,
-        edit=_edit(trace, cause, rows, parts.rest, line, site),
+        edit=_edit(trace, cause, rows, parts, line, site),
         general=not _names_one_place(trace, cause, site, line, idle_ns),
     )
 
@@ -199,15 +199,22 @@ def _edit(
     trace: Trace,
     cause: int,
     rows: Array,
-    samples: IdleSamples,
+    parts: CpuParts,
     line: line_sites.LineSite | None,
     site: LateSite | None,
 ) -> Edit | None:
-    """The remedy of a finding as an edit: CPU work goes, or what the cause asks for."""
+    """The remedy of a finding as an edit: CPU work goes, or what the cause asks for.
+
+    What has a finding of its own stays.
+    """
+    rest = parts.rest
     if cause == LAUNCH_LATE and is_other_work(trace, line, site):
-        at_line = samples.take(lines_of(trace, samples) == line.number) if line else None
+        at_line = rest.take(lines_of(trace, rest) == line.number) if line else None
         return remedies.remove_pauses(trace, rows, at_line)
-    return remedies.of_cause(trace, cause, rows)
+    edit = remedies.of_cause(trace, cause, rows)
+    if edit and parts.parts:
+        edit = remedies.keep_pauses(trace, edit, joined(part.samples for part in parts.parts))
+    return edit
 
 
 def _once(trace: Trace, accident: line_sites.Accident, whole_ns: int) -> Finding:

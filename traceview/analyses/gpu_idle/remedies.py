@@ -13,6 +13,7 @@ from traceview.analyses.gpu_idle.gap_finding import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
 from traceview.facts.dependencies.blame import Part
 from traceview.facts.dependencies.forecast import model
+from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.idle.causes import idle_graph, idle_parts
 from traceview.facts.idle.gap_bounds import gap_bounds
@@ -101,24 +102,79 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
 def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None) -> Edit | None:
     """The threads do nothing outside of calls in these idle times.
 
-    With samples, each pause shrinks by the share of its idle time that these stand for.
+    With samples, each pause is shorter by the share of its idle time that these stand for.
     """
     every = gaps(trace)
     share = np.ones(len(every))
     if samples is not None:
-        took = np.bincount(samples.gap, samples.time_ns, len(every))
-        share = np.minimum(took / np.maximum(every.idle_ns, 1), 1.0)
+        share = _shares(trace, samples)
+        rows = np.flatnonzero(share > 0)
     call, row = _parts_in(trace, rows, (Part.HOST, Part.WAKE))
-    kept = share[row] > 0
-    call, left = call[kept], 1.0 - share[row[kept]]
+    less = share[row]
     if not len(call):
         return None
 
     def edit(changed: Changed) -> None:
-        item = model(trace).graph.item_of_call[call]
-        changed.scale_pause(item[item >= 0], left[item >= 0])
+        _shorten_pauses(changed, *_of_calls(trace, call, less))
 
     return edit
+
+
+def keep_pauses(trace: Trace, edit: Edit, samples: IdleSamples) -> Edit:
+    """The edit, which removes pauses, but for the share of them that these samples stand for."""
+    share = _shares(trace, samples)
+    call, row = _parts_in(trace, np.flatnonzero(share > 0), (Part.HOST, Part.WAKE))
+    less = 1.0 - share[row]
+
+    def edit_others(changed: Changed) -> None:
+        before_ns = changed.begin_ns.copy()
+        edit(changed)
+        item, of_item = _of_calls(trace, call, less)
+        edges = changed.graph.begin
+        chosen = (changed.begin_ns < before_ns) & groups.isin(edges.of, item)
+        changed.begin_ns[chosen] = before_ns[chosen]
+        known = groups.isin(item, edges.of[chosen])
+        _shorten_pauses(changed, item[known], of_item[known])
+
+    return edit_others
+
+
+def _shares(trace: Trace, samples: IdleSamples) -> Array:
+    """The share of each row of gaps that these samples stand for.
+
+    Some in short gaps stand for all short gaps of a cause (see `spread_idle`): of each of these
+    gaps, the share is that of their sum.
+    """
+    every = gaps(trace)
+    took = np.bincount(samples.gap, samples.time_ns, len(every))
+    share = np.minimum(took / np.maximum(every.idle_ns, 1), 1.0)
+    kind = groups.group(every.device, every.cause, every.one_time).ids
+    over = took > every.idle_ns
+    for number in groups.different(kind[over]).tolist():
+        alike = kind == number
+        alike &= every.idle_ns <= every.idle_ns[alike & over].max()
+        share[alike] = min(took[alike].sum() / every.idle_ns[alike].sum(), 1.0)
+    return share
+
+
+def _of_calls(trace: Trace, call: Array, values: Array) -> tuple[Array, Array]:
+    """The items of calls that are in the forecast's graph, and the values of these."""
+    item = model(trace).graph.item_of_call[call]
+    return item[item >= 0], values[item >= 0]
+
+
+def _shorten_pauses(changed: Changed, item: Array, less: Array) -> None:
+    """The pauses before these calls lose this share of their recorded time.
+
+    So that several remedies, each of a part of one pause, add up.
+    """
+    edges, share = changed.graph.begin, np.zeros(len(changed.graph))
+    np.maximum.at(share, item, less)
+    chosen = np.isin(edges.kind, (Edge.THREAD, Edge.HAND_OVER)) & (edges.lag_ns > 0)
+    less_ns = np.round(edges.lag_ns[chosen] * share[edges.of[chosen]]).astype(np.int64)
+    changed.begin_ns[chosen] = np.where(
+        less_ns > 0, np.maximum(changed.begin_ns[chosen] - less_ns, 0), changed.begin_ns[chosen]
+    )
 
 
 def remove_calls(trace: Trace, calls: Array) -> Edit | None:

@@ -2,7 +2,7 @@
 
 The graph of a long recording is that of its middle steps: `MOST_ITEMS` calls and operations are
 enough for a forecast. A step ends where its last GPU work does, as in `steps`; without steps the
-run counts as one.
+run counts as one. Of a selection only steps with selected work count.
 
 The error adds, as squares, the spread of the saving over the steps (95 % of the mean's), what
 guessed edges between operations make of it (the saving if recorded ones alone explained the same
@@ -24,6 +24,7 @@ from traceview.facts.dependencies import graph as dependencies
 from traceview.facts.dependencies.graph import INFERRED, NEAR_NS, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.facts.operations import api_calls, operations
+from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import pace, steady_operations, step_of_operations, steps
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
@@ -263,6 +264,9 @@ def model(trace: Trace) -> Model:
     follows = np.zeros(len(rows), bool)
     loop = timed.loop[rows]
     follows[1:] = (loop[1:] == loop[:-1]) & (rows[1:] == rows[:-1] + 1)
+    if trace.selection:
+        selected = groups.different(step_of_operations(trace)[selected_operations(trace)])
+        follows &= np.isin(rows, selected)
     if not follows.any():
         follows = follows[:0]
         step = np.where(steady_operations(trace)[graph.operation], 0, -1)

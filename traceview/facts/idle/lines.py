@@ -10,7 +10,7 @@ no line unless others of its kind have some.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -117,10 +117,15 @@ class Launched(NamedTuple):
 @fact
 def idle_samples(trace: Trace) -> IdleSamples:
     """Activity in idle gaps, from Python samples; for threads without, from native code."""
-    parts = [*_of_python(trace), *_of_native(trace)]
+    return joined([*_of_python(trace), *_of_native(trace)])
+
+
+def joined(parts: Iterable[IdleSamples]) -> IdleSamples:
+    """The samples of all parts, one part after the other."""
     none = np.zeros(0, np.int64)
     empty = IdleSamples(none, none, none, none.astype(np.uint8), none.astype(bool))
-    columns = ([getattr(part, each.name) for part in (empty, *parts)] for each in fields(empty))
+    every = (empty, *parts)
+    columns = ([getattr(part, each.name) for part in every] for each in fields(empty))
     return IdleSamples(*map(np.concatenate, columns))
 
 
