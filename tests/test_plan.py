@@ -13,7 +13,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.savings import gains
 from traceview.findings import Finding
 from traceview.ranking import plan, ranked
-from traceview.render.report.document import plan_text
+from traceview.render.report.plan import plan_text
 from traceview.report import analyze
 from traceview.trace.load import load
 

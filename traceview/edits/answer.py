@@ -15,7 +15,7 @@ from traceview.edits.limits import GpuTime, gpu_time
 from traceview.edits.requests import KINDS, EditRequest
 from traceview.edits.scope import AppliedEdit, EditScope
 from traceview.errors import InputError
-from traceview.facts.dependencies.forecast import Forecast, Model
+from traceview.facts.dependencies.forecast import Model, StepForecast
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.records import record
 from traceview.trace import Trace
@@ -40,7 +40,7 @@ class EditOutcome:
     """An edit, the forecast with it and all before it, and what it adds to their saving."""
 
     applied: AppliedEdit
-    forecast: Forecast
+    forecast: StepForecast
     saved_ns: int
 
 
@@ -91,7 +91,7 @@ class WhatIfReport(display.Drawn):
     quality: ReplayQuality
 
     @property
-    def forecast(self) -> Forecast:
+    def forecast(self) -> StepForecast:
         """The forecast with all edits."""
         return self.edits[-1].forecast
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
-from traceview.facts.dependencies.blame import Part
+from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import dependencies
 from traceview.facts.dependencies.replay import Changed
@@ -97,7 +97,7 @@ def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None)
     if samples is not None:
         took = np.bincount(samples.gap, samples.time_ns, len(every))
         share = np.minimum(took / np.maximum(every.idle_ns, 1), 1.0)
-    call, row = _parts_in(trace, rows, (Part.HOST, Part.WAKE))
+    call, row = _parts_in(trace, rows, (IdlePart.HOST, IdlePart.WAKE))
     kept = share[row] > 0
     call, left = call[kept], 1.0 - share[row[kept]]
     if not len(call):
@@ -140,10 +140,12 @@ def remove_waits(trace: Trace, rows: Array) -> Edit | None:
 
 def _calls_in(trace: Trace, rows: Array) -> Array:
     """The API calls that threads were in during these idle times, each once."""
-    return groups.different(_parts_in(trace, rows, (Part.LAUNCH, Part.CALL, Part.TAIL))[0])
+    return groups.different(
+        _parts_in(trace, rows, (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL))[0]
+    )
 
 
-def _parts_in(trace: Trace, rows: Array, kinds: tuple[Part, ...]) -> tuple[Array, Integers]:
+def _parts_in(trace: Trace, rows: Array, kinds: tuple[IdlePart, ...]) -> tuple[Array, Integers]:
     """The API calls of the parts of gaps of these kinds, and the row of gaps that each is in."""
     every, parts, graph = gaps(trace), idle_parts(trace), dependencies(trace)
     own = np.flatnonzero(np.isin(parts.kind, kinds) & groups.isin(parts.gap, every.gap[rows]))

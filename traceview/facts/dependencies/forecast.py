@@ -41,7 +41,7 @@ _GUESSED = INFERRED - {Edge.HAND_OVER}
 
 
 @record
-class Forecast:
+class StepForecast:
     """The time per step as recorded and replayed, in ns, and the error of the difference (±).
 
     `steps` is the number of steps that it rests on; 0 where it is of the run as a whole. The error
@@ -147,7 +147,7 @@ class Model:
             end[of_loop] = np.maximum.accumulate(end[of_loop])
         return end
 
-    def forecast(self, *edits: Edit) -> Forecast:
+    def forecast(self, *edits: Edit) -> StepForecast:
         """What these edits together win per step."""
         saved = self.recorded - self.durations(replay(self.graph, edits))
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
@@ -158,7 +158,7 @@ class Model:
         recorder = abs(mean - self._mean_without_recorder(edits))
         error = float(np.sqrt(spread**2 + inferred**2 + recorder**2))
         steps = len(saved) if len(self.follows) else 0
-        return Forecast(
+        return StepForecast(
             round(recorded),
             round(recorded - mean),
             round(error),

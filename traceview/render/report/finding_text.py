@@ -11,7 +11,7 @@ from traceview.render.base.links import linked
 from traceview.render.base.paragraphs import joined_within, whole_sentences, wrapped
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text_blocks import SENTENCE, SEVERITY_STYLES
-from traceview.render.report.document import claim
+from traceview.render.report.document import ranked_claim
 
 INDENT = "  "
 _SEPARATOR, _ARROW = " · ", "→ "
@@ -63,7 +63,7 @@ class FindingText:
         finding = self.ranked.finding
         severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
         end = f"{INDENT}[{self.ranked.analysis}]"
-        claimed = claim(finding, self.ranked.forecast)
+        claimed = ranked_claim(self.ranked)
         parts = claimed.parts() if claimed else []
         room = self.width - cell_len(f"{severity.plain}{INDENT}")
         if not parts or cell_len(f"{parts[0]}{end}") <= room:

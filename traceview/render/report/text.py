@@ -35,11 +35,11 @@ from traceview.render.base.text_blocks import (
 from traceview.render.report.document import (
     header_facts,
     nothing_found,
-    plan_text,
     single_ids,
     telling_columns,
 )
 from traceview.render.report.finding_text import WIDEST, FindingText
+from traceview.render.report.plan import plan_text
 from traceview.report import Report
 from traceview.tables import Column, Table
 

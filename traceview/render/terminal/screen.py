@@ -20,8 +20,9 @@ from traceview.render.base.paragraphs import cut, joined_within, whole_sentences
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text_blocks import SENTENCE, drawn
 from traceview.render.document import ScoreTile
-from traceview.render.report.document import header_facts, nothing_found, plan_text, tiles
+from traceview.render.report.document import header_facts, nothing_found, tiles
 from traceview.render.report.finding_text import INDENT, WIDEST, FindingText
+from traceview.render.report.plan import plan_text
 from traceview.report import Report
 
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
