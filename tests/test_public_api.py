@@ -140,7 +140,7 @@ def test_repr_says_what_matters(values):
     assert re.search(r"\d findings, \d+ analyses answered, skipped load-widths, roofline", report)
     assert "high: save about 10 ± 10 of 12.1 ms per step on average (81.2 %)" in report
     assert "[gpu-idle]" in report
-    assert re.search(r"causes +5 rows, chart", repr(values["result"]))
+    assert re.search(r"causes +7 rows, chart", repr(values["result"]))
     assert repr(values["table"]).startswith("<Table: 656 rows × 24 columns\n  start_ns, end_ns,")
     assert repr(values["skipped"]).startswith("<Skipped: ")
     assert "\n  → " in repr(values["skipped"])
