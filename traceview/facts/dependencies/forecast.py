@@ -27,7 +27,7 @@ from traceview.facts.operations.operations import operations
 from traceview.facts.steps.steps import pace, step_of_operations, steps
 from traceview.facts.steps.warm_up import steady_operations
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, quantiles, row_numbers
 from traceview.trace import Trace, fact
 
 MOST_ITEMS = 60_000
@@ -109,8 +109,8 @@ class Model:
         pauses &= launches[edges.on]
         own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
         return (
-            int(np.median(own)) if len(own) else 0,
-            int(np.median(pause)) if len(pause) else 0,
+            int(quantiles.median(own)) if len(own) else 0,
+            int(quantiles.median(pause)) if len(pause) else 0,
         )
 
     @cached_property

@@ -35,7 +35,7 @@ from traceview.facts.operations.cuda_api import CallKind, api_calls
 from traceview.facts.operations.joins import match
 from traceview.facts.queue import queue_full
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, picked, quantiles, row_numbers
 from traceview.trace import Trace, fact_without_ranges
 
 LATENCY_NS = 5_000
@@ -718,4 +718,4 @@ def _usual(values: Array, otherwise: int) -> int:
     Among short kernels launched one by one most starts are late by their launch, so that a median
     would take that for the pitch of the stream.
     """
-    return int(np.quantile(values, 0.1)) if len(values) else otherwise
+    return int(quantiles.quantile(values, 0.1)) if len(values) else otherwise

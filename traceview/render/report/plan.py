@@ -16,7 +16,7 @@ LEAST_STEPS, MOST_STEPS, LONGEST_LABEL = 2, 6, 30
 _IF_REPEATED = re.compile(r"^Check whether [^.]*\. If so, ")
 _CLAUSE = re.compile(r"[,:;.](?:\s|$)|\s\(")
 _CONDITION = re.compile(
-    r"\s(?:(?:of )?that|so that|where|if|with|instead of|which|while|on|in|for|before|through)\s"
+    r"\s(?:(?:of )?that|so that|where|if|with|instead of|which|while|of|on|in|for|before|through)\s"
 )
 _ERROR = re.compile(r" ± [\d.,]+")
 _MOST_MORE_DIGITS = 2
