@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from traceview import units
 from traceview.findings import Finding, shortened
@@ -43,14 +44,12 @@ def plan_text(report: Report) -> str:
 
 def _times(rows: Sequence[PlanStep]) -> list[str]:
     """The time after each remedy, the last one with its error; neighbours differ where they can."""
-    more = [0] * len(rows)
-    for _ in range(_MOST_MORE_DIGITS):
-        texts = [_time(row, digits) for row, digits in zip(rows, more, strict=True)]
-        for at in range(1, len(rows)):
-            if _ERROR.sub("", texts[at - 1]) == _ERROR.sub("", texts[at]):
-                more[at - 1 : at + 1] = [each + 1 for each in more[at - 1 : at + 1]]
-    texts = [_time(row, digits) for row, digits in zip(rows, more, strict=True)]
-    return [*(_ERROR.sub("", text) for text in texts[:-1]), texts[-1]]
+    for more in range(_MOST_MORE_DIGITS + 1):
+        texts = [_time(row, more) for row in rows]
+        values = [_ERROR.sub("", text) for text in texts]
+        if all(one != other for one, other in pairwise(values)):
+            break
+    return [*values[:-1], texts[-1]]
 
 
 def _time(row: PlanStep, more: int) -> str:
