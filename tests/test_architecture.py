@@ -115,6 +115,22 @@ def test_imports_point_down():
     assert [(p, there) for p, there in imports if not points_down(room_of(p), there)] == []
 
 
+def test_facts_rest_on_the_graph_and_savings_on_facts():
+    """Inside facts: idle time and savings rest on the dependencies, and no fact on savings."""
+    by_folder = {
+        folder: {
+            module for path in (ROOT / "facts" / folder).glob("*.py") for module in imports_of(path)
+        }
+        for folder in ("dependencies", "idle", "savings", "operations", "steps", "waits")
+    }
+    for folder, modules in by_folder.items():
+        above = {"savings"} if folder != "savings" else set()
+        above |= {"idle"} if folder == "dependencies" else set()
+        assert not {
+            each for each in modules if each.split(".")[1:3] in [["facts", a] for a in above]
+        }
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -1,21 +1,26 @@
 """The plan of a report: remedies replayed one after the other, each the best of the rest."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import traceview
 from tests.facts.dependencies.test_savings import program, steady
 from traceview.analyses.base import Result
 from traceview.facts import savings
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.operations import operations
-from traceview.findings import Finding
-from traceview.ranking import plan, ranked
-from traceview.render.report.document import plan_text
+from traceview.findings import Finding, Forecast, Subject
+from traceview.ranking import RankedFinding, Won, plan, ranked
+from traceview.render.report.document import plan_text, ranked_claim
+from traceview.render.report.plan import LONGEST_LABEL, label
 from traceview.report import analyze
 from traceview.trace.load import load
+from traceview.vocabulary.remedies import SHORT
 
 MS = 1_000_000
 RECORDINGS = ("training", "mlp_sync", "mlp_print_loss", "streams", "products", "two_processes")
@@ -83,3 +88,45 @@ def test_plans_of_recordings(unpack, name):
         if forecast and forecast.error_ns is not None and forecast.step_ns:
             assert (forecast.saved_per_step_ns or 0) <= forecast.step_ns
     assert bool(plan_text(report)) == (len(report.plan) > 1)
+    assert "…" not in plan_text(report)
+    for each in report.findings:
+        assert len(label(each.finding)) <= LONGEST_LABEL
+    for each in report.findings:
+        claimed = ranked_claim(each)
+        if claimed and each.finding.severity != "info" and not claimed.after_others:
+            percent = re.search(r"([\d.]+) %", claimed.share)
+            assert not percent or float(percent[1]) >= 1.0, claimed
+
+
+def test_every_short_remedy_is_that_of_an_action():
+    source = "".join(path.read_text() for path in Path(traceview.__file__).parent.rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*"', "", source)
+    for begins, words in SHORT.items():
+        assert source.count(begins) > 1, begins
+        assert len(words) <= LONGEST_LABEL
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ("Pin the host memory (pin_memory=True) and copy early.", "pin the host memory"),
+        ("Where memory allows it, keep the activations: fewer blocks.", "keep the activations"),
+        ("Check whether every step does this. If so, import before it.", "import before it"),
+        ("Take this CPU work out of the loop: do it earlier.", "take out this CPU work"),
+        ("Reorder the convolutions of the model so that copies go.", "reorder the convolutions"),
+        ("Instantiate-and-upload-everything-beforehand.", "change a.py:7"),
+    ],
+)
+def test_a_remedy_in_a_few_words(action, words):
+    finding = Finding("low", "m", action, subject=Subject("line", "a.py:7"))
+    assert label(finding) == words
+
+
+def test_what_wins_only_after_others_says_so(tmp_path):
+    won = Won(1, 9 * MS, 8 * MS, MS, per_step=True)
+    nothing = Finding("low", "m", "a", 1000, share_of_step_pct=0.01)
+    of_step = Forecast(1000, 10 * MS, None, share_of_step_pct=0.01)
+    claimed = ranked_claim(RankedFinding("a", nothing, of_step, won))
+    assert claimed.parts() == ["saves nothing alone, 1.00 ms per step after the others (plan)"]
+    first = ranked_claim(RankedFinding("a", nothing, of_step, replace(won, place=0)))
+    assert first.parts() == ["save up to 1.00 µs of 10.0 ms per step (<0.1 %)"]

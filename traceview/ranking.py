@@ -51,6 +51,7 @@ class Won:
     """What a finding wins in the plan, in ns of a step (of the steady time without steps).
 
     `place` is its place in the plan from 0 on; −1 where it wins too little on top of the others.
+    `per_step` says whether the times are those of a step.
     """
 
     place: int
@@ -58,6 +59,7 @@ class Won:
     after_ns: int = 0
     error_ns: int = 0
     wins_now: bool = False
+    per_step: bool = False
 
 
 @record
@@ -220,6 +222,7 @@ def _planned(
     reach = {at: _reach(in_order[at].finding) for at in edits}
     for at, won in _greedy(model, edits, errors, reach, whole_ns, per_ns):
         row = result[at]
+        won = replace(won, per_step=whole_ns != steady_ns)
         won_ns = round((won.before_ns - won.after_ns) / whole_ns * steady_ns)
         rated = severity_of(won_ns, steady_ns) or "info"
         least, worst = (SEVERITIES.index(each) for each in row.finding.severities)

@@ -117,17 +117,29 @@ def part_of(part_ns: int, whole_ns: int, error_ns: int | None = None) -> str:
     return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
 
 
-def with_error(nanoseconds: float, error_ns: float | None) -> str:
-    """A duration with its error, such as `4.75 ± 0.21 ms`, which is rounded up; without none."""
+def with_error(nanoseconds: float, error_ns: float | None, *, more_digits: int = 0) -> str:
+    """A duration with its error, such as `4.1 ± 0.9 ms`, which is rounded up; without none.
+
+    The error has one digit, or two up to 3.5, as in `0.35` or `1.2`. Digits of the duration below
+    those of its error say nothing, and neither do more than three of them. With `more_digits`
+    both have so many more.
+    """
     if not error_ns:
         return duration(nanoseconds)
     factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
     value, error = nanoseconds / factor, error_ns / factor
-    digits = _decimals(value, 3) if value else _decimals(error, 2)
-    # Digits far below the error say nothing.
-    digits = min(digits, _decimals(error, 2), _least_digit(factor))
-    shown = ceil(error * 10**digits - 1e-9) / 10**digits
-    return f"{value:,.{digits}f} ± {shown:,.{digits}f} {unit}"
+    digits = _error_digits(error)
+    digits = min(digits, _decimals(value, 3) if value else digits) + more_digits
+    digits = min(digits, _least_digit(factor))
+    shown = ceil(round(error * 10.0**digits, 9)) / 10.0**digits
+    places = max(digits, 0)
+    return f"{round(value, digits):,.{places}f} ± {shown:,.{places}f} {unit}"
+
+
+def _error_digits(error: float) -> int:
+    """Decimals of an error, negative for tens: those of two digits up to 3.5, else of one."""
+    power = floor(log10(error))
+    return (error / 10.0**power <= 3.5) - power
 
 
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:

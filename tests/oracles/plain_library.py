@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from traceview.compiled import library
+from traceview.facts.dependencies.blame import IdlePart
 from traceview.trace.kineto.scanner import ScanStop
 
 Array = np.ndarray[Any, Any]
@@ -555,3 +556,155 @@ def pack(
     wide = steps_or_values(values, by_steps).view(np.uint64) - np.uint64(least)
     rows = np.flatnonzero(wide > np.iinfo(above.dtype).max)
     above[:], far_rows[:], far[:] = wide.astype(above.dtype), rows, wide[rows]
+
+
+# Dependencies.
+
+_LAUNCH, _LOOSE, _HELD_NS, _NEVER = 1, 128, 20_000, np.iinfo(np.int64).min
+
+
+@plain
+def bind(
+    made: Any,
+    items: int,
+    start: Array,
+    end: Array,
+    time: Array,
+    first: Array,
+    on: Array,
+    lag: Array,
+    kind: Array,
+) -> None:
+    kinds = (("of", np.int32), ("on", np.int32), ("lag", np.int64), ("kind", np.uint8))
+    of, to, least, why = (column(getattr(made, name), each, made.count) for name, each in kinds)
+    loose = column(made.loose, np.uint8, made.count) != 0
+    order = np.argsort(of, kind="stable")
+    first[:] = np.searchsorted(of[order], np.arange(items + 1))
+    on[:], lag[:], kind[:] = to[order], least[order], why[order]
+    of, loose = of[order], loose[order]
+    ready = np.where(kind == _LAUNCH, start[on], end[on])
+    latest = np.full(items, _NEVER)
+    np.maximum.at(latest, of[~loose], (ready + lag)[~loose])
+    since = time[of] - ready
+    binds = ~loose & (ready + lag == latest[of])
+    lag[:] = np.where(binds, since, np.minimum(lag, since - 1))
+
+
+class _Edges:
+    """The edges of a graph by item, as (item waited for, lag, whether it is a launch)."""
+
+    def __init__(self, edges: Any, items: int) -> None:
+        self.first = column(edges.first, np.int64, items + 1).tolist()
+        count = self.first[-1]
+        self.on = column(edges.on, np.int32, count).tolist()
+        self.lag = column(edges.lag, np.int64, count).tolist()
+        self.kind = column(edges.kind, np.uint8, count).tolist()
+
+    def of(self, item: int) -> Iterator[int]:
+        yield from (at for at in range(self.first[item], self.first[item + 1]) if self.on[at] >= 0)
+
+    def ready(self, at: int, start: Any, end: Any) -> int:
+        times = start if self.kind[at] == _LAUNCH else end
+        return int(times[self.on[at]]) + int(self.lag[at])
+
+    def binding(self, item: int, start: Any, end: Any) -> int:
+        """The edge that explains the recorded times: the first of the latest ones, or −1."""
+        return max(self.of(item), key=lambda at: self.ready(at, start, end), default=-1)
+
+
+@plain
+def replay(graph: Any, start: Array, end: Array) -> None:
+    begin, finish = _Edges(graph.begin, graph.items), _Edges(graph.finish, graph.items)
+    recorded = column(graph.start, np.int64, graph.items).tolist()
+    own = column(graph.own, np.int64, graph.items).tolist()
+    for entry in column(graph.order, np.int32, graph.entries).tolist():
+        edges, item = (begin, entry) if entry >= 0 else (finish, ~entry)
+        times = [edges.ready(at, start, end) for at in edges.of(item)]
+        if entry >= 0:
+            start[item] = max(times, default=recorded[item])
+            end[item] = start[item] + own[item]
+        else:
+            end[item] = max([int(end[item]), *times])
+
+
+@plain
+def walk(graph: Any, since: Array, until: Array, after: Array, gaps: int, parts: Any) -> None:
+    back = _Walk(graph)
+    found = [
+        (gap, *part)
+        for gap in range(gaps)
+        for part in back.parts(int(since[gap]), int(until[gap]), int(after[gap]))
+    ]
+    parts.count = len(found)
+    if parts.count > parts.room:
+        return
+    kinds = {
+        "gap": np.int32,
+        "start": np.int64,
+        "end": np.int64,
+        "kind": np.uint8,
+        "item": np.int32,
+    }
+    for place, (name, kind) in enumerate(kinds.items()):
+        column(getattr(parts, name), kind, parts.count)[:] = [part[place] for part in found]
+
+
+class _Walk:
+    """Gaps from their end back to their start; the kinds of parts are those of `IdlePart`."""
+
+    def __init__(self, graph: Any) -> None:
+        self.calls, self.items, self.latency = graph.calls, graph.items, graph.latency
+        names = ("start", "end", "own")
+        self.start, self.end, self.own = (
+            column(getattr(graph, name), np.int64, graph.items).tolist() for name in names
+        )
+        self.begin = _Edges(graph.begin, graph.items)
+        self.finish = _Edges(graph.finish, graph.items)
+
+    def parts(self, since: int, until: int, item: int) -> Iterator[tuple[int, int, int, int]]:
+        """(start, end, kind, item) of each part, those of no length left out."""
+        time, left = until, 2 * self.items
+        while time > since and left > 0:
+            left -= 1
+            at = self.begin.binding(item, self.start, self.end) if item >= 0 else -1
+            if at < 0:
+                break
+            steps = self._behind_call(item, at, time) if item < self.calls else None
+            steps = steps or self._behind_work(item, at, time)
+            for begin, kind, of, following in steps:
+                if time > max(begin, since):
+                    yield max(begin, since), time, kind, of
+                time, item = min(begin, time), following
+                if time <= since:
+                    return
+        if time > since:
+            yield since, time, IdlePart.UNKNOWN, -1
+
+    def _behind_work(self, item: int, at: int, time: int) -> list[tuple[int, int, int, int]]:
+        """Of an operation: (start of the part, its kind, its item, where the walk is then)."""
+        on = self.begin.on[at]
+        if self.begin.kind[at] != _LAUNCH:
+            return [
+                (self.end[on], IdlePart.PITCH, on, on),
+                (self.start[on], IdlePart.OTHER, on, on),
+            ]
+        usual = max(self.start[on] + self.latency, self.end[on])
+        held = [(usual, IdlePart.HELD, item, item)] if time > usual + _HELD_NS else []
+        return [*held, (self.start[on], IdlePart.LAUNCH, on, on)]
+
+    def _behind_call(self, item: int, at: int, time: int) -> list[tuple[int, int, int, int]]:
+        on = self.begin.on[at]
+        kind = IdlePart.WAKE if self.begin.kind[at] else IdlePart.HOST
+        steps = [(self.end[on], kind, item, on)]
+        time = min(self.end[on], time)
+        at = self.finish.binding(on, self.start, self.end)
+        waited = self.finish.on[at] if at >= 0 else -1
+        free = self.start[on] + self.own[on]
+        if (
+            waited >= 0
+            and self.end[waited] + self.finish.lag[at] >= time > free
+            and self.end[waited] > self.start[on]
+        ):
+            work = (self.start[waited], IdlePart.OTHER, waited, waited)
+            return [*steps, (self.end[waited], IdlePart.TAIL, on, waited), work]
+        return [*steps, (self.start[on], IdlePart.CALL, on, on)]

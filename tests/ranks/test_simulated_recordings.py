@@ -13,6 +13,7 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
 from tests.ranks.simulated_jobs import with_straggler
 from tests.ranks.simulation import LAUNCH_NS
+from traceview.facts.idle.causes import OWN_WORK_NS
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.trace.load import load
@@ -61,10 +62,16 @@ def test_idle_time_of_a_recording(pairs: Pairs):
         np.testing.assert_array_equal(
             extracted.collectives.idle_ns.sum(axis=1), simulated.collectives.idle_ns.sum(axis=1)
         )
-        of_cause = np.abs(extracted.collectives.idle_ns - simulated.collectives.idle_ns)
+        of_cause = extracted.collectives.idle_ns - simulated.collectives.idle_ns
+        # A pause after a wait is due to the wait for as long as that lasted, as in training loops;
+        # the simulation says what the thread did in it.
+        late, drain = CAUSE_NAMES.index("launch-late"), CAUSE_NAMES.index("sync-drain")
+        assert np.abs(of_cause[:, drain]).max() <= OWN_WORK_NS
+        of_cause[:, late] += of_cause[:, drain]
+        of_cause[:, drain] = 0
         # A launch that waits some µs for the copy before it: the simulation has no such cause.
         others = [each for each, cause in enumerate(CAUSE_NAMES) if cause != "copy-wait"]
-        assert of_cause[:, others].max() <= 20 * US
+        assert np.abs(of_cause[:, others]).max() <= 20 * US
         long = simulated.collectives.place_ns > 1_500 * US
         assert _places(extracted)[long].tolist() == _places(simulated)[long].tolist()
 

@@ -128,7 +128,7 @@ def test_from_the_list_to_the_evidence(folder, documents):
     assert report["verdict"]["text"] == expected.verdict.text
     first = report["findings"][0]
     assert first["message"] == expected.findings[0].finding.message
-    assert (first["saving"], first["is_partial"]) == ("at-most", False)
+    assert (first["saving"], first["is_partial"]) == ("about", False)
     forecast = expected.findings[0].forecast
     assert (first["step_ns"], first["is_mean"]) == (forecast.step_ns, forecast.is_mean)
     assert (first["finding"], evidence["finding"]["message"]) == (0, first["message"])

@@ -35,11 +35,11 @@ from traceview.render.base.code import color_class, colors_css
 from traceview.render.ranks.text import _LETTERS
 from traceview.timeline.tracks import CLASSES
 
-by_rules = rules.classify
-def classify(*given):
+by_rules = rules._causes
+def _causes(*given):
     cause = by_rules(*given)
     return np.where(cause == causes.LAUNCH_LATE, NEW, cause).astype(np.uint8)
-rules.classify = classify
+rules._causes = _causes
 
 def recording(name, idle_ns):
     export = Export()

@@ -16,8 +16,8 @@ from traceview.edits import cpu_time, gpu_work
 from traceview.edits.requests import KINDS, EditRequest
 from traceview.edits.scope import AppliedEdit, EditScope
 from traceview.errors import InputError
-from traceview.facts.dependencies.blame import IdleParts, Part, walk
-from traceview.facts.dependencies.forecast import Forecast, Model
+from traceview.facts.dependencies.blame import IdlePart, IdleParts, walk
+from traceview.facts.dependencies.forecast import Model, StepForecast
 from traceview.facts.dependencies.graph import INFERRED, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times
 from traceview.facts.operations import operations
@@ -35,16 +35,16 @@ from traceview.version import __version__
 IdleReason = Literal[
     "cpu", "calls", "synchronization", "hand-over", "gpu-latency", "other-gpu", "unexplained"
 ]
-_REASON: Mapping[Part, IdleReason] = {
-    Part.LAUNCH: "calls",
-    Part.CALL: "calls",
-    Part.HOST: "cpu",
-    Part.TAIL: "synchronization",
-    Part.WAKE: "hand-over",
-    Part.PITCH: "gpu-latency",
-    Part.OTHER: "other-gpu",
-    Part.HELD: "unexplained",
-    Part.UNKNOWN: "unexplained",
+_REASON: Mapping[IdlePart, IdleReason] = {
+    IdlePart.LAUNCH: "calls",
+    IdlePart.CALL: "calls",
+    IdlePart.HOST: "cpu",
+    IdlePart.TAIL: "synchronization",
+    IdlePart.WAKE: "hand-over",
+    IdlePart.PITCH: "gpu-latency",
+    IdlePart.OTHER: "other-gpu",
+    IdlePart.HELD: "unexplained",
+    IdlePart.UNKNOWN: "unexplained",
 }
 
 
@@ -86,8 +86,8 @@ def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
         busy += intervals.intersection(covered, window).total()
         parts = _parts(graph, items, covered)
         length = intervals.overlap(window, parts.start_ns, parts.end_ns)
-        for kind, time in enumerate(np.bincount(parts.kind, length, len(Part)).tolist()):
-            idle[_REASON[Part(kind)]] += time
+        for kind, time in enumerate(np.bincount(parts.kind, length, len(IdlePart)).tolist()):
+            idle[_REASON[IdlePart(kind)]] += time
         along_inferred += float(length[_behind_inferred(parts, inferred)].sum())
     # Loops of several threads overlap: then a step is longer than its part of the window.
     step_ns = float(model.durations(times).mean())
@@ -154,7 +154,7 @@ def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
 
     A launch or call has come to the item by then; what waited along an edge is a part of its own.
     """
-    along = np.isin(parts.kind, (Part.HOST, Part.WAKE, Part.PITCH))
+    along = np.isin(parts.kind, (IdlePart.HOST, IdlePart.WAKE, IdlePart.PITCH))
     crossed = along & (parts.item >= 0) & np.append(inferred, False)[parts.item]
     before = np.cumsum(crossed)
     opens = groups.opens(parts.gap)
@@ -182,7 +182,7 @@ class EditOutcome:
     """An edit, the forecast with it and all before it, and what it adds to their saving."""
 
     applied: AppliedEdit
-    forecast: Forecast
+    forecast: StepForecast
     saved_ns: int
 
 
@@ -233,7 +233,7 @@ class WhatIfReport(display.Drawn):
     quality: ReplayQuality
 
     @property
-    def forecast(self) -> Forecast:
+    def forecast(self) -> StepForecast:
         """The forecast with all edits."""
         return self.edits[-1].forecast
 

@@ -240,9 +240,9 @@ _LONG_AGO = int(np.iinfo(np.int64).min)
 
 @record
 class Stalls:
-    """Cost of waits; `outer` and `benign_ns` have one row per wait, the others one per part of a
-    gap, in the rows of every_gap.
+    """Cost of waits; `outer` and `benign_ns` have a row per wait, the others per part of a gap.
 
+    Parts of gaps are the rows of every_gap.
     `outer` is the row of the outermost blocking call around a wait, or the wait's own row: a driver
     call inside a runtime call is not a second wait. `benign_ns` is the part of the wait in which
     the awaited device worked. `wait` is the outermost wait that caused the part, −1 where none did.

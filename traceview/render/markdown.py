@@ -19,7 +19,7 @@ from traceview.ranking import RankedFinding
 from traceview.render.base.code import code_spans
 from traceview.render.base.safe_text import visible
 from traceview.render.document import Document, Entries, Grid, Section, Sheet
-from traceview.render.report.document import claim, telling_columns
+from traceview.render.report.document import ranked_claim, telling_columns
 
 MOST_ROWS = 10
 _MOST_TEXT, _MOST_CELL, _MOST_COLUMNS = 1_000, 120, 8
@@ -106,7 +106,7 @@ def _findings(of: Document) -> Iterator[str]:
 def _finding(lead: str, ranked: RankedFinding) -> Iterator[str]:
     """A list entry that begins with `lead`, such as `1.`."""
     finding, margin = ranked.finding, " " * (len(lead) + 1)
-    claimed = claim(finding, ranked.forecast)
+    claimed = ranked_claim(ranked)
     parts = [f"**{finding.severity}**", *map(escaped, claimed.parts() if claimed else ())]
     yield f"{lead} {' · '.join(parts)} · `{ranked.analysis}`  "
     yield f"{margin}{coded(finding.message)}" + ("  " if finding.action else "")

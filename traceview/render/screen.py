@@ -19,7 +19,8 @@ from traceview.ranking import RankedFinding
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
 from traceview.render.document import ScoreTile
-from traceview.render.report.document import header_facts, nothing_found, plan_text, tiles
+from traceview.render.report.document import header_facts, nothing_found, tiles
+from traceview.render.report.plan import plan_text
 from traceview.render.report.text import INDENT, WIDEST, FindingText
 from traceview.report import Report
 

@@ -19,7 +19,7 @@ from tests.oracles import simulated_programs as programs
 from tests.oracles.simulated_blame import idle_parts as true_parts
 from tests.oracles.simulated_recordings import PROGRAMS, exported
 from tests.oracles.simulated_runs import Run, same_order, simulate
-from traceview.facts.dependencies.blame import Part
+from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.graph import Dependencies, dependencies
 from traceview.facts.dependencies.replay import Changed, Edit, replay
 from traceview.facts.idle.causes import idle_parts
@@ -28,13 +28,13 @@ from traceview.facts.operations import Kind, operations
 from traceview.trace import Trace
 
 KINDS = {
-    "launch": Part.LAUNCH,
-    "call": Part.CALL,
-    "host": Part.HOST,
-    "tail": Part.TAIL,
-    "wake": Part.WAKE,
-    "pitch": Part.PITCH,
-    "other-device": Part.OTHER,
+    "launch": IdlePart.LAUNCH,
+    "call": IdlePart.CALL,
+    "host": IdlePart.HOST,
+    "tail": IdlePart.TAIL,
+    "wake": IdlePart.WAKE,
+    "pitch": IdlePart.PITCH,
+    "other-device": IdlePart.OTHER,
 }
 GUESSED = (programs.HandOver, programs.Wait, programs.SyncEvent, programs.Free)
 """A cudaFree that waits does not show what it costs by itself."""

@@ -118,8 +118,10 @@ def test_jit_compilation_is_a_cause_of_its_own(tmp_path, operation, told):
     assert set(trace.table("jit_compilations").cells("operation")) == {
         "compile" if told else "cache load"
     }
+    # The launch call after it is a part of its own.
     assert {CAUSE_NAMES[cause] for cause in gaps(trace).cause} == {
-        "jit-compile" if told else "module-load"
+        "jit-compile" if told else "module-load",
+        "launch-late",
     }
     finding = next(each for each in GPU_IDLE.run(trace).findings if "first uses" in each.message)
     clause = "For 400 µs of it the driver compiled PTX (5 JIT compilations)."

@@ -11,7 +11,7 @@ from traceview import groups
 from traceview.analyses import wording
 from traceview.analyses.gpu_idle.gap_finding import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite
-from traceview.facts.dependencies.blame import Part
+from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed
@@ -109,7 +109,7 @@ def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None)
     if samples is not None:
         share = _shares(trace, samples)
         rows = np.flatnonzero(share > 0)
-    call, row = _parts_in(trace, rows, (Part.HOST, Part.WAKE))
+    call, row = _parts_in(trace, rows, (IdlePart.HOST, IdlePart.WAKE))
     less = share[row]
     if not len(call):
         return None
@@ -123,7 +123,7 @@ def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None)
 def keep_pauses(trace: Trace, edit: Edit, samples: IdleSamples) -> Edit:
     """The edit, which removes pauses, but for the share of them that these samples stand for."""
     share = _shares(trace, samples)
-    call, row = _parts_in(trace, np.flatnonzero(share > 0), (Part.HOST, Part.WAKE))
+    call, row = _parts_in(trace, np.flatnonzero(share > 0), (IdlePart.HOST, IdlePart.WAKE))
     less = 1.0 - share[row]
 
     def edit_others(changed: Changed) -> None:
@@ -207,10 +207,12 @@ def remove_waits(trace: Trace, rows: Array) -> Edit | None:
 
 def _calls_in(trace: Trace, rows: Array) -> Array:
     """The API calls that threads were in during these idle times, each once."""
-    return groups.different(_parts_in(trace, rows, (Part.LAUNCH, Part.CALL, Part.TAIL))[0])
+    return groups.different(
+        _parts_in(trace, rows, (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL))[0]
+    )
 
 
-def _parts_in(trace: Trace, rows: Array, kinds: tuple[Part, ...]) -> tuple[Array, Integers]:
+def _parts_in(trace: Trace, rows: Array, kinds: tuple[IdlePart, ...]) -> tuple[Array, Integers]:
     """The API calls of the parts of gaps of these kinds, and the row of gaps that each is in."""
     every, parts, graph = gaps(trace), idle_parts(trace), idle_graph(trace)
     own = np.flatnonzero(np.isin(parts.kind, kinds) & groups.isin(parts.gap, every.gap[rows]))

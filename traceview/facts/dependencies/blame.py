@@ -20,7 +20,7 @@ from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers
 
 
-class Part(IntEnum):
+class IdlePart(IntEnum):
     """What held up the work meanwhile."""
 
     LAUNCH = 0

@@ -27,7 +27,7 @@ from traceview.facts.operations import api_calls, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import pace, steady_operations, step_of_operations, steps
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, arrays, row_numbers
 from traceview.trace import Trace, fact
 
 MOST_ITEMS = 60_000
@@ -41,7 +41,7 @@ _GUESSED = INFERRED - {Edge.HAND_OVER}
 
 
 @record
-class Forecast:
+class StepForecast:
     """The time per step as recorded and replayed, in ns, and the error of the difference (±).
 
     `steps` is the number of steps that it rests on; 0 where it is of the run as a whole. The error
@@ -109,8 +109,8 @@ class Model:
         pauses &= launches[edges.on]
         own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
         return (
-            int(np.median(own)) if len(own) else 0,
-            int(np.median(pause)) if len(pause) else 0,
+            int(arrays.median(own)) if len(own) else 0,
+            int(arrays.median(pause)) if len(pause) else 0,
         )
 
     @cached_property
@@ -147,7 +147,7 @@ class Model:
             end[of_loop] = np.maximum.accumulate(end[of_loop])
         return end
 
-    def forecast(self, *edits: Edit) -> Forecast:
+    def forecast(self, *edits: Edit) -> StepForecast:
         """What these edits together win per step."""
         saved = self.recorded - self.durations(replay(self.graph, edits))
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
@@ -158,7 +158,7 @@ class Model:
         recorder = abs(mean - self._mean_without_recorder(edits))
         error = float(np.sqrt(spread**2 + inferred**2 + recorder**2))
         steps = len(saved) if len(self.follows) else 0
-        return Forecast(
+        return StepForecast(
             round(recorded),
             round(recorded - mean),
             round(error),

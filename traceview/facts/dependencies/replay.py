@@ -217,7 +217,7 @@ class _Edges(Structure):
     _fields_ = tuple((name, c_void_p) for name in ("first", "on", "lag", "kind"))
 
 
-class Compiled(Structure):
+class CompiledGraph(Structure):
     """A graph as C has it. It keeps its arrays alive."""
 
     _fields_ = (
@@ -232,7 +232,7 @@ class Compiled(Structure):
 
 def compiled(
     graph: Dependencies, own: Array, begin_ns: Array, finish_ns: Array, order: Array | None = None
-) -> Compiled:
+) -> CompiledGraph:
     """The graph with these own times and lags, for C; `order` replaces that of a replay."""
     order = graph.order if order is None else order
     arrays: list[Array] = []
@@ -246,7 +246,7 @@ def compiled(
             at(of.first, np.int64), at(of.on, np.int32), at(lag, np.int64), at(of.kind, np.uint8)
         )
 
-    result = Compiled(
+    result = CompiledGraph(
         graph.calls,
         len(graph),
         len(order),

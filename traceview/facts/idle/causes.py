@@ -20,7 +20,7 @@ from traceview import groups, intervals
 from traceview.facts import copies
 from traceview.facts.compilation import compiling
 from traceview.facts.dependencies import blame, replay
-from traceview.facts.dependencies.blame import Part
+from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.graph import Dependencies, Walked, build, dependencies
 from traceview.facts.idle.gap_bounds import (
     GapBounds,
@@ -139,7 +139,7 @@ def idle_graph(trace: Trace) -> Dependencies:
     return build(trace, walked=Walked(row_numbers(np.flatnonzero(ends)), idle))
 
 
-_IN_CALLS = (Part.LAUNCH, Part.CALL, Part.TAIL)
+_IN_CALLS = (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL)
 
 
 def _calls_of(
@@ -169,7 +169,7 @@ def _causes(
         return inside & rows[row] if len(rows) else inside
 
     after = gap_bounds(trace).after[parts.gap]
-    other = np.isin(kind, (Part.PITCH, Part.OTHER))
+    other = np.isin(kind, (IdlePart.PITCH, IdlePart.OTHER))
     copying = np.zeros(len(parts), bool)
     copying[other] = ops.kind[graph.operation[parts.item[other] - graph.calls]] == Kind.COPY
     launching = mark(graph_launch_calls(trace))
@@ -187,14 +187,14 @@ def _causes(
     rules = (
         (~gap_launches(trace).known[parts.gap], causes.UNKNOWN),
         (other & copying, causes.COPY_WAIT),
-        (other | (kind == Part.HELD), causes.DEPENDENCY),
+        (other | (kind == IdlePart.HELD), causes.DEPENDENCY),
         (_mostly(parts, thread, *profiler), causes.PROFILER),
         (_mostly(parts, thread, *_spans(compiled)), causes.JIT_COMPILE),
         (loads | _mostly(parts, thread, *_spans(jit)), causes.MODULE_LOAD),
-        ((kind == Part.LAUNCH) & copies.pageable_uploads(trace)[after], causes.COPY_WAIT),
+        ((kind == IdlePart.LAUNCH) & copies.pageable_uploads(trace)[after], causes.COPY_WAIT),
         (by_graph & (launching | (does == CallKind.GRAPH)), causes.GRAPH_LAUNCH),
         (allocates, causes.ALLOCATION),
-        (kind == Part.TAIL, causes.SYNC_DRAIN),
+        (kind == IdlePart.TAIL, causes.SYNC_DRAIN),
     )
     cause = np.select([test for test, _ in rules], [name for _, name in rules], causes.LAUNCH_LATE)
     return cause.astype(np.uint8)

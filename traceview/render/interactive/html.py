@@ -57,9 +57,7 @@ def _(value: Report) -> str:
     return _drawn(
         header=_header(value.trace),
         verdict=value.verdict.text if value.verdict else "",
-        findings=[
-            finding_view(f.finding, titles[f.analysis], forecast=f.forecast) for f in value.findings
-        ],
+        findings=[finding_view(f, titles[f.analysis]) for f in value.findings],
         nothing_found=nothing_found(value),
         sections=[section_view(a, value.outcomes[a.name], MOST_ROWS) for a in value.analyses],
     )
@@ -90,7 +88,7 @@ def _(value: Finding) -> str:
 
 @snippet.register
 def _(value: RankedFinding) -> str:
-    return _drawn(findings=[finding_view(value.finding, forecast=value.forecast)])
+    return _drawn(findings=[finding_view(value)])
 
 
 @snippet.register
@@ -108,10 +106,7 @@ def _(value: JobReport) -> str:
             tuple(job_header.warnings(value)),
         ),
         verdict=value.verdict.text,
-        findings=[
-            finding_view(each.finding, units.stem(each.analysis), forecast=each.forecast)
-            for each in ranked_findings(value)
-        ],
+        findings=[finding_view(each, units.stem(each.analysis)) for each in ranked_findings(value)],
         nothing_found=job_header.nothing_found(value),
         sections=[
             SectionView(

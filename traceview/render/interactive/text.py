@@ -15,14 +15,14 @@ from traceview.analyses.base import Result, Skipped
 from traceview.comparison import wording
 from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import RunComparison
-from traceview.findings import Finding, Forecast
+from traceview.findings import Finding
 from traceview.ranking import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
-from traceview.render.report.document import claim, header_facts, nothing_found
+from traceview.render.report.document import Claim, claim, header_facts, nothing_found, ranked_claim
 from traceview.report import Report, facts_of
 from traceview.tables import Array, Column, Table, TableSpec, Texts
 from traceview.trace import Trace
@@ -63,7 +63,7 @@ def _(value: Report) -> str:
     lines += paragraph("  ", ", ".join(shown))
     lines += [] if value.findings else paragraph("  ", nothing_found(value))
     for ranked in value.findings[:MOST_FINDINGS]:
-        lines += _finding(ranked.finding, f"  [{ranked.analysis}]", ranked.forecast)
+        lines += _finding(ranked.finding, f"  [{ranked.analysis}]", ranked_claim(ranked))
     more = len(value.findings) - MOST_FINDINGS
     lines += [f"  … and {units.count(more)} more in findings_table()"] if more > 0 else []
     return "\n".join(lines) + ">"
@@ -120,18 +120,18 @@ def _(value: Table) -> str:
 
 @described.register
 def _(value: Finding) -> str:
-    return f"<Finding\n{_whole_finding(value, '')}>"
+    return f"<Finding\n{_whole_finding(value, '', claim(value))}>"
 
 
 @described.register
 def _(value: RankedFinding) -> str:
     end = f"  [{value.analysis}]"
-    shown = _whole_finding(value.finding, end, value.forecast)
+    shown = _whole_finding(value.finding, end, ranked_claim(value))
     return f"<RankedFinding\n{shown}>"
 
 
-def _whole_finding(value: Finding, end: str, forecast: Forecast | None = None) -> str:
-    lines = list(_finding(value, end, forecast))
+def _whole_finding(value: Finding, end: str, claimed: Claim | None) -> str:
+    lines = list(_finding(value, end, claimed))
     subject = visible(f"{value.subject.kind} {value.subject.name}".rstrip())
     lines += paragraph("  about ", subject, indent=4)
     lines += paragraph("  → ", value.action, indent=4) if value.action else []
@@ -148,9 +148,8 @@ def _(value: RunComparison) -> str:
     return "\n".join(lines) + ">"
 
 
-def _finding(finding: Finding, end: str, forecast: Forecast | None = None) -> Iterator[str]:
+def _finding(finding: Finding, end: str, claimed: Claim | None) -> Iterator[str]:
     """Severity and saving in one line, and the message in at most _MOST_LINES."""
-    claimed = claim(finding, forecast)
     amount = f": {claimed.parts()[0]}" if claimed else ""
     yield f"  {finding.severity}{amount}{end}"
     yield from paragraph("    ", finding.message)

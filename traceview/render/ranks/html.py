@@ -289,7 +289,7 @@ def _row_of(job: JobReport, ranked: RankedFinding) -> int | None:
 def _finding(page: _Page, ranked: RankedFinding, number: int) -> FindingEntry:
     name = ranked.finding.evidence.table or "ranks"
     title = units.stem(name)
-    entry = finding_view(ranked.finding, title, key(name), ranked.forecast)
+    entry = finding_view(ranked, title, key(name))
     return replace(entry, key=f"finding-{number}", evidence=_evidence(page, ranked, title))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Set
 from pathlib import PurePath
@@ -12,9 +11,11 @@ import numpy as np
 from traceview import analyses, units
 from traceview.analyses.base import Skipped
 from traceview.analyses.verdict import Scoreboard
-from traceview.findings import Finding, Forecast, Saving, shortened
+from traceview.findings import LOW, Finding, Forecast, Saving, shortened
+from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.document import Document, ScoreTile, Section, Sheet
+from traceview.render.report.plan import plan_text
 from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
 from traceview.tables import Column, Table, TableSpec
 
@@ -152,6 +153,8 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
 LEAST_SPEEDUP = 1.1
 """Least speed-up to show: a smaller one adds nothing to the time saved."""
 QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
+_LEAST_SHARE_PCT = 0.1
+"""A smaller share of a step is nothing."""
 PARTIAL = "part of"
 """Qualifier of a general loss listed behind a smaller one: one change seldom saves all of it."""
 
@@ -165,6 +168,9 @@ class Claim:
     `13.9 % of the time after warm-up`. If a few steps take most of the time, all refer to an
     average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3 of 20.3 ms per
     step`.
+
+    Where a remedy wins little unless those before it in the plan are done, `after_others` is what
+    it wins then, `0.4 ms`; `amount` is empty, and `qualifier` says what it wins alone: `nothing`.
     """
 
     qualifier: str
@@ -173,19 +179,43 @@ class Claim:
     sum: str = ""
     share: str = ""
     speedup: str = ""
+    after_others: str = ""
 
     def parts(self) -> list[str]:
         """The claim in parts for one line, most important first: `save about 12.3 ± 0.4 of …`."""
+        if self.after_others:
+            alone = f"saves {self.qualifier} alone"
+            return [f"{alone}, {' '.join(self.below())}"]
         share = f" ({self.share})" if self.share else ""
         saved = f"save {self.qualifier} {self.sum}{share}"
         return [part for part in (saved, self.speedup) if part]
 
     def below(self) -> list[str]:
         """The one or two lines below the amount."""
+        if self.after_others:
+            per = f" {self.of}" if self.of else ""
+            return [f"{self.after_others}{per} after the others (plan)"]
         lines = (self.of, self.share, self.speedup)
         if self.of:
             lines = (self.of, " · ".join(part for part in lines[1:] if part), "")
         return [line for line in lines if line]
+
+
+def ranked_claim(ranked: RankedFinding) -> Claim | None:
+    """The possible saving of a finding of a report: alone, or after others in its plan."""
+    finding, won, saving = ranked.finding, ranked.won, ranked.forecast
+    share = 100.0 if finding.time_at_stake_ns else 0.0
+    if saving:
+        shares = saving.share_of_step_pct, saving.share_of_run_pct
+        share = shares[saving.saved_per_step_ns is None] or 0.0
+    if finding.severity == "info" or not won or won.place < 1 or share >= 100.0 * LOW:
+        return claim(finding, saving)
+    return Claim(
+        "little" if share >= _LEAST_SHARE_PCT else "nothing",
+        "",
+        "per step" if won.per_step else "",
+        after_others=units.duration(won.before_ns - won.after_ns),
+    )
 
 
 def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
@@ -213,7 +243,9 @@ def _of_whole(
     lead: str, part_of_ns: tuple[int, int], which: str, share: float | None, forecast: Forecast
 ) -> Claim:
     """The claim of a part of a whole, both in ns; `which` says of which whole: `per step`."""
-    (part_ns, whole_ns), error_ns = part_of_ns, forecast.error_ns
+    part_ns, whole_ns = part_of_ns
+    # A bound has no error.
+    error_ns = forecast.error_ns if forecast.saving == "about" else None
     return Claim(
         lead,
         units.with_error(part_ns, error_ns),
@@ -230,51 +262,6 @@ def _speedup(forecast: Forecast | None) -> str:
     if factor is None or factor < LEAST_SPEEDUP:
         return ""
     return f"{units.quantity('speedup_factor', factor)} as fast"
-
-
-_LEAST_STEPS, _MOST_STEPS, _LONGEST_LABEL = 2, 6, 32
-"""A plan of one remedy says what its finding says; six fit in three or four lines of 80 cells."""
-_CLAUSE = re.compile(r"[,:;.](?:\s|$)|\s\(")
-_CONDITION = re.compile(r"\s(?:where|so that|if|with|instead of|which|that)\s")
-
-
-def plan_text(report: Report) -> str:
-    """`33.6 ms per step → 20.1 use a CUDA graph → 16.8 pad the vocabulary (± 0.4)`, or nothing."""
-    rows = report.plan[:_MOST_STEPS]
-    if len(rows) < _LEAST_STEPS:
-        return ""
-    per = "per step" if report.verdict and report.verdict.steps else "after warm-up"
-    texts = [f"{units.duration(rows[0].step_before_ns)} {per}"]
-    labels = [_label(report.findings[row.finding].finding) for row in rows]
-    for row, label in zip(rows, labels, strict=True):
-        after, _, unit = units.with_error(row.step_after_ns, row.error_ns).rpartition(" ")
-        number, _, error = after.partition(" ± ")
-        same = texts[0].startswith(f"{texts[0].split()[0]} {unit} ")
-        notes = [] if row.wins_now else ["nothing before the others"]
-        if error and row is rows[-1]:
-            notes.insert(0, f"± {error}")
-        noted = f" ({', '.join(notes)})" if notes else ""
-        kernel = report.findings[row.finding].finding.evidence.values.get("kernel")
-        if labels.count(label) > 1 and kernel:
-            label += f": {shortened(str(kernel), _LONGEST_LABEL)}"
-        texts.append(f"{number if same else f'{number} {unit}'} {label}{noted}")
-    more = len(report.plan) - len(rows)
-    return " → ".join([*texts, *([f"and {more} more"] if more else [])])
-
-
-def _label(finding: Finding) -> str:
-    """The beginning of the action of a finding, such as `pin the host memory`."""
-    clauses = _CLAUSE.split(finding.action, maxsplit=2)
-    clause = clauses[clauses[0].startswith("Where ") and len(clauses) > 1]
-    if len(clause) > _LONGEST_LABEL:
-        clause = _CONDITION.split(clause, maxsplit=1)[0]
-    label = f"{clause[:1].lower()}{clause[1:]}"
-    if len(label) > _LONGEST_LABEL:
-        words = label[:_LONGEST_LABEL].rpartition(" ")[0]
-        label = (
-            f"{words} …" if len(words) > _LONGEST_LABEL // 2 else shortened(label, _LONGEST_LABEL)
-        )
-    return label
 
 
 _FACTS = ("only ranges", "without ranges", "GPU", "duration", "contains", "recorded by")

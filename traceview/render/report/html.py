@@ -12,8 +12,8 @@ from markupsafe import Markup
 from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.analyses.verdict.scoreboard import RunTime, TimePart
-from traceview.findings import Finding, Forecast
-from traceview.ranking import Outcome
+from traceview.findings import Finding
+from traceview.ranking import Outcome, RankedFinding
 from traceview.records import record
 from traceview.render.base.code import color_class
 from traceview.render.base.page import (
@@ -34,7 +34,7 @@ from traceview.render.report.document import (
     claim,
     header_facts,
     nothing_found,
-    plan_text,
+    ranked_claim,
     tiles,
 )
 from traceview.render.report.evidence import (
@@ -44,6 +44,7 @@ from traceview.render.report.evidence import (
     marked_rows,
     table_key,
 )
+from traceview.render.report.plan import plan_text
 from traceview.render.timeline import timeline_view
 from traceview.report import Report
 from traceview.tables import Table, TableSpec
@@ -181,15 +182,15 @@ class SectionView:
 
 
 def finding_view(
-    finding: Finding,
+    of: Finding | RankedFinding,
     title: str = "",
     section: str = "",
-    forecast: Forecast | None = None,
 ) -> FindingEntry:
     """A finding with its possible saving."""
+    finding = of if isinstance(of, Finding) else of.finding
     return FindingEntry(
         severity=finding.severity,
-        claim=claim(finding, forecast),
+        claim=claim(of) if isinstance(of, Finding) else ranked_claim(of),
         message=finding.message,
         action=finding.action,
         title=title,
@@ -295,7 +296,7 @@ def _findings(report: Report) -> list[FindingEntry]:
     titles = {analysis.name: analysis.title for analysis in report.analyses}
     return [
         replace(
-            finding_view(each.finding, titles[each.analysis], key(each.analysis), each.forecast),
+            finding_view(each, titles[each.analysis], key(each.analysis)),
             key=f"finding-{number}",
             evidence=evidence_view(report, each, code),
         )

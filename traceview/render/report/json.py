@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -130,10 +130,23 @@ def _answers_schema() -> Schema:
     return {"type": "object", "properties": answers}
 
 
+Basis = Literal["replay", "bound"]
+
+
+def _saving_ns(forecast: Forecast, ranked: RankedFinding) -> int:
+    saved = forecast.saved_per_step_ns
+    return ranked.finding.time_at_stake_ns if saved is None else saved
+
+
 _FORECAST = JsonShape(
     Forecast,
     "saved_per_step_ns step_ns loop share_of_run_pct speedup_at_most saving is_partial is_mean",
+    JsonKey("saving_ns", int, lambda forecast, ranked: _saving_ns(forecast, ranked)),
     "error_ns",
+    JsonKey("basis", Basis, lambda forecast, _: "bound" if forecast.error_ns is None else "replay"),
+    saving_ns="of a step, or of the steady time where saved_per_step_ns is null",
+    error_ns="of saving_ns (±); null where nothing was replayed",
+    basis="replay: the recording was replayed with the remedy; bound: the time that is lost",
 )
 RANKED_FINDING = JsonShape(
     RankedFinding,

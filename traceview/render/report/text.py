@@ -38,13 +38,13 @@ from traceview.render.base.text import (
 )
 from traceview.render.document import MOST_ROWS as JSON_ROWS
 from traceview.render.report.document import (
-    claim,
     header_facts,
     nothing_found,
-    plan_text,
+    ranked_claim,
     single_ids,
     telling_columns,
 )
+from traceview.render.report.plan import plan_text
 from traceview.report import Report
 from traceview.tables import Column, Table, TableSpec
 
@@ -98,7 +98,7 @@ class FindingText:
         finding = self.ranked.finding
         severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
         end = f"{INDENT}[{self.ranked.analysis}]"
-        claimed = claim(finding, self.ranked.forecast)
+        claimed = ranked_claim(self.ranked)
         parts = claimed.parts() if claimed else []
         room = self.width - cell_len(f"{severity.plain}{INDENT}")
         if not parts or cell_len(f"{parts[0]}{end}") <= room:

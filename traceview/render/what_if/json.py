@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from traceview.edits import wording
 from traceview.edits.answer import EditOutcome, GpuTime, NextLimit, ReplayQuality, WhatIfReport
-from traceview.facts.dependencies.forecast import Forecast
+from traceview.facts.dependencies.forecast import StepForecast
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 
 _ERROR = JsonShape(
-    Forecast,
+    StepForecast,
     "error_ns spread_ns inferred_ns recorder_ns",
     error_ns="plus or minus; the root of the sum of squares of the terms",
     spread_ns="of the saving over the steps: 95 % of the mean's",

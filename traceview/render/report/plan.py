@@ -1,0 +1,95 @@
+"""The plan of a report in one sentence: the time of a step after each remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from traceview import units
+from traceview.findings import Finding, shortened
+from traceview.ranking import PlanStep
+from traceview.report import Report
+from traceview.vocabulary.remedies import SHORT
+
+LEAST_STEPS, MOST_STEPS, LONGEST_LABEL = 2, 6, 30
+"""A plan of one remedy says what its finding says; six fit in three or four lines of 80 cells."""
+_IF_REPEATED = re.compile(r"^Check whether [^.]*\. If so, ")
+_CLAUSE = re.compile(r"[,:;.](?:\s|$)|\s\(")
+_CONDITION = re.compile(
+    r"\s(?:(?:of )?that|so that|where|if|with|instead of|which|while|of|on|in|for|before|through)\s"
+)
+_ERROR = re.compile(r" ± [\d.,]+")
+_MOST_MORE_DIGITS = 2
+_NAME_ENDS = re.compile(r"[<(]")
+_TELL_APART = ("kernel", "direction")
+
+
+def plan_text(report: Report) -> str:
+    """`33.6 ms per step → 20.1 use a CUDA graph → 16.8 ± 0.4 pad the vocabulary`, or nothing."""
+    rows = report.plan[:MOST_STEPS]
+    if len(rows) < LEAST_STEPS:
+        return ""
+    per = "per step" if report.verdict and report.verdict.steps else "after warm-up"
+    before = units.duration(rows[0].step_before_ns)
+    texts, unit = [f"{before} {per}"], before.rpartition(" ")[2]
+    for time, label, row in zip(_times(rows), _labels(report, rows), rows, strict=True):
+        number, _, its_unit = time.rpartition(" ")
+        only = "" if row.wins_now else " (only after the others)"
+        texts.append(f"{number if its_unit == unit else time} {label}{only}")
+        unit = its_unit
+    more = len(report.plan) - len(rows)
+    return " → ".join([*texts, *([f"and {more} more"] if more else [])])
+
+
+def _times(rows: Sequence[PlanStep]) -> list[str]:
+    """The time after each remedy, the last one with its error; neighbours differ where they can."""
+    for more in range(_MOST_MORE_DIGITS + 1):
+        texts = [_time(row, more) for row in rows]
+        values = [_ERROR.sub("", text) for text in texts]
+        if all(one != other for one, other in pairwise(values)):
+            break
+    return [*values[:-1], texts[-1]]
+
+
+def _time(row: PlanStep, more: int) -> str:
+    return units.with_error(row.step_after_ns, row.error_ns, more_digits=more)
+
+
+def _labels(report: Report, rows: Sequence[PlanStep]) -> list[str]:
+    """The remedies in a few words; of equal ones, each with what it is about."""
+    findings = [report.findings[row.finding].finding for row in rows]
+    labels = [label(finding) for finding in findings]
+    return [
+        f"{each}: {about}" if labels.count(each) > 1 and (about := _about(finding)) else each
+        for each, finding in zip(labels, findings, strict=True)
+    ]
+
+
+def _about(finding: Finding) -> str:
+    """What tells a finding from others of its remedy, such as a kernel or `H2D`."""
+    evidence = {**finding.evidence.row, **finding.evidence.values}
+    names = (str(evidence[name]) for name in _TELL_APART if evidence.get(name))
+    subject = finding.subject.name if finding.subject.kind == "line" else ""
+    name = _NAME_ENDS.split(next(names, subject))[0]
+    return name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL + 1].rpartition(" ")[0]
+
+
+def label(finding: Finding) -> str:
+    """The remedy in a few words, such as `pin the host memory`: whole, and at most 30 characters.
+
+    The first clause of the action, or of what follows `If so`; without a condition, or a place,
+    if it is long. Where that is too long as well, what the finding is about.
+    """
+    action = _IF_REPEATED.sub("", finding.action)
+    for begins, words in SHORT.items():
+        if action.lower().startswith(begins.lower()):
+            return words
+    clauses = _CLAUSE.split(action, maxsplit=2)
+    clause = clauses[clauses[0].startswith("Where ") and len(clauses) > 1]
+    parts = [0, *(match.start() for match in _CONDITION.finditer(clause)), len(clause)]
+    ends = [end for end in parts if 0 < end <= LONGEST_LABEL]
+    if ends:
+        return f"{clause[:1].lower()}{clause[1 : ends[-1]]}"
+    subject = _NAME_ENDS.split(finding.subject.name)[0]
+    return f"change {shortened(subject or finding.cause or 'it', LONGEST_LABEL - 7)}"

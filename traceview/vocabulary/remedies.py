@@ -1,0 +1,38 @@
+"""Remedies in a few words, for the plan, by how their action begins.
+
+Most actions begin with a short imperative, such as `Pin the host memory (pin_memory=True)`, and
+need no record here. Those do whose first clause is longer, or says too little alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SHORT: Mapping[str, str] = {
+    "Take this CPU work out of the": "take out this CPU work",
+    "Look first at what comes after the wait": "remove the wait",
+    "Read results on the CPU less often": "read results less often",
+    "Look at what the other thread does": "start the other thread earlier",
+    "Look at whether neighbouring threads": "coalesce memory accesses",
+    "Give each thread adjacent elements": "use wider loads and stores",
+    "Use torch.nn.functional.scaled_dot_product_attention": "use fused attention",
+    "torch.compile is on, but not for these": "remove graph breaks",
+    "Write results where they are read": "copy less on the GPU",
+    "Overlap it with compute": "overlap communication",
+    "Make it a multiple of": "pad the GEMM sizes",
+    "Fuse them": "fuse elementwise kernels",
+    "Keep on the GPU what is copied": "keep the data on the GPU",
+    "Read values on the CPU less often": "read results less often",
+    "Start the copies": "start the copies earlier",
+    "Remove it if the CPU needs nothing": "remove the wait",
+    "Clear the values in the kernel before": "clear memory in kernels",
+    "Allocate before the loop": "allocate before the loop",
+    "Log less often": "log less often",
+    "Remove torch.cuda.empty_cache()": "keep the allocator's memory",
+    "Run the forward pass under torch.autocast": "use autocast to bf16",
+    "Keep them as NHWC": "keep tensors as NHWC",
+    "Write it as a matrix product": "use a matrix product",
+    "Pad or align": "align the sizes",
+    "Raise num_workers of that DataLoader": "raise num_workers",
+}
+"""The beginning of an action and the words for it, an imperative of at most 30 characters."""
