@@ -21,7 +21,7 @@ from traceview.analyses.base import TableSpec
 from traceview.findings import SEVERITIES
 from traceview.render.base.columns import fitting
 from traceview.render.base.text_blocks import cells, drawn
-from traceview.render.report.document import claim, header_facts, nothing_found
+from traceview.render.report.document import header_facts, nothing_found, ranked_claim
 from traceview.render.report.finding_text import FindingText
 from traceview.render.report.text import render_text
 from traceview.report import analyze, facts_of
@@ -175,7 +175,7 @@ def test_what_a_finding_saves_is_whole_at_any_width(severity, unpack):
     report = analyze(traceview.load(unpack("training")))
     for ranked in report.findings:
         rated = replace(ranked, finding=replace(ranked.finding, severity=severity))
-        claimed = claim(rated.finding, rated.forecast)
+        claimed = ranked_claim(rated)
         for width in range(40, 141):
             head = [line.plain for line in FindingText(rated, width, False).lines()]
             assert max(map(cell_len, head)) <= width
