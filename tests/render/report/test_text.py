@@ -6,6 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rich.cells import cell_len
+from traceview.render.base.columns import fitting
+from traceview.render.base.text_blocks import cells, drawn
+from traceview.render.report.finding_text import FindingText
 
 import traceview
 from tests.render.example_report import (
@@ -18,9 +21,8 @@ from tests.render.example_report import (
     share_rows,
 )
 from traceview.findings import SEVERITIES
-from traceview.render.base.text import cells, drawn, fitting
-from traceview.render.report.document import claim, header_facts, nothing_found
-from traceview.render.report.text import FindingText, render_text
+from traceview.render.report.document import header_facts, nothing_found, ranked_claim
+from traceview.render.report.text import render_text
 from traceview.report import analyze, facts_of
 from traceview.tables import Column, Table, TableSpec
 from traceview.trace.schema import TABLES
@@ -172,7 +174,7 @@ def test_what_a_finding_saves_is_whole_at_any_width(severity, unpack):
     report = analyze(traceview.load(unpack("training")))
     for ranked in report.findings:
         rated = replace(ranked, finding=replace(ranked.finding, severity=severity))
-        claimed = claim(rated.finding, rated.forecast)
+        claimed = ranked_claim(rated)
         for width in range(40, 141):
             head = [line.plain for line in FindingText(rated, width, False).lines()]
             assert max(map(cell_len, head)) <= width
