@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.gpu_idle import accidents
 from traceview.facts.dependencies.blame import Part
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import dependencies
@@ -69,7 +70,8 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     """Operations that one call could launch, and the number of the call.
 
     They are of one step and thread, no wait comes between their launches, and some of each group
-    are among `late`. Copies stay as they are: the host memory of most must be ready.
+    are among `late`. Copies stay as they are: the host memory of most must be ready. So do groups
+    with an accident, which has an edit of its own, if there are others.
     """
     ops, calls, every = operations(trace), api_calls(trace), waits(trace)
     launched = np.flatnonzero((ops.call >= 0) & (ops.kind != Kind.COPY))
@@ -84,6 +86,11 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     is_late = np.zeros(len(ops), bool)
     is_late[late] = True
     chosen = groups.isin(group, group[is_late[launched]])
+    is_late[:] = False
+    is_late[gaps(trace).after[accidents.in_accidents(trace)]] = True
+    apart = groups.isin(group, group[is_late[launched]])
+    if (chosen & ~apart).any():
+        chosen &= ~apart
     return launched[chosen], group[chosen]
 
 
