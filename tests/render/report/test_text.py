@@ -6,9 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rich.cells import cell_len
-from traceview.render.base.columns import fitting
-from traceview.render.base.text_blocks import cells, drawn
-from traceview.render.report.finding_text import FindingText
 
 import traceview
 from tests.render.example_report import (
@@ -21,8 +18,9 @@ from tests.render.example_report import (
     share_rows,
 )
 from traceview.findings import SEVERITIES
+from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.report.document import header_facts, nothing_found, ranked_claim
-from traceview.render.report.text import render_text
+from traceview.render.report.text import FindingText, render_text
 from traceview.report import analyze, facts_of
 from traceview.tables import Column, Table, TableSpec
 from traceview.trace.schema import TABLES

@@ -10,7 +10,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses import wording
 from traceview.analyses.gpu_idle.gap_finding import CpuPart
-from traceview.analyses.gpu_idle.line_sites import LineSite
+from traceview.analyses.gpu_idle.line_sites import LineSite, in_accidents
 from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import Edge
@@ -81,7 +81,8 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     """Operations that one call could launch, and the number of the call.
 
     They are of one step and thread, no wait comes between their launches, and some of each group
-    are among `late`. Copies stay as they are: the host memory of most must be ready.
+    are among `late`. Copies stay as they are: the host memory of most must be ready. So do groups
+    with an accident, which has an edit of its own, if there are others.
     """
     ops, calls, every = operations(trace), api_calls(trace), waits(trace)
     launched = np.flatnonzero((ops.call >= 0) & (ops.kind != Kind.COPY))
@@ -96,6 +97,11 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     is_late = np.zeros(len(ops), bool)
     is_late[late] = True
     chosen = groups.isin(group, group[is_late[launched]])
+    is_late[:] = False
+    is_late[gaps(trace).after[in_accidents(trace)]] = True
+    apart = groups.isin(group, group[is_late[launched]])
+    if (chosen & ~apart).any():
+        chosen &= ~apart
     return launched[chosen], group[chosen]
 
 

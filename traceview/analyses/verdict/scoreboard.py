@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.verdict.parts import SteadyParts, main_loop, steady_operations, steady_parts
-from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word, unrecorded_ns
+from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.launching import verdict as launch_verdict
 from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
@@ -37,13 +37,6 @@ SCOREBOARD = (
     ),
     Column("steps", "int64", "steps of the main loop, warm-up included"),
     Column("step_median_ns", "int64", "median step after warm-up", nullable=True),
-    Column(
-        "step_unrecorded_ns",
-        "int64",
-        "that step as replayed without the recorder's cost per call; null where the two differ by "
-        "less than 5 %, or where that cost is not known",
-        nullable=True,
-    ),
     Column(
         "launch",
         "text",
@@ -87,7 +80,6 @@ class Scoreboard:
     gpu_busy_pct: float | None
     steps: int
     step_median_ns: int | None
-    step_unrecorded_ns: int | None
     launch: str | None
     communication_ns: int | None
     communication_pct: float | None
@@ -102,7 +94,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
-        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 8)
+        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 7)
     communication_ns = _part_ns(parts, "communication", _communicates(trace, parts.device))
     copies_ns = _part_ns(parts, "copies", _copies(trace, parts.device))
     total = int(trace.devices["total_memory_bytes"][parts.device])
@@ -118,7 +110,6 @@ def scoreboard(trace: Trace) -> Scoreboard:
         gpu_busy_pct=None if parts.unknown else parts.busy_pct,
         steps=loop.steps,
         step_median_ns=loop.median_ns,
-        step_unrecorded_ns=unrecorded_ns(trace, loop.median_ns),
         launch=_launch(trace, parts),
         communication_ns=communication_ns,
         communication_pct=share("communication", communication_ns),

@@ -60,6 +60,8 @@ class Verdict:
     `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
     the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
     the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
+    `step_unrecorded_ns` is the median step as replayed without the recorder's cost per call, absent
+    where that is about the same or the cost is not known.
     """
 
     text: str
@@ -68,6 +70,7 @@ class Verdict:
     gpu_busy_pct: float | None
     limit: Limit
     steps_from: StepsSource
+    step_unrecorded_ns: int | None = None
 
 
 @fact
@@ -91,7 +94,8 @@ def verdict(trace: Trace) -> Verdict:
     if not loop.steps and not _runs_kernels(trace):
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
-    return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source)
+    plain_ns = unrecorded_ns(trace, loop.median_ns)
+    return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
 
 
 def _runs_kernels(trace: Trace) -> bool:
