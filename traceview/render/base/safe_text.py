@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from os.path import commonprefix
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from rich.cells import cell_len
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.text import Text
 
 MOST = 400
 """The most characters of a name that are shown in full anywhere."""
@@ -97,7 +98,12 @@ def _clipped(text: str, most: int) -> str:
 
 def _width(text: str) -> int:
     """Terminal cells of a text: fast for ASCII, where they equal the characters."""
-    return len(text) if text.isascii() and text.isprintable() else cell_len(text)
+    if text.isascii() and text.isprintable():
+        return len(text)
+    # Documents are written without it.
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _escaped(character: str) -> str:
