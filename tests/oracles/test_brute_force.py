@@ -57,7 +57,7 @@ class Both:
 
 def parts_of(
     trace: Trace, recording: brute_force.Recording
-) -> dict[tuple[int, int], list[brute_force.IdlePart]]:
+) -> dict[tuple[int, int], list[brute_force.Part]]:
     """The parts of each gap, with the calls and operations of the other reading."""
     bounds, parts, graph = gap_bounds(trace), idle_parts(trace), idle_graph(trace)
     every, ops = api_calls(trace), operations(trace)
@@ -67,7 +67,7 @@ def parts_of(
         (c.process // 2**24 % 2**24, c.thread % 2**24, c.start, c.end): c for c in recording.calls
     }
     works = {(*op.stream_key, op.start, op.end): op for op in recording.operations}
-    found: dict[tuple[int, int], list[brute_force.IdlePart]] = defaultdict(list)
+    found: dict[tuple[int, int], list[brute_force.Part]] = defaultdict(list)
     for gap, start, end, kind, item in zip(
         *(getattr(parts, name).tolist() for name in ("gap", "start_ns", "end_ns", "kind", "item")),
         strict=True,
@@ -84,7 +84,7 @@ def parts_of(
             at = trace.processes["process_id"][stream[0]], device[stream[1]], *stream[2:]
             on = works[*map(int, at), int(ops.start_ns[row]), int(ops.end_ns[row])]
         place = int(device[bounds.device[gap]]), int(bounds.start_ns[gap])
-        found[place].append(brute_force.IdlePart(start, end, IdlePart(kind).name, on))
+        found[place].append(brute_force.Part(start, end, IdlePart(kind).name, on))
     return found
 
 
