@@ -226,7 +226,7 @@ def _cheaper(changed: Changed) -> None:
 
 
 @fact
-def without_recorder(trace: Trace) -> StepTimes | None:
+def without_recorder(trace: Trace) -> UnrecordedStep | None:
     """The time of a step as recorded and as it would be without the recorder.
 
     None where the recorder's cost per call is not known, or nothing was recorded but GPU work.
@@ -235,10 +235,10 @@ def without_recorder(trace: Trace) -> StepTimes | None:
         return None
     replayed = model(trace)
     before, after = replayed.recorded, replayed.before_cheaper
-    return StepTimes(float(before.mean()), float(after.mean()))
+    return UnrecordedStep(float(before.mean()), float(after.mean()))
 
 
-class StepTimes(NamedTuple):
+class UnrecordedStep(NamedTuple):
     """The time of a step in ns, recorded and replayed."""
 
     recorded_ns: float

@@ -516,7 +516,9 @@ class _Builder:
         whole = syncing & (frees | (kind == _CONTEXT))
         self._whole(item[whole], np.where(kind == _CONTEXT, stream, -1)[whole])
         known = syncing & ~frees & (kind == _STREAM)
-        self._whole(item[known], stream[known])
+        # A stream without work has no row.
+        working = known & (stream >= 0)
+        self._whole(item[working], stream[working])
         rest = item[syncing & ~whole & ~known]
         rest = np.concatenate([rest, self._behind_full_queue()])
         rest = groups.different(rest)
