@@ -55,11 +55,11 @@ def test_both_readers_agree(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
 def test_work_is_linear_in_the_text(
     broken: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = [0]
+    given, repaired = [0], decoder.repaired
 
     def counted(event: bytes) -> tuple[bytes, bool]:
         given[0] += len(event)
-        return decoder.repaired(event)
+        return repaired(event)
 
     monkeypatch.setattr(decoder, "repaired", counted)
     events = [json.dumps(kernel(f"k{at}", at, 3, at)) for at in range(4000)]
