@@ -15,7 +15,7 @@ from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.operations import operations
 from traceview.findings import Finding, Forecast, Subject
-from traceview.ranking import RankedFinding, Won, plan, ranked
+from traceview.ranking import PlanStep, RankedFinding, Won, plan, ranked
 from traceview.render.report.document import plan_text, ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label
 from traceview.report import analyze
@@ -87,7 +87,7 @@ def test_plans_of_recordings(unpack, name):
         forecast = each.forecast
         if forecast and forecast.error_ns is not None and forecast.step_ns:
             assert (forecast.saved_per_step_ns or 0) <= forecast.step_ns
-    assert bool(plan_text(report)) == (len(report.plan) > 1)
+    assert bool(plan_text(report)) == (len(telling(report.plan)) > 1)
     assert "…" not in plan_text(report)
     for each in report.findings:
         assert len(label(each.finding)) <= LONGEST_LABEL
@@ -96,6 +96,14 @@ def test_plans_of_recordings(unpack, name):
         if claimed and each.finding.severity != "info" and not claimed.after_others:
             percent = re.search(r"([\d.]+) %", claimed.share)
             assert not percent or float(percent[1]) >= 1.0, claimed
+
+
+def test_a_last_remedy_that_its_error_hides_is_not_said():
+    first = PlanStep(0, 33_300_000, 5_900_000, 5_500_000, True)
+    hidden, shown = (PlanStep(1, 5_900_000, after, 5_500_000, True) for after in (5_600_000, 0))
+    assert telling([first, hidden]) == [first]
+    assert telling([first, shown]) == [first, shown]
+    assert telling([]) == []
 
 
 def test_every_short_remedy_is_that_of_an_action():

@@ -169,11 +169,13 @@ def _remedy(trace: Trace, rule: FindingRule) -> str:
 
 
 def gain_sentence(saved_ns: int, own_ns: int) -> str:
-    """A sentence on the gain of a faster kernel, where the program gains less than half of it.
+    """A sentence on the gain of faster kernels, where the program gains far less or far more.
 
-    `own_ns` is what the kernel takes less. The sentence follows one on that, and takes `saved_ns`
+    `own_ns` is what the kernels take less. The sentence follows one on that, and takes `saved_ns`
     from the values.
     """
+    if saved_ns > 2 * own_ns > 0:
+        return " The program gains more, since the GPU waits for launches that go with them."
     if 2 * saved_ns >= own_ns:
         return ""
     gains = "about {saved_ns}" if saved_ns else "nothing"

@@ -141,10 +141,9 @@ class Model:
         end = np.full(len(self.follows), np.iinfo(np.int64).min)
         np.maximum.at(end, self.step, ends)
         # Work of a step may end before that of the step before it.
-        loop = np.cumsum(~self.follows)
-        for first in np.flatnonzero(~self.follows).tolist():
-            of_loop = slice(first, first + int((loop == loop[first]).sum()))
-            end[of_loop] = np.maximum.accumulate(end[of_loop])
+        first = np.flatnonzero(~self.follows)
+        for begin, until in zip(first.tolist(), [*first[1:].tolist(), len(end)], strict=True):
+            end[begin:until] = np.maximum.accumulate(end[begin:until])
         return end
 
     def forecast(self, *edits: Edit) -> StepForecast:
