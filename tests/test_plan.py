@@ -16,7 +16,7 @@ from traceview.facts.dependencies.replay import Changed
 from traceview.facts.operations import operations
 from traceview.findings import Finding, Forecast, Subject
 from traceview.ranking import PlanStep, RankedFinding, Won, plan, ranked
-from traceview.render.report.document import plan_text, ranked_claim
+from traceview.render.report.document import ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label, plan_text, telling
 from traceview.report import analyze
 from traceview.trace.load import load
