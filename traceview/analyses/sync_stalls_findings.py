@@ -22,7 +22,7 @@ from traceview.facts.operations import CallKind, api_calls, operations
 from traceview.facts.ranges import ranges, selection
 from traceview.facts.ranges.ranges import UNATTRIBUTED, range_tree
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
-from traceview.facts.savings import CallSaving
+from traceview.facts.savings import Gain
 from traceview.facts.steps.steps import in_warm_up_range, warm_up_end_ns
 from traceview.facts.waits import BLOCKING, CallSites, at_uploads, stall_span_ns, stalls, wait_sites
 from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
@@ -284,7 +284,7 @@ def _finding(
     )
 
 
-def _saving(trace: Trace, rows: Integers, does: CallKind) -> CallSaving | None:
+def _saving(trace: Trace, rows: Integers, does: CallKind) -> Gain | None:
     """What the program gains without these waits, where they can be left out of a replay.
 
     Bytes that a call moves are moved by any other call, too, and code is loaded once.

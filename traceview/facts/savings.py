@@ -1,8 +1,14 @@
-"""What remedies win, replayed: the gain of edits of the run, over its steady time, with an
-error.
+"""What remedies win, replayed: the gain of edits of the run over its steady time, with an error.
+
+A replay is of the steps of the model. What they gain per call that is edited, or per time that the
+edit takes from the work in them, holds for all steady calls and work that it edits, up to the share
+of the steady time that it is of a step. Where the model has no such work, or the recording has not
+the calls that launched it, the gain is at most the time of the work itself, no two at once.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,8 +16,7 @@ from traceview import groups, intervals
 from traceview.facts.copies import uploads
 from traceview.facts.dependencies.forecast import Model, model
 from traceview.facts.dependencies.replay import Changed, Edit
-from traceview.facts.idle import gaps
-from traceview.facts.idle.gaps import steady_span_ns
+from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.launches import waits
 from traceview.facts.operations import CallKind, Kind, api_calls, operations
 from traceview.facts.steps.steps import steady_operations
@@ -19,22 +24,30 @@ from traceview.records import record
 from traceview.tables import Array, Integers, RowNumbers, row_numbers
 from traceview.trace import Trace
 
-# What the program gains if calls return at once, or are not made.
-#
-# The model replays steps. What they gain per edited call holds for all edited calls after warm-
-# up, up to the share of the steady time that it is of a step.
+_LITTLE = 0.1
 
 
 @record
-class CallSaving:
-    """What an edit wins of the steady time, ± `error_ns`."""
+class Gain:
+    """Time over the steady time of the recording: `own_ns` less work, `saved_ns` less run time.
 
-    edit: Edit
+    `error_ns` is that of `saved_ns` (±), None where that is no replay but an upper bound; `edit`
+    is None there.
+    """
+
+    own_ns: int
     saved_ns: int
-    error_ns: int
+    error_ns: int | None = None
+    edit: Edit | None = None
+
+    def at_most(self, most_ns: int) -> Gain:
+        """The same gain of work of which so much can be saved at most."""
+        return Gain(
+            min(self.own_ns, most_ns), min(self.saved_ns, most_ns), self.error_ns, self.edit
+        )
 
 
-def of_waits(trace: Trace, calls: Array) -> CallSaving | None:
+def of_waits(trace: Trace, calls: Array) -> Gain | None:
     """The gain if these API calls wait for nothing; None where the model has none of them.
 
     The waits of their threads before and behind them without a launch in between wait for nothing
@@ -46,17 +59,17 @@ def of_waits(trace: Trace, calls: Array) -> CallSaving | None:
     def edit(changed: Changed) -> None:
         changed.wait_for_nothing(item)
 
-    return _saving(trace, edit, calls)
+    return _gain_of_calls(trace, edit, calls)
 
 
-def of_calls(trace: Trace, calls: Array) -> CallSaving | None:
+def of_calls(trace: Trace, calls: Array) -> Gain | None:
     """The gain if these API calls are not made; None where the model has none of them."""
     item = _items(trace, calls)
 
     def edit(changed: Changed) -> None:
         changed.remove_calls(item)
 
-    return _saving(trace, edit, calls)
+    return _gain_of_calls(trace, edit, calls)
 
 
 def _same_waits(trace: Trace, chosen: Array) -> Array:
@@ -84,7 +97,7 @@ def _items(trace: Trace, calls: Array) -> RowNumbers:
     return model(trace).calls(calls) if len(api_calls(trace)) else row_numbers(groups.NO_ROWS)
 
 
-def _saving(trace: Trace, edit: Edit, calls: Array) -> CallSaving | None:
+def _gain_of_calls(trace: Trace, edit: Edit, calls: Array) -> Gain | None:
     """The gain of an edit of these calls, all of which are after warm-up."""
     if not len(calls) or not len(api_calls(trace)):
         return None
@@ -92,12 +105,9 @@ def _saving(trace: Trace, edit: Edit, calls: Array) -> CallSaving | None:
     inside = _in_steps(replayed, calls)
     if not inside:
         return None
-    forecast = replayed.forecast(edit)
-    times = max(len(replayed.follows), 1) * len(calls) / inside
-    if forecast.recorded_ns and forecast.steps:
-        times = min(times, steady_span_ns(trace) / forecast.recorded_ns)
-    saved_ns = min(max(forecast.saved_ns, 0) * times, steady_span_ns(trace))
-    return CallSaving(edit, round(saved_ns), round(forecast.error_ns * times))
+    own_ns = int(api_calls(trace).duration_ns[calls].sum())
+    gain = _scaled(trace, edit, own_ns, max(len(replayed.follows), 1) * len(calls) / inside)
+    return replace(gain, saved_ns=min(gain.saved_ns, steady_span_ns(trace)))
 
 
 def _in_steps(replayed: Model, calls: Array) -> int:
@@ -112,36 +122,6 @@ def _in_steps(replayed: Model, calls: Array) -> int:
     # A call before the first work of the steps may be the one that launches it.
     launched = graph.start_ns[item] < end
     return int((launched & (graph.end_ns[item] + graph.latency_ns >= begin)).sum())
-
-
-# What the program gains if work takes less time or is not done: replayed, with an error.
-#
-# A replay is of the steps of the model. What they gain, per time that the edit takes from the
-# work in them, holds for all steady work that it edits. Where the model has none of it, or the
-# recording has not the calls that launched it, the gain is at most the time of the work itself,
-# no two at once.
-
-_LITTLE = 0.1
-
-
-@record
-class Gain:
-    """Time over the steady time of the recording: `own_ns` less work, `saved_ns` less run time.
-
-    `error_ns` is that of `saved_ns` (±), None where that is no replay but an upper bound; `edit`
-    is None there.
-    """
-
-    own_ns: int
-    saved_ns: int
-    error_ns: int | None = None
-    edit: Edit | None = None
-
-    def at_most(self, most_ns: int) -> Gain:
-        """The same gain of work of which so much can be saved at most."""
-        return Gain(
-            min(self.own_ns, most_ns), min(self.saved_ns, most_ns), self.error_ns, self.edit
-        )
 
 
 def of_operations(
@@ -192,7 +172,7 @@ def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Arr
 
     What one GPU runs faster the others do, too: in proportion, as all kernels of the name.
     """
-    if len(gaps.steady_spans_ns(trace)) < 2:
+    if len(steady_spans_ns(trace)) < 2:
         return groups.NO_ROWS, groups.NO_ROWS
     ops, replayed = operations(trace), model(trace)
     own = groups.different(ops.device[rows])
@@ -216,7 +196,7 @@ def gpu_limited_ns(trace: Trace) -> int:
 
     Without any GPU work the program may gain less than that, as another path is soon as long.
     """
-    replayed, span_ns = model(trace), gaps.steady_span_ns(trace)
+    replayed, span_ns = model(trace), steady_span_ns(trace)
 
     def edit(changed: Changed) -> None:
         changed.scale(np.arange(replayed.graph.calls, len(replayed.graph)), 1 - _LITTLE)
@@ -232,11 +212,13 @@ def _gain(trace: Trace, edit: Edit, own_ns: int, work_ns: tuple[int, int]) -> Ga
     all_ns, inside_ns = work_ns
     if not inside_ns:
         return Gain(own_ns, own_ns)
-    replayed = model(trace)
-    forecast = replayed.forecast(edit)
-    times = len(replayed.recorded) * all_ns / inside_ns
+    return _scaled(trace, edit, own_ns, len(model(trace).recorded) * all_ns / inside_ns)
+
+
+def _scaled(trace: Trace, edit: Edit, own_ns: int, times: float) -> Gain:
+    """So many times what a step of the model gains; no more than the same share of all steps."""
+    forecast = model(trace).forecast(edit)
     if forecast.steps:
-        # No more than the same share of the steady time as of a step.
-        times = min(times, gaps.steady_span_ns(trace) / max(forecast.recorded_ns, 1))
+        times = min(times, steady_span_ns(trace) / max(forecast.recorded_ns, 1))
     saved_ns = round(max(forecast.saved_ns, 0) * times)
     return Gain(own_ns, saved_ns, round(forecast.error_ns * times), edit)
