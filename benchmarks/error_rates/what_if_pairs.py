@@ -408,7 +408,17 @@ def forecast(measured: Path, recordings: Path) -> None:
 
 
 SAID_COLUMNS = (
-    *("program", "remedy", "finding", "place", "saves, ms", "recorded, ms", "without recorder"),
+    *(
+        "program",
+        "limit",
+        "expected",
+        "remedy",
+        "finding",
+        "place",
+        "saves, ms",
+        "recorded, ms",
+        "without recorder",
+    ),
     *("before", "said raw", "said scaled", "measured", "off raw", "off scaled"),
 )
 
@@ -431,7 +441,7 @@ def findings(measured: Path, recordings: Path, held_back: bool) -> None:
         if not path.exists() or not found["versions"]:
             print(f"{name}: no recording or no measurement", file=sys.stderr)
             continue
-        report = traceview.analyze(traceview.load(path))
+        report: Any = traceview.analyze(traceview.load(path))
         for version in list(found["versions"])[1:]:
             expected, what = (PAIRS[name][version][key] for key in ("finding", "what"))
             before, after = (found["versions"][each]["ms"] for each in ("fault", version))
@@ -441,7 +451,10 @@ def findings(measured: Path, recordings: Path, held_back: bool) -> None:
             if not expected.get("absent"):
                 offs["held back" if is_held else "worked with"].append(off)
             figures = (f"{each:.3f}" for each in (before, *said, after))
-            table.append((name, what, *told, *figures, *(f"{each:+.1f} %" for each in off)))
+            limits = (report.verdict.limit, PAIRS[name]["limit"])
+            table.append(
+                (name, *limits, what, *told, *figures, *(f"{each:+.1f} %" for each in off))
+            )
     print_aligned(table)
     for which, those in offs.items():
         for how, each in zip(("raw", "scaled"), zip(*those, strict=True), strict=False):
@@ -491,7 +504,7 @@ def share_left(trace: Any, ranked: Any) -> float:
         changed.cheaper_calls(RECORDER_CALL_NS)
 
     after = model(trace).forecast(no_recorder, ranked.finding.edit).replayed_ns
-    return after / model(trace).forecast(no_recorder).replayed_ns
+    return float(after / model(trace).forecast(no_recorder).replayed_ns)
 
 
 def rows(programs: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
