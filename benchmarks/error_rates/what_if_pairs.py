@@ -495,16 +495,13 @@ def share_left(trace: Any, ranked: Any) -> float:
 
     As recorded where the remedy is not replayed.
     """
-    from traceview.facts.dependencies.forecast import RECORDER_CALL_NS, model
+    from traceview.facts.dependencies.forecast import model
 
     if not ranked.finding.edit:
         return 1 - ranked.forecast.saved_per_step_ns / ranked.forecast.step_ns
 
-    def no_recorder(changed: Any) -> None:
-        changed.cheaper_calls(RECORDER_CALL_NS)
-
-    after = model(trace).forecast(no_recorder, ranked.finding.edit).replayed_ns
-    return float(after / model(trace).forecast(no_recorder).replayed_ns)
+    replayed = model(trace).forecast(ranked.finding.edit)
+    return replayed.replayed_ns / replayed.recorded_ns
 
 
 def rows(programs: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -159,7 +159,8 @@ def compare(runs: int, steps: int, seconds: float, out: Path | None, only: list[
     able = known_abilities()
     ways = [PLAIN, *(way for way in WAYS if way != "+ samples of nsys" or able)]
     ways = [way for way in ways if way == BASE or not only or way in only]
-    begun, turns = time.monotonic(), []
+    begun = time.monotonic()
+    turns: list[dict[str, dict[str, float]]] = []
     longest = 0.0
     while len(turns) < runs and time.monotonic() - begun + longest < seconds:
         started = time.monotonic()

@@ -12,7 +12,7 @@ python=${PYTHON:-python3}
 pairs=benchmarks/error_rates/what_if_pairs.py
 for name in ${ONLY:-$("$python" "$pairs" names "${FOLDER:-what_if}")}; do
     echo "== $name"
-    if ! timeout --kill-after=20 90 "$python" -m traceview record --backend nsys --python-samples --force \
+    if ! timeout --kill-after=20 90 "$python" -m traceview record --backend nsys --force \
         -o "$out/$name.sqlite" "$pairs" run "$name" fault --steps "${STEPS:-40}" "$@" > "$out/$name.log" 2>&1; then
         echo "traceview record failed, last lines of $name.log:"
         tail -n 5 "$out/$name.log"
