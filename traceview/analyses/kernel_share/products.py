@@ -277,6 +277,7 @@ FP32_GEMMS = FindingRule(
 _CONVERSION = r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b"
 # Kernels of cuDNN and PyTorch that normalize or convolve images in NCHW.
 _NCHW = r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)"
+_NCHW_ONLY = rf"{CUFFT}|\bCompute(?:Backward)?FusedParamsCUDAKernel\b"
 _FP32 = re.compile(r"_scudnn_|<float, ")
 _TENSOR_CORES = re.compile(r"884|tensor_?op|half|fp16|f16")
 _WIDE, _NARROW = re.compile(r"\bfloat\b|f32"), re.compile(r"(?i)half|bf16|bfloat|fp16|\bdouble\b")
@@ -353,12 +354,12 @@ def _is_wide(name: str) -> bool:
 def _conversions(trace: Trace) -> Iterator[TimeClaim]:
     """Conversions of images, on GPUs whose tensor cores take TF32.
 
-    torch.fft needs images as NCHW: beside it another layout costs more conversions than it saves.
-    A Fourier neural operator took 13.9 ms per step with channels_last and 11.1 without
-    (docs/accuracy.md).
+    torch.fft and group normalization need images as NCHW: beside them another layout costs more
+    conversions than it saves. With channels_last a Fourier neural operator took 13.9 ms per step
+    instead of 11.1, a network with GroupNorm 16.1 instead of 11.4 (docs/accuracy.md).
     """
     rows = steady(trace, named(trace, _CONVERSION))
-    if not len(rows) or framework(trace) != "torch" or named(trace, CUFFT).any():
+    if not len(rows) or framework(trace) != "torch" or named(trace, _NCHW_ONLY).any():
         return
     duration_ns = trace.recorded("kernels").duration_ns
     on_nchw = by_gpu(trace, steady(trace, named(trace, _NCHW)))
