@@ -315,7 +315,7 @@ def _outcomes(model: Model, applied: Sequence[AppliedEdit]) -> tuple[EditOutcome
     result: list[EditOutcome] = []
     saved = 0
     for number, each in enumerate(applied, 1):
-        forecast = model.forecast(*(edit.change for edit in applied[:number]))
+        forecast = model.forecast(*(edit.change for edit in applied[:number]), recorder=True)
         result.append(EditOutcome(each, forecast, forecast.saved_ns - saved))
         saved = forecast.saved_ns
     return tuple(result)

@@ -22,7 +22,6 @@ from traceview.edits.scope import (
     no_range,
 )
 from traceview.errors import InputError
-from traceview.facts.dependencies.forecast import RECORDER_CALL_NS
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.kernel_classes import kernel_labels
 from traceview.facts.launches import waits
@@ -288,13 +287,13 @@ def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 
     def change(changed: Changed) -> None:
         kept, kept_begin = changed.own_ns[others], changed.begin_ns[before_others]
-        changed.cheaper_calls(RECORDER_CALL_NS)
+        scope.model.cheaper(changed)
         changed.own_ns[others], changed.begin_ns[before_others] = kept, kept_begin
 
     measured = scope.measured_calls(rows)
     calls = api_calls(scope.trace)
     time = int((calls.end_ns[measured] - calls.start_ns[measured]).sum())
-    values = {"recorder_call_ns": float(RECORDER_CALL_NS)}
+    values = {"recorder_call_ns": float(scope.model.call_ns)}
     return AppliedEdit(
         asked, "call", scope.per_step(len(measured)), scope.per_step(time), change, values
     )
