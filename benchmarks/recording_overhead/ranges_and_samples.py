@@ -273,7 +273,9 @@ def _capture(torch: Any, on: bool) -> None:
 Times = dict[str, dict[str, list[tuple[bool, float]]]]
 
 
-def measure(seconds: float, captures: int, out: Path | None, only: list[str]) -> Times:
+def measure(
+    seconds: float, captures: int, out: Path | None, only: list[str], loops: list[str]
+) -> Times:
     """For each loop and each thing to switch, whether it was on and the time per step in ms."""
     import torch
 
@@ -285,15 +287,15 @@ def measure(seconds: float, captures: int, out: Path | None, only: list[str]) ->
     found: Times = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ended:
         every = switches(torch, captures, folder, only, ended)
-        for loop, make in LOOPS.items():
-            step = make(device)
+        for loop in loops:
+            step = LOOPS[loop](device)
             found[loop] = {name: [] for name in every}
             for _ in range(5):
                 step()
             begun, done = time.monotonic(), 0
             # The things take turns, so that what drifts affects all of them.
             while done < (captures or 1) or (
-                not captures and time.monotonic() - begun < seconds / len(LOOPS)
+                not captures and time.monotonic() - begun < seconds / len(loops)
             ):
                 for name in random.sample(sorted(every), len(every)):
                     wait()
@@ -343,6 +345,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What ranges and samples cost, on against off.")
     parser.add_argument("--seconds", type=float, default=60, help="for all loops together")
     parser.add_argument("--captures", type=int, default=0, help="switch the whole recording")
+    parser.add_argument("--loops", nargs="+", default=[*LOOPS], choices=LOOPS)
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="what to switch")
     parser.add_argument("--json", type=Path, help="write the times of all pairs to this file")
     parser.add_argument("--quotient", nargs=2, type=Path, metavar="JSON")
@@ -351,7 +354,7 @@ def main() -> None:
         show_quotient(*options.quotient)
         return
     random.seed(0)
-    show(measure(options.seconds, options.captures, options.json, options.only))
+    show(measure(options.seconds, options.captures, options.json, options.only, options.loops))
 
 
 if __name__ == "__main__":
