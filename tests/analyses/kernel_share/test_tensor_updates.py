@@ -43,7 +43,8 @@ def test_an_average_of_weights(names, each, tmp_path):
         f"Tensors are updated one by one: {72 * each} elementwise kernels in 3 loops, "
         f"{24 * each} in a row, take {3 * (96 * each - 2)} ns with the gaps between them."
     )
-    assert finding.time_at_stake_ns == pytest.approx(3 * (96 * each - 2), rel=0.02)
+    # A kernel of 2 ns stays of each loop.
+    assert finding.time_at_stake_ns == pytest.approx(3 * (96 * each - 4), rel=0.02)
     assert finding.saving == "about"
     assert "_foreach_lerp_" in finding.action
 
