@@ -234,7 +234,7 @@ class OneLaunch(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """Each chain of kernels of these names is one kernel, and takes `factor` of their time.
+    """Each chain of several kernels of these names is one kernel, of `factor` of their time.
 
     A chain is of launches of a thread that follow each other on their stream, up to where the
     thread waits; or the kernels of one graph. Its last launch stays, the others are not made. Where
@@ -350,7 +350,7 @@ def chains(actions: tuple[Action, ...], names: tuple[str, ...]) -> list[list[int
             growing[action.stream].append(index)
         elif isinstance(action, Launch | Graph | Upload):
             growing.pop(action.stream, None)
-    return result
+    return [chain for chain in result if len(chain) > 1]
 
 
 def _fused(program: Program, edit: Fused) -> Program:
@@ -374,7 +374,7 @@ def _with_fused(actions: tuple[Action, ...], edit: Fused) -> tuple[Action, ...]:
             for index in (one, *(between if alone else ())):
                 result[index] = Host(0)
     for index, action in enumerate(actions):
-        if isinstance(action, Graph) and action.name in edit.names:
+        if isinstance(action, Graph) and action.name in edit.names and action.count > 1:
             ns = action.count * round(action.ns * edit.factor)
             result[index] = replace(action, count=1, ns=ns)
     return tuple(result)

@@ -76,7 +76,7 @@ def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels that match and follow each other become one, of a part of their time."""
     named, missing = _named(scope, asked)
     rows, chain = _chains(scope, named)
-    if not (chain[1:] == chain[:-1]).any():
+    if not len(rows):
         raise InputError(
             f"no two kernels that match {asked.target[:80]!r} follow each other on a stream",
             "name all kernels of a chain, with | between; kernel scales each by itself",
@@ -95,8 +95,9 @@ def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 def _chains(scope: EditScope, rows: Array) -> tuple[Array, Array]:
     """Operations that follow each other on a stream, from one of `rows` to another, and their run.
 
-    A run is of one thread and step, and ends where the CPU waits. Memsets and copies within the GPU
-    between its kernels belong to them. Nodes of a CUDA graph follow only each other.
+    A run has several of them, is of one thread and step, and ends where the CPU waits. Memsets and
+    copies within the GPU between its kernels belong to it. Nodes of a CUDA graph follow only each
+    other.
     """
     trace, ops, calls = scope.trace, operations(scope.trace), api_calls(scope.trace)
     order = operations_by_stream(trace)
@@ -112,7 +113,7 @@ def _chains(scope: EditScope, rows: Array) -> tuple[Array, Array]:
     # Those before the first and behind the last kernel of a run are others'.
     whole, until = np.bincount(run, matches), np.cumsum(matches)
     since = until - np.append(0, np.cumsum(whole))[run]
-    inside = own & (matches | ((since > 0) & (since < whole[run])))
+    inside = own & (whole[run] > 1) & (matches | ((since > 0) & (since < whole[run])))
     return order[inside], run[inside]
 
 

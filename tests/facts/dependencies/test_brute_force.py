@@ -197,7 +197,7 @@ def fused(trace: Trace, factor: float) -> Edit | None:
 def follow_each_other(program: programs.Program) -> bool:
     """Whether the program has a chain of more than one kernel."""
     own = [thread.actions for process in program.processes for thread in process]
-    several = any(len(chain) > 1 for each in own for chain in programs.chains(each, NAMES))
+    several = any(programs.chains(each, NAMES) for each in own)
     graphs = [action for action in actions(program) if isinstance(action, programs.Graph)]
     return several or any(each.name in NAMES and each.count > 1 for each in graphs)
 
