@@ -107,3 +107,17 @@ def test_no_edit_saves_more_than_the_step(tmp_path, call_us, kernel_us):
     assert 0 < forecast.saved_ns <= forecast.recorded_ns
     gone = savings.of_operations(trace, steady(trace))
     assert 0 < gone.saved_ns <= forecast.recorded_ns * STEPS
+
+
+@pytest.mark.parametrize(("call_us", "kernel_us", "saved_us"), [(60, 10, 4 * 60), (2, 50, 4)])
+def test_what_becomes_one_saves_launches_where_these_limit(tmp_path, call_us, kernel_us, saved_us):
+    """Of five kernels one stays, of all their time: four launches and pauses or pitches go."""
+    trace = program(call_us=call_us, kernel_us=kernel_us, waits=False).load(tmp_path)
+    rows = steady(trace)
+    rows = rows[rows >= KERNELS]
+    duration_ns = operations(trace).duration_ns[rows]
+    gain = savings.of_operations(
+        trace, rows, savings.become_one(rows // 5, duration_ns, duration_ns)
+    )
+    assert gain.own_ns == 0
+    assert gain.saved_ns / (len(rows) / 5) == pytest.approx(saved_us * US, rel=0.05)
