@@ -14,7 +14,7 @@ from traceview.facts import savings
 from traceview.facts.idle import gaps
 from traceview.facts.kernel_classes import KernelClass, kernel_classes, terms
 from traceview.facts.operations import device_hosts, gpu_cells, kernel_operations
-from traceview.facts.savings import GONE, Gain, Remedy
+from traceview.facts.savings import GONE, Effect, Gain
 from traceview.facts.steps.steps import steady_kernels
 from traceview.facts.work.peaks import peaks
 from traceview.findings import (
@@ -298,19 +298,19 @@ def kernel_claim(
     device: int,
     rows: RowNumbers,
     values: Mapping[str, Value] = _NONE,
-    remedy: Remedy = GONE,
+    effect: Effect = GONE,
     gaining: RowNumbers | None = None,
 ) -> TimeClaim:
     """A claim on kernels of a GPU, named by the longest call; by default they go.
 
-    `gaining` are the rows of the remedy where more kernels gain than the claim is about. Sentences
+    `gaining` are the rows of the effect where more kernels gain than the claim is about. Sentences
     may name `kernels`, their number, `total_ns`, their time, and `total_pct`, its share of all
     kernels' of that GPU after warm-up.
     """
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain = of_kernels(trace, gains, remedy)
+    gain = of_kernels(trace, gains, effect)
     return TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": gain.saved_ns},
@@ -326,12 +326,12 @@ def kernel_claim(
     )
 
 
-def of_kernels(trace: Trace, rows: Array, remedy: Remedy = GONE) -> Gain:
+def of_kernels(trace: Trace, rows: Array, effect: Effect = GONE) -> Gain:
     """The gain of a remedy of these kernels; by default, if they and their launches go."""
-    gain = savings.of_operations(trace, kernel_operations(trace)[rows], remedy)
-    if gain.error_ns is None or remedy.less_ns is None:
+    gain = savings.of_operations(trace, kernel_operations(trace)[rows], effect)
+    if gain.error_ns is None or effect.less_ns is None:
         return gain
-    launches_ns = max(gain.saved_ns - gain.own_ns, 0) if remedy.becomes == "merged" else 0
+    launches_ns = max(gain.saved_ns - gain.own_ns, 0) if effect.becomes == "merged" else 0
     terms = gain.error_ns, FACTOR_ERROR * gain.saved_ns, LAUNCH_ERROR * launches_ns
     return replace(gain, error_ns=round(float(np.linalg.norm(terms))))
 
@@ -354,7 +354,7 @@ def class_claim(
     device: int,
     rows: RowNumbers,
     values: Mapping[str, Value] = _NONE,
-    remedy: Remedy = GONE,
+    effect: Effect = GONE,
     gaining: RowNumbers | None = None,
 ) -> TimeClaim:
     """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time."""
@@ -362,7 +362,7 @@ def class_claim(
     kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
     when = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
     return replace(
-        kernel_claim(trace, device, rows, values, remedy, gaining),
+        kernel_claim(trace, device, rows, values, effect, gaining),
         subject=gpu_subject(trace, device),
         table="classes",
         row={**gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
@@ -376,14 +376,14 @@ def whole_claim(
     rows: RowNumbers,
     values: Mapping[str, Value],
     when: Intervals | None = None,
-    remedy: Remedy = GONE,
+    effect: Effect = GONE,
 ) -> TimeClaim:
     """As `class_claim`, of kernels that are saved with their launches and gaps.
 
     `when` is the time that they take, gaps included, where that is more than theirs: the most that
     is saved where nothing can be replayed.
     """
-    claim = class_claim(trace, device, rows, values, remedy)
+    claim = class_claim(trace, device, rows, values, effect)
     work = claim.work if when is None else LostTime(device, when)
     if claim.edit is not None:
         return replace(claim, values=values, lost_ns=None, work=work)

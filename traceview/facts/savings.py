@@ -29,12 +29,12 @@ _LITTLE = 0.1
 
 
 @record
-class Remedy:
-    """What a remedy makes of operations: each takes `less_ns` less, all of its time by default.
+class Effect:
+    """How a remedy changes operations; each takes `less_ns` less, by default all of its time.
 
-    "faster" ones are launched as before. Of "merged" ones those left without time are not: each
-    `group` of them is one operation of the program, and of its launches go these, with the thread's
-    time between them and the others. "gone" are operations that are all launched for nothing.
+    "faster" ones are launched as before. Of "merged" ones each `group` becomes one operation of the
+    program: those left without time are not launched, and the thread's time between them and the
+    others of their group goes, too. "gone" are all, with their launches.
     """
 
     becomes: Literal["faster", "merged", "gone"]
@@ -42,20 +42,20 @@ class Remedy:
     group: Integers | None = None
 
 
-GONE = Remedy("gone")
+GONE = Effect("gone")
 
 
-def faster(less_ns: Integers) -> Remedy:
+def faster(less_ns: Integers) -> Effect:
     """Operations that take so much less each."""
-    return Remedy("faster", less_ns)
+    return Effect("faster", less_ns)
 
 
-def merged(group: Integers, less_ns: Integers) -> Remedy:
+def merged(group: Integers, less_ns: Integers) -> Effect:
     """Groups of operations of which those stay that are left with time."""
-    return Remedy("merged", less_ns, group)
+    return Effect("merged", less_ns, group)
 
 
-def become_one(group: Integers, duration_ns: Integers, left_ns: Integers) -> Remedy:
+def become_one(group: Integers, duration_ns: Integers, left_ns: Integers) -> Effect:
     """Groups of operations that each become their last one, which takes what is left of all."""
     return merged(group, duration_ns - on_last(group, left_ns))
 
@@ -158,7 +158,7 @@ def _in_steps(replayed: Model, calls: Array) -> int:
 
 
 def of_operations(
-    trace: Trace, rows: Array, remedy: Remedy = GONE, own_ns: int | None = None
+    trace: Trace, rows: Array, effect: Effect = GONE, own_ns: int | None = None
 ) -> Gain:
     """The gain of a remedy of operations; with one that goes goes the call that launched no other.
 
@@ -167,9 +167,9 @@ def of_operations(
     """
     ops, counted = operations(trace), steady_operations(trace)[rows]
     duration_ns, every = ops.duration_ns[rows], rows
-    less = duration_ns if remedy.less_ns is None else np.minimum(remedy.less_ns, duration_ns)
+    less = duration_ns if effect.less_ns is None else np.minimum(effect.less_ns, duration_ns)
     counted &= less != 0
-    gone = (less >= duration_ns)[counted] & (remedy.becomes != "faster")
+    gone = (less >= duration_ns)[counted] & (effect.becomes != "faster")
     rows, less = rows[counted], less[counted]
     if own_ns is None:
         covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
@@ -179,7 +179,7 @@ def of_operations(
     replayed = model(trace)
     item, beside = replayed.item_of_operation[rows], replayed.item_of_operation[every]
     known, there = item >= 0, beside >= 0
-    group = np.zeros(len(every), np.int64) if remedy.group is None else remedy.group
+    group = np.zeros(len(every), np.int64) if effect.group is None else effect.group
     elsewhere, elsewhere_ns = _elsewhere(trace, rows, less)
     removed = item[known & gone]
     shorter = np.concatenate([item[known & ~gone], elsewhere])

@@ -229,7 +229,7 @@ def test_chains_that_become_one_kernel_are_exact(tmp_path_factory, monkeypatch):
         counted[mine[-1] < run.end_ns - 10_000] += 1
 
     check()
-    assert counted[True] > 50
+    assert counted[True] > 20
 
 
 @pytest.mark.slow

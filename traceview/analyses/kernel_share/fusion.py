@@ -27,7 +27,7 @@ from traceview.facts.operations import (
     operations_by_stream,
 )
 from traceview.facts.ranges.selection import selected_operations
-from traceview.facts.savings import Remedy
+from traceview.facts.savings import Effect
 from traceview.facts.steps.steps import (
     operations_in_warm_up,
     steady_kernels,
@@ -177,7 +177,7 @@ def _updates_of(trace: Trace, device: int, rows: RowNumbers, run: Integers) -> T
     return whole_claim(trace, device, rows, values, time, _of_all_tensors(trace, rows, run))
 
 
-def _of_all_tensors(trace: Trace, rows: RowNumbers, loop: Integers) -> Remedy:
+def _of_all_tensors(trace: Trace, rows: RowNumbers, loop: Integers) -> Effect:
     """A kernel for all tensors of a loop: all time beyond that of its shortest kernel stays.
 
     The shortest one has next to nothing to do: what it takes is paid once.
@@ -210,8 +210,8 @@ def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
     loops = tensor_loops(trace)
     loops = loops.of(loops.optimizer & (kernels["device"][loops.rows] == device))
     if len(loops.rows):
-        remedy = _of_all_tensors(trace, loops.rows, loops.loop)
-        whole = whole_claim(trace, device, loops.rows, values, remedy=remedy)
+        effect = _of_all_tensors(trace, loops.rows, loops.loop)
+        whole = whole_claim(trace, device, loops.rows, values, effect=effect)
         claim = replace(
             whole, subject=claim.subject, table="kernels", row=claim.row, at_least="low"
         )
@@ -339,8 +339,8 @@ def _of_device(
         "total_ns": int(duration_ns.sum()),
         "less_ns": int(less_ns.sum()),
     }
-    remedy = savings.merged(by_run.ids, less_ns)
-    return replace(class_claim(trace, device, rows, values, remedy), window=window)
+    effect = savings.merged(by_run.ids, less_ns)
+    return replace(class_claim(trace, device, rows, values, effect), window=window)
 
 
 # Attention whose softmax runs between two matrix products: fused kernels keep it on the chip.

@@ -65,10 +65,11 @@ class Changed:
         self.own_ns[call] = 0
 
     def remove_operations(self, operation: Array) -> None:
-        """These operations do not run. Beyond the usual pitch, a wait before them stays."""
+        """These operations do not run: what waits for one begins with it, without a pitch."""
         self.own_ns[operation] = 0
-        # What follows them has a pitch of its own.
-        chosen = self._of(self.graph.begin, operation)
+        edges = self.graph.begin
+        chosen = np.flatnonzero(edges.on >= 0)
+        chosen = chosen[groups.marked(operation, len(self.graph))[edges.on[chosen]]]
         lag_ns = self.begin_ns[chosen]
         self.begin_ns[chosen] = np.minimum(lag_ns, np.maximum(lag_ns - self.graph.pitch_ns, 0))
 
