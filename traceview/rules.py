@@ -206,8 +206,8 @@ FACTOR_ERROR = 0.2
 """Error of what a rule says that kernels take less, beside that of the replay: in docs/accuracy.md
 such forecasts differ from what was measured by 1 to 22 % of it."""
 LAUNCH_ERROR = 0.5
-"""Error of what kernels that become one save beyond their time, by launches that go: of 4.4 ms per
-step that nanoGPT's chains said, torch.compile, which has a cost of its own, won 2.2."""
+"""Error of what kernels that become one save beyond their own time, as a part of the time of the
+launches that go: programs with torch.compile won all of it or nothing (docs/accuracy.md)."""
 _LONGEST = 4000
 """Characters of a name that are tested: a hostile trace has names of any length."""
 _NONE: Mapping[str, Value] = {}
@@ -332,7 +332,8 @@ def of_kernels(trace: Trace, rows: Array, effect: Effect = GONE) -> Gain:
     if gain.error_ns is None or effect.less_ns is None:
         return gain
     launches_ns = max(gain.saved_ns - gain.own_ns, 0) if effect.becomes == "merged" else 0
-    terms = gain.error_ns, FACTOR_ERROR * gain.saved_ns, LAUNCH_ERROR * launches_ns
+    unsure_ns = LAUNCH_ERROR / effect.launches_part * launches_ns
+    terms = gain.error_ns, FACTOR_ERROR * gain.saved_ns, unsure_ns
     return replace(gain, error_ns=round(float(np.linalg.norm(terms))))
 
 

@@ -34,12 +34,14 @@ class Effect:
 
     "faster" ones are launched as before. Of "merged" ones each `group` becomes one operation of the
     program: those left without time are not launched, and the thread's time between them and the
-    others of their group goes, too. "gone" are all, with their launches.
+    others of their group goes, too. "gone" are all, with their launches. Of the time of launches
+    `launches_part` goes; the rest is what the remedy costs the CPU.
     """
 
     becomes: Literal["faster", "merged", "gone"]
     less_ns: Integers | None = None
     group: Integers | None = None
+    launches_part: float = 1.0
 
 
 GONE = Effect("gone")
@@ -50,9 +52,9 @@ def faster(less_ns: Integers) -> Effect:
     return Effect("faster", less_ns)
 
 
-def merged(group: Integers, less_ns: Integers) -> Effect:
+def merged(group: Integers, less_ns: Integers, launches_part: float = 1.0) -> Effect:
     """Groups of operations of which those stay that are left with time."""
-    return Effect("merged", less_ns, group)
+    return Effect("merged", less_ns, group, launches_part)
 
 
 def become_one(group: Integers, duration_ns: Integers, left_ns: Integers) -> Effect:
@@ -189,7 +191,9 @@ def of_operations(
 
     def edit(changed: Changed) -> None:
         changed.shorten(shorter, shorter_ns)
-        changed.remove_launches(removed, beside[there], group[there], usual_ns)
+        changed.remove_launches(
+            removed, beside[there], group[there], usual_ns, effect.launches_part
+        )
 
     inside_ns = int(abs(less[known][replayed.timed[item[known]]]).sum())
     return _gain(trace, edit, own_ns, (int(abs(less).sum()), inside_ns))

@@ -79,13 +79,15 @@ class Changed:
         beside: Array,
         group: Array,
         usual_ns: tuple[int, int] | None = None,
+        part: float = 1.0,
     ) -> None:
         """These operations are not launched: the calls that launched nothing else go, too.
 
         `group` is that of each operation of `beside`, of which they are a part: with a call goes
         the thread's time between it and the launch of its group next to it, the framework's cost of
         each operation of a chain. Of calls and pauses much longer than usual (`Model.usual_ns`)
-        only the usual part goes: the rest has other reasons, such as code that is loaded.
+        only the usual part goes: the rest has other reasons, such as code that is loaded. Of what
+        would go `part` does: the rest is what the program does instead.
         """
         graph, edges, gone = self.graph, self.graph.begin, np.zeros(len(self.graph), bool)
         gone[operation] = True
@@ -98,7 +100,8 @@ class Changed:
         calls = np.flatnonzero(without)
         self.wait_for_nothing(calls)
         usual_call_ns, usual_pause_ns = usual_ns or (None, None)
-        self.own_ns[calls] -= _usual(self.own_ns[calls], usual_call_ns)
+        less_ns = part * _usual(self.own_ns[calls], usual_call_ns)
+        self.own_ns[calls] -= np.round(less_ns).astype(np.int64)
         of_operation = np.full(len(graph), -1, np.int64)
         of_operation[beside] = group
         of_call = np.full(graph.calls, -1, np.int64)
@@ -107,10 +110,11 @@ class Changed:
         before, after = between.before, between.after
         goes = (without[before] | without[after]) & (of_call[before] == of_call[after])
         goes &= of_call[after] >= 0
-        part = np.zeros(graph.calls + 1)
-        part[after] = _usual(between.time_ns, usual_pause_ns) / np.maximum(between.time_ns, 1)
-        part[after[~goes]] = 0
-        self._shorten_pauses(part[between.ends], between.queries)
+        less = np.zeros(graph.calls + 1)
+        less[after] = part * _usual(between.time_ns, usual_pause_ns)
+        less[after] /= np.maximum(between.time_ns, 1)
+        less[after[~goes]] = 0
+        self._shorten_pauses(less[between.ends], between.queries)
 
     def fuse(
         self,
