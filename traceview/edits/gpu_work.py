@@ -56,20 +56,25 @@ def kernels(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 
 def _named(scope: EditScope, asked: EditRequest) -> tuple[Array, dict[str, str]]:
     """The kernels that one of the patterns matches, and the patterns that match none."""
-    table, chosen = scope.trace.recorded("kernels"), _rows(scope, Kind.KERNEL)
-    labels, row = kernel_labels(scope.trace), operations(scope.trace).row[chosen]
-    hit, missing = np.zeros(len(chosen), bool), []
-    for text in asked.target.split("|"):
-        pattern, own = globbed(text), np.zeros(len(table), bool)
-        for texts in (table.texts("name"), table.texts("short_name"), labels):
-            own |= texts.matching(lambda name, of=pattern: bool(of.fullmatch(name)))
-        if not own[row].any():
-            missing.append(text)
-        hit |= own[row]
+    chosen = _rows(scope, Kind.KERNEL)
+    row = operations(scope.trace).row[chosen]
+    hits = {text: _of_name(scope.trace, text)[row] for text in asked.target.split("|")}
+    hit = np.logical_or.reduce([*hits.values()])
     if not hit.any():
         hint = "a pattern matches a whole name: put * around a part of one"
-        raise no_match("kernel", asked.target, _by_time(scope, chosen, labels), hint)
+        names = _by_time(scope, chosen, kernel_labels(scope.trace))
+        raise no_match("kernel", asked.target, names, hint)
+    missing = [text for text, own in hits.items() if not own.any()]
     return chosen[hit], {"unmatched": ", ".join(missing)} if missing else {}
+
+
+def _of_name(trace: Trace, text: str) -> Mask:
+    """True for the rows of kernels with a name that the pattern matches."""
+    table, pattern = trace.recorded("kernels"), globbed(text)
+    names = (table.texts("name"), table.texts("short_name"), kernel_labels(trace))
+    hits = [each.matching(lambda name: bool(pattern.fullmatch(name))) for each in names]
+    result: Mask = np.logical_or.reduce(hits)
+    return result
 
 
 def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:

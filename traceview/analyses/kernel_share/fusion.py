@@ -450,7 +450,7 @@ def _attention(trace: Trace) -> AttentionParts:
     rows, opens = steady_in_order(trace)
     kinds = kernel_classes(trace)[rows]
     if not (kinds == KernelClass.SOFTMAX).any():
-        return AttentionParts(rows[:0], groups.NO_ROWS, opens[:0])
+        return AttentionParts(rows[:0], np.zeros(0, np.int64), opens[:0])
     between, gemm = np.isin(kinds, _BETWEEN), kinds == KernelClass.GEMM
     run = np.cumsum(opens | groups.opens(between)) - 1
     first = np.flatnonzero(groups.opens(run))
@@ -474,7 +474,7 @@ def _attention(trace: Trace) -> AttentionParts:
     unfused &= ~_copied(trace, start[first - 1], start[after])
     if np.count_nonzero(unfused) < _LEAST_SOFTMAXES:
         unfused[:] = False
-    call = np.where(unfused[run], run, -1)
+    call: Integers = np.where(unfused[run], run, -1).astype(np.int64)
     found = np.flatnonzero(unfused)
     call[first[found] - 1] = call[after[found]] = found
     # The derivatives of a product are two products.

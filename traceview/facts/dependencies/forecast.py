@@ -22,7 +22,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts.dependencies import graph as dependencies
 from traceview.facts.dependencies.graph import INFERRED, NEAR_NS, Dependencies, Edge
-from traceview.facts.dependencies.replay import Changed, Edit, Times, pauses, replay
+from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.facts.operations import api_calls, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import pace, steady_operations, step_of_operations, steps
@@ -102,7 +102,7 @@ class Model:
     @cached_property
     def usual_ns(self) -> tuple[int, int]:
         """The median time of a launch call, and of its thread's pause between it and another."""
-        edges, between = self.graph.begin, pauses(self.graph).time_ns
+        edges, between = self.graph.begin, self.graph.pauses.time_ns
         launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
         own = self.graph.own_ns[launches]
         return (

@@ -67,9 +67,8 @@ class Changed:
     def remove_operations(self, operation: Array) -> None:
         """These operations do not run: what waits for one begins with it, without a pitch."""
         self.own_ns[operation] = 0
-        edges = self.graph.begin
-        chosen = np.flatnonzero(edges.on >= 0)
-        chosen = chosen[groups.marked(operation, len(self.graph))[edges.on[chosen]]]
+        # Edges on nothing, −1, are on the last.
+        chosen = np.flatnonzero(groups.marked(operation, len(self.graph) + 1)[self.graph.begin.on])
         lag_ns = self.begin_ns[chosen]
         self.begin_ns[chosen] = np.minimum(lag_ns, np.maximum(lag_ns - self.graph.pitch_ns, 0))
 
@@ -106,7 +105,7 @@ class Changed:
         of_operation[beside] = group
         of_call = np.full(graph.calls, -1, np.int64)
         of_call[call] = np.maximum(of_call[call], of_operation[edges.of[launch]])
-        between = pauses(graph)
+        between = graph.pauses
         before, after = between.before, between.after
         goes = (without[before] | without[after]) & (of_call[before] == of_call[after])
         goes &= of_call[after] >= 0
@@ -245,42 +244,6 @@ def on_last(group: Array, time_ns: Integers) -> Integers:
     result = np.zeros(len(group), np.int64)
     result[last_rows(group)] = groups.sums(groups.group(group), time_ns)
     return result
-
-
-@record
-class Pauses:
-    """What threads do between launches that follow each other, which belongs to these.
-
-    Per pause the launch `before` and `after` it, and its time outside of calls and in `queries`,
-    calls that only look something up: nsys records some before nearly every launch. `ends` is the
-    launch or other call in front of which each call of the graph is made, or that call itself.
-    """
-
-    before: Array
-    after: Array
-    time_ns: Integers
-    queries: Array
-    ends: Array
-
-
-def pauses(graph: Dependencies) -> Pauses:
-    """The pauses of a graph as recorded."""
-    edges, launches = graph.begin, np.zeros(graph.calls, bool)
-    launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
-    query = ~launches & (graph.does == CallKind.OTHER)
-    others = np.flatnonzero(~query)
-    ends = np.append(others, -1)[np.cumsum(~query) - ~query]
-    # Behind the last other call of a thread comes none.
-    ends[(ends >= 0) & (graph.thread[ends] != graph.thread)] = -1
-    spent_ns = np.where(query, graph.own_ns[: graph.calls], 0)
-    rows = np.flatnonzero((edges.kind == Edge.THREAD) & (edges.lag_ns > 0))
-    spent_ns[edges.of[rows]] += edges.lag_ns[rows]
-    known = ends >= 0
-    time_ns = groups.added(ends[known], spent_ns[known], graph.calls)
-    before, after = others[:-1], others[1:]
-    follows = launches[before] & launches[after] & (graph.thread[before] == graph.thread[after])
-    before, after = before[follows], after[follows]
-    return Pauses(before, after, time_ns[after], np.flatnonzero(query), ends)
 
 
 def _usual(times_ns: Array, usual_ns: int | None) -> Array:
