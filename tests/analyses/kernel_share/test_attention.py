@@ -113,3 +113,16 @@ def test_the_remedy_is_for_what_the_samples_show(frame, remedy, tmp_path):
     [finding] = attention(export, tmp_path)
 
     assert remedy in finding.action
+
+
+def test_backward_four_products_are_one_launch(tmp_path):
+    """Of five launches, 20 µs apart, one stays; a product of a layer behind others is none."""
+    export, at = Export(), 0
+    for name in (GEMM, GEMM, BACKWARD, GEMM, GEMM, NORM, GEMM, NORM) * 20:
+        export.launch((at, at + 5_000), (at + 6_000, at + 7_000), name=name)
+        at += 20_000
+
+    [finding] = attention(export, tmp_path)
+
+    assert finding.time_at_stake_ns == 20 * 4 * 20_000
+    assert finding.severity == "high"
