@@ -332,8 +332,11 @@ def edit(name: str, version: str, alone: Mapping[str, Any]) -> list[str]:
 
 def _resolved(word: str, alone: Mapping[str, Any]) -> str:
     if word.startswith("@"):
-        operation = alone.get(word[1:])
-        return f"{operation['regex']}={operation['factor']:.4f}" if operation else word
+        named, *others = word[1:].split("|")
+        operation = alone.get(named)
+        if not operation:
+            return word
+        return f"{'|'.join([operation['regex'], *others])}={operation['factor']:.4f}"
     place = re.fullmatch(r"(\w+\.py):<(.+)>(=[\d.]+)?", word)
     if not place:
         return word
@@ -357,17 +360,13 @@ def print_edits(measured: Path | None) -> None:
 
 
 def as_words(options: Sequence[str]) -> Iterator[str]:
-    """The edits of a version as `traceview.what_if` takes them.
-
-    A group of kernels becomes a glob per name.
-    """
+    """The edits of a version as `traceview.what_if` takes them, names of kernels as globs."""
     for option, value in zip(options[::2], options[1::2], strict=True):
-        if option != "--kernel":
-            yield f"{option.removeprefix('--')} {value}"
-            continue
-        names, _, factor = value.rpartition("=")
-        for name in names.split("|"):
-            yield f"kernel *{name.replace('.*', '*')}*={factor}"
+        if option in ("--kernel", "--fuse"):
+            names, _, factor = value.rpartition("=")
+            globs = (f"*{name.replace('.*', '*')}*" for name in names.split("|"))
+            value = f"{'|'.join(globs)}={factor}"
+        yield f"{option.removeprefix('--')} {value}"
 
 
 def forecast(measured: Path, recordings: Path) -> None:

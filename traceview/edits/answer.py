@@ -165,6 +165,7 @@ def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
 
 APPLY: Mapping[str, Callable[[EditScope, EditRequest], AppliedEdit]] = {
     "kernel": gpu_work.kernels,
+    "fuse": gpu_work.fuse,
     "no-sync": cpu_time.no_sync,
     "graph": gpu_work.graph,
     "cpu": cpu_time.cpu,

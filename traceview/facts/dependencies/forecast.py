@@ -108,15 +108,12 @@ class Model:
     @cached_property
     def usual_ns(self) -> tuple[int, int]:
         """The median time of a launch call, and of its thread's pause between it and another."""
-        edges = self.graph.begin
-        launches = np.zeros(len(self.graph), bool)
-        launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
-        pauses = (edges.kind == Edge.THREAD) & launches[edges.of] & (edges.on >= 0)
-        pauses &= launches[edges.on]
-        own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
+        edges, between = self.graph.begin, self.graph.pauses.time_ns
+        launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
+        own = self.graph.own_ns[launches]
         return (
             int(arrays.median(own)) if len(own) else 0,
-            int(arrays.median(pause)) if len(pause) else 0,
+            int(arrays.median(between)) if len(between) else 0,
         )
 
     @cached_property
