@@ -320,9 +320,20 @@ def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[
         total_ns,
         median_ns,
         devices,
-        loop_names(trace)[rows[0]] or "",
+        _name(trace, rows),
         round(total_ns / len(rows)),
+        len(rows),
     )
+
+
+def _name(trace: Trace, rows: Integers) -> str:
+    """The name of the loop of some steps of a series, or of all of its loops if it has several."""
+    of_each = rows[groups.group(pace(trace).loop[rows]).first].tolist()
+    names = {loop_names(trace)[row] or "" for row in of_each}
+    if len(names) == 1:
+        return names.pop()
+    tree = range_tree(trace)
+    return tree.patterns[int(tree.path_pattern[tree.path[steps(trace).range[rows[0]]]])]
 
 
 def _total_ns(trace: Trace, rows: Integers) -> int:

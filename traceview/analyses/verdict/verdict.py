@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from traceview import intervals, units
+from traceview.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.analyses.verdict.parts import (
     LargestClass,
     MainLoop,
@@ -61,7 +63,9 @@ class Verdict:
     the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
     the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
     `step_unrecorded_ns` is the median step as replayed without the recorder's cost per call, absent
-    where that is about the same or the cost is not known.
+    where that is about the same or the cost is not known. `shares` divides the recording into loops
+    and what is outside of them; `shares_text` says so, empty for a selection and where one loop is
+    nearly all.
     """
 
     text: str
@@ -71,11 +75,22 @@ class Verdict:
     limit: Limit
     steps_from: StepsSource
     step_unrecorded_ns: int | None = None
+    shares: RunShares | None = None
+    shares_text: str = ""
 
 
 @fact
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
+    result = _limited(trace)
+    if trace.selection:
+        return result
+    parts = steady_parts(trace)
+    shares = run_shares(trace, parts.device if parts else None)
+    return replace(result, shares=shares, shares_text=shares_text(shares))
+
+
+def _limited(trace: Trace) -> Verdict:
     loop, parts = main_loop(trace), steady_parts(trace)
     source: StepsSource = steps_source(trace) if loop.steps else "none"
     if parts is None or "kernels" in trace.unread:

@@ -281,6 +281,7 @@ def report_document(report: Report) -> Document:
         title=report.trace.path.rpartition("/")[2],
         facts=tuple(facts[name] for name in _FACTS if name in facts),
         headline=report.verdict.text if report.verdict else "",
+        shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
         warnings=tuple(("Warning", text) for text in report.trace.warnings),
         plan=plan_text(report),
