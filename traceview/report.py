@@ -14,6 +14,7 @@ from traceview.analyses.base import Analysis, Failed
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
 from traceview.analyses.verdict.loops import recorded_span
 from traceview.analyses.verdict.parts import loop_times
+from traceview.analyses.verdict.series import cold_passes, is_start_up_alone
 from traceview.analyses.wording import time_of
 from traceview.errors import InputError, suggestion
 from traceview.facts import copies, kernel_classes, launches
@@ -25,7 +26,7 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
-from traceview.ranking import Outcome, PlanStep, RankedFinding, plan, ranked
+from traceview.ranking import Outcome, PlanStep, RankedFinding, as_notes, plan, ranked
 from traceview.records import record
 from traceview.tables import Column, Table
 from traceview.trace import Fact, Selection, Trace, fact
@@ -236,13 +237,11 @@ def report_of(
     def findings() -> tuple[RankedFinding, ...]:
         steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
         loops = loop_times(trace)
-        return ranked(
-            answers,
-            loops,
-            lambda one: time_of(trace, one),
-            steady_ns,
-            lambda: model(trace),
-        )
+        cold = cold_passes(trace)
+        # A replay of cold passes is a forecast of nothing.
+        replayed = None if cold and cold.passes else lambda: model(trace)
+        rows = ranked(answers, loops, lambda one: time_of(trace, one), steady_ns, replayed)
+        return as_notes(rows) if is_start_up_alone(trace) else rows
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

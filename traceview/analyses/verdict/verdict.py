@@ -15,6 +15,12 @@ from traceview.analyses.verdict.parts import (
     steady_operations,
     steady_parts,
 )
+from traceview.analyses.verdict.series import (
+    LEAST_NS,
+    ColdPasses,
+    cold_passes,
+    is_start_up_alone,
+)
 from traceview.facts.copies import outer_migration_time
 from traceview.facts.dependencies.forecast import without_recorder
 from traceview.facts.idle.gaps import UnknownIdle
@@ -32,8 +38,8 @@ BUSY_PCT = 90.0
 MOST_PCT, AHEAD = 50.0, 1.5
 """Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
 as much again as the next part. Otherwise the limit is mixed."""
-LEAST_OPERATIONS, LEAST_NS = 4, 1_000_000
-"""Fewer operations than the first, shorter than the second in all, are not a program to judge."""
+LEAST_OPERATIONS = 4
+"""Fewer operations, shorter than LEAST_NS in all, are not a program to judge."""
 WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
 """A part of the time is said from the first on, one that is not the limit from the second."""
 
@@ -99,7 +105,8 @@ def _limited(trace: Trace) -> Verdict:
         text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     operations = len(steady_operations(trace, parts.device))
-    if operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS:
+    too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
+    if too_few or is_start_up_alone(trace):
         text = _next_to_nothing(operations, parts)
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
@@ -222,7 +229,24 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     return round(share * median_ns) if share <= 1 - DIFFERS else None
 
 
+def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
+    """What was recorded of first passes; of no step in the time that is left without them."""
+    times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
+    once, total, first, second = map(units.duration, times)
+    if cold.first_ns:
+        return f"Cold: the first of 2 passes takes {first}, the second {second}"
+    if cold.passes:
+        return (
+            f"Cold: first uses and compilation take {once} of the {total} of {cold.passes} passes"
+        )
+    left = units.duration(parts.span_ns)
+    return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
+
+
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
+    cold = cold_passes(trace)
+    if cold:
+        return _cold_phrase(cold, parts)
     if loop.median_ns is None:
         return f"No steps found in {units.duration(parts.span_ns)}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
