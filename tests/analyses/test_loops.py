@@ -14,16 +14,15 @@ LINES = {
     # One loop that is nearly all of the recording, and one of which the program's start is most.
     "comparison/blocks": "",
     "foreign/nanogpt": "Of 12.1 s recorded: steps 4.9 % · start-up and warm-up 89.4 % · "
-    "after the last step 5.6 %",
+    "after 5.6 %",
     "cuda_graphs": "Of 3.98 s recorded: eager_# 0.5 % (6 steps of 3.59 ms) · replay_# 0.1 % "
-    "(7 steps of 472 µs) · start-up and warm-up 90.4 % · after the last step 8.6 %",
+    "(7 steps of 472 µs) · start-up and warm-up 90.4 % · after 8.6 %",
     # Loops over sizes are named by what they share.
     "workloads/mlp_sweep": "Of 8.13 s recorded: batch_#/step_# 0.3 % (8 steps of 2.21 ms) · "
     "dim_#/step_# 0.2 % (6 steps of 3.01 ms) · layers_#/step_# 0.2 % (5 steps of 2.38 ms) · "
-    "start-up and warm-up 86.1 % · between steps 5.1 % · after the last step 8.1 %",
+    "start-up and warm-up 86.1 % · between steps 5.1 % · after 8.1 %",
     # Threads that run the same loop at once.
-    "threads": "Of 3.96 s recorded: steps 1.0 % · start-up and warm-up 90.3 % · "
-    "after the last step 8.7 %",
+    "threads": "Of 3.96 s recorded: steps 1.0 % · start-up and warm-up 90.3 % · after 8.7 %",
     "launches": "Of 6.72 s recorded: first to last GPU work 33.4 % · before 56.5 % · after 10.1 %",
 }
 

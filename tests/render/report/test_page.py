@@ -122,7 +122,7 @@ def test_places_like_the_shown_one_are_marked_and_gone_through(browser, path):
         shown.page.get_by_role("button", name="Show in the timeline").first.click()
         canvas, said = shown.page.locator(".tl-scroll canvas"), shown.page.locator(".tl-hits")
         shown.page.wait_for_function("document.querySelector('.tl-hits').textContent")
-        assert said.inner_text().endswith(" like it, 1,000 marked")
+        assert " of 12,175 like it, " in said.inner_text()
         before = shown.page.evaluate("location.hash")
         canvas.press("n")
         shown.page.wait_for_function("before => location.hash !== before", arg=before)

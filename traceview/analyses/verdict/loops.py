@@ -146,11 +146,10 @@ def _loops_parts(shares: RunShares) -> Iterator[str]:
 
 
 def _outside_parts(shares: RunShares) -> Iterator[str]:
-    of_steps = bool(shares.loops)
     parts = (
-        (shares.before_ns, "start-up and warm-up" if of_steps else "before"),
+        (shares.before_ns, "start-up and warm-up" if shares.loops else "before"),
         (shares.between_ns, "between steps"),
-        (shares.after_ns, "after the last step" if of_steps else "after"),
+        (shares.after_ns, "after"),
     )
     for time_ns, name in parts:
         share = 100.0 * time_ns / max(shares.run_ns, 1)

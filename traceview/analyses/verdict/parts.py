@@ -280,6 +280,7 @@ def main_loop(trace: Trace) -> MainLoop:
     return MainLoop(len(every[0]), _median(_usual_ns(trace, steady)), mean_ns)
 
 
+@fact
 def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
     """The steady steps of each series, that with most time first."""
     steady = [after_warm_up(trace, rows) for rows in series(trace)]

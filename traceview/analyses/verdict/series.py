@@ -19,7 +19,7 @@ COLD_FRACTION = 0.5
 """A pass of which first uses and compilation take so much shows next to nothing of the others."""
 FIRST_LONGER = 2.0
 """Of two passes the first is cold where it takes so many times as long as the second, besides first
-uses. In the shipped recordings with two steps after a warm-up it is 1.9 times as long at most."""
+uses. In the shipped recordings with two steps after a warm-up it is 1.8 times as long at most."""
 
 
 FEW_OPERATIONS, NEXT_TO_NOTHING, LEAST_NS = 20, 0.01, 1_000_000
@@ -51,8 +51,10 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
     From five steps on, the usual ones can be told from the others. Of fewer, each may be mostly
     first uses and compilation. Fewer than three have no warm-up: there, the first may take much
     longer than the second for reasons that were not recorded, such as imports. Without steps, the
-    GPU's time may be mostly first uses and compilation.
+    GPU's time may be mostly first uses and compilation. Whoever selects steps means these.
     """
+    if trace.selection:
+        return None
     every = _every_series(trace)
     if not every:
         return _cold_run(trace)
@@ -72,7 +74,7 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
 
 def _cold_run(trace: Trace) -> ColdPasses | None:
     spans = steady_spans_ns(trace)
-    if not spans or trace.selection:
+    if not spans:
         return None
     device = max(spans, key=lambda each: spans[each])
     ops, every = operations(trace), gaps(trace)
@@ -85,6 +87,8 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
 @fact
 def is_start_up_alone(trace: Trace) -> bool:
     """Whether next to no GPU work was recorded, in more time than a program would take for it."""
+    if trace.selection:
+        return False
     steady_ns = sum(work.steady_ns for work in device_work(trace).values())
     few = int(steady_operations(trace).sum()) < FEW_OPERATIONS and steady_ns < LEAST_NS
     spans_ns = steady_spans_ns(trace).values() if few else ()
@@ -105,6 +109,7 @@ def after_warm_up(trace: Trace, rows: Integers) -> Integers:
     return steady if len(steady) else rows
 
 
+@fact
 def _every_series(trace: Trace) -> list[Integers]:
     all_steps, timed = steps(trace), pace(trace)
     rows = np.flatnonzero(timed.timed & selected(trace, all_steps.process, all_steps.cpu_start_ns))
