@@ -10,7 +10,7 @@ step.
 
 The error adds, as squares, the spread of the saving over steps of equal length (see `spread_of`),
 what guessed edges between operations make of it (the saving if recorded ones alone explained the
-same times), and half of what the recorder's cost makes of it: that cost is known to a factor of two.
+same times), and half of what the recorder's cost makes of it, which is known to a factor of two.
 Threads that take turns are no guess: forecasts for PyTorch's backward pass came within 2 % of what
 was measured on an H200 (docs/accuracy.md).
 """
@@ -154,7 +154,7 @@ class Model:
 
     def forecast(self, *edits: Edit, recorder: bool = False) -> StepForecast:
         """What these edits together win per step; with the `recorder`, as it was recorded."""
-        as_recorded = self.recorded - self.durations(replay(self.graph, edits))
+        as_recorded = self._as_recorded(edits)
         without = self._unrecorded(edits)
         saved, other = (as_recorded, without) if recorder else (without, as_recorded)
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
@@ -173,9 +173,13 @@ class Model:
             round(cost),
         )
 
-    def saved_ns(self, *edits: Edit) -> int:
+    def saved_ns(self, *edits: Edit, recorder: bool = False) -> int:
         """What these edits together win per step, without an error: one replay."""
-        return round(float(self._unrecorded(edits).mean()))
+        saved = self._as_recorded(edits) if recorder else self._unrecorded(edits)
+        return round(float(saved.mean()))
+
+    def _as_recorded(self, edits: Sequence[Edit]) -> Array:
+        return self.recorded - self.durations(replay(self.graph, edits))
 
     def _unrecorded(self, edits: Sequence[Edit]) -> Array:
         """What edits win of each step without the recorder, in terms of the recorded step."""
@@ -186,15 +190,13 @@ class Model:
 
     def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
         if not len(self._recorded_alone[0]):
-            return float((self.recorded - self.durations(replay(self.graph, edits))).mean())
+            return float(self._as_recorded(edits).mean())
         rows, lag_ns = self._recorded_alone
 
         def recorded_alone(changed: Changed) -> None:
             changed.begin_ns[rows] = lag_ns
 
-        return float(
-            (self.recorded - self.durations(replay(self.graph, [recorded_alone, *edits]))).mean()
-        )
+        return float(self._as_recorded([recorded_alone, *edits]).mean())
 
     @cached_property
     def _recorded_alone(self) -> tuple[Array, Integers]:
