@@ -276,13 +276,13 @@ def test_wrappers_of_the_recorder_are_no_lines_of_the_program(tmp_path):
     assert rows(ask(ANALYSIS, export, tmp_path), "lines", "file", "line")[0] == LOAD[:2]
 
 
-def test_how_to_see_the_lines_is_noted_once(unpack, tmp_path):
-    notes = traceview.analyze(traceview.load(unpack("training")))["gpu-idle"].notes
-    assert [note for note in notes if "record again" in note] == [
-        "The GPU sat idle for 140 ms while Python code ran; to see which lines, record again with "
-        "traceview record."
-    ]
+def test_a_finding_without_a_line_says_how_to_record_one(unpack, tmp_path):
+    def remedies(trace):
+        found = traceview.analyze(trace)["gpu-idle"].findings
+        return [each.remedy for each in found if "record again" in each.remedy]
+
+    [said] = remedies(traceview.load(unpack("training")))
+    assert said.endswith(" To see the lines, record again with traceview record.")
     # The CPU runs ahead there.
-    assert not traceview.analyze(traceview.load(unpack("mlp_nosync")))["gpu-idle"].notes
-    sampled = sample_gaps(loop(gap_ms=4), LOAD, MAIN, gap_ms=4)
-    assert not any("record again" in note for note in ask(ANALYSIS, sampled, tmp_path).notes)
+    assert not remedies(traceview.load(unpack("mlp_nosync")))
+    assert not remedies(sample_gaps(loop(gap_ms=4), LOAD, MAIN, gap_ms=4).load(tmp_path))
