@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask
 from traceview.vocabulary.causes import CAUSE_NAMES
+
+if TYPE_CHECKING:
+    from traceview.ranks.rank_graph import RankGraph
 
 # Lossless packing of columns, to send them from the process that reads a recording.
 #
@@ -353,7 +356,8 @@ class RankFigures:
     steps the steady time: `span_ns` is that time, `idle_ns` its idle time by cause.
     `link_bytes_per_s` is the GPU's NVLink rate in one direction, `host_bytes_per_s` its PCIe rate,
     None where unknown. `cpu_place_ns` is the sampled CPU time at `cpu_places` in each step, shape
-    (steps, places). `findings` are the first ones of the rank's own report.
+    (steps, places). `findings` are the first ones of the rank's own report. `graph` is what savings
+    are replayed on, None where launches were not recorded.
     """
 
     name: RankName
@@ -386,6 +390,7 @@ class RankFigures:
     limit: str = "unknown"
     findings: tuple[RankFinding, ...] = ()
     warnings: tuple[str, ...] = ()
+    graph: RankGraph | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return _packed(vars(self))

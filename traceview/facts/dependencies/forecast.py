@@ -63,7 +63,7 @@ class StepForecast:
 
 
 @record
-class Model:
+class StepModel:
     """The graph that forecasts rest on, and where its steps end.
 
     `last` are the items that may end a step, `step` the number of the step of each; steps are
@@ -71,60 +71,15 @@ class Model:
     follow another one of their loop.
     """
 
-    trace: Trace
     graph: Dependencies
     last: RowNumbers
     step: Integers
     follows: Array
 
     @cached_property
-    def item_of_operation(self) -> RowNumbers:
-        """The item of each operation of the trace, −1 for those outside of the graph."""
-        result = np.full(len(operations(self.trace)), -1, np.int32)
-        result[self.graph.operation] = np.arange(len(self.graph.operation)) + self.graph.calls
-        return result
-
-    def operations(self, rows: Array) -> RowNumbers:
-        """The items of operations that are in the graph."""
-        item = self.item_of_operation[rows]
-        return item[item >= 0]
-
-    def calls(self, rows: Array) -> RowNumbers:
-        """The items of API calls that are in the graph, each once."""
-        item = self.graph.item_of_call[rows]
-        return row_numbers(groups.different(item[item >= 0]))
-
-    @cached_property
     def recorded(self) -> Integers:
         """The time of each step that follows another, as recorded."""
         return self.durations(Times(self.graph.start_ns, self.graph.end_ns))
-
-    @cached_property
-    def usual_ns(self) -> tuple[int, int]:
-        """The median time of a launch call, and of its thread's pause between it and another."""
-        edges = self.graph.begin
-        launches = np.zeros(len(self.graph), bool)
-        launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
-        pauses = (edges.kind == Edge.THREAD) & launches[edges.of] & (edges.on >= 0)
-        pauses &= launches[edges.on]
-        own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
-        return (
-            int(arrays.median(own)) if len(own) else 0,
-            int(arrays.median(pause)) if len(pause) else 0,
-        )
-
-    @cached_property
-    def timed(self) -> Mask:
-        """True for the items that begin within the steps whose time is forecast."""
-        if not len(self.follows):
-            result = np.ones(len(self.graph), bool)
-            result[self.graph.calls :] = False
-            result[self.last] = True
-            return result
-        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))
-        rows = np.flatnonzero(self.follows)
-        steps = intervals.union(np.minimum(end[rows - 1], end[rows]), end[rows])
-        return intervals.inside(steps, self.graph.start_ns)
 
     def durations(self, times: Times) -> Integers:
         """The time of each step that follows another, or of the run."""
@@ -212,15 +167,70 @@ class Model:
         return rows, lag
 
     def _mean_without_recorder(self, edits: Sequence[Edit]) -> float:
-        after = self.durations(replay(self.graph, [_cheaper, *edits]))
+        after = self.durations(replay(self.graph, [self.cheaper, *edits]))
         return float((self.before_cheaper - after).mean())
 
     @cached_property
     def before_cheaper(self) -> Integers:
-        return self.durations(replay(self.graph, [_cheaper]))
+        return self.durations(replay(self.graph, [self.cheaper]))
+
+    def cheaper(self, changed: Changed) -> None:
+        """The run without what a recorder adds to each call."""
+        cheaper(changed)
 
 
-def _cheaper(changed: Changed) -> None:
+@record
+class Model(StepModel):
+    """The graph of a recording."""
+
+    trace: Trace
+
+    @cached_property
+    def item_of_operation(self) -> RowNumbers:
+        """The item of each operation of the trace, −1 for those outside of the graph."""
+        result = np.full(len(operations(self.trace)), -1, np.int32)
+        result[self.graph.operation] = np.arange(len(self.graph.operation)) + self.graph.calls
+        return result
+
+    def operations(self, rows: Array) -> RowNumbers:
+        """The items of operations that are in the graph."""
+        item = self.item_of_operation[rows]
+        return item[item >= 0]
+
+    def calls(self, rows: Array) -> RowNumbers:
+        """The items of API calls that are in the graph, each once."""
+        item = self.graph.item_of_call[rows]
+        return row_numbers(groups.different(item[item >= 0]))
+
+    @cached_property
+    def usual_ns(self) -> tuple[int, int]:
+        """The median time of a launch call, and of its thread's pause between it and another."""
+        edges = self.graph.begin
+        launches = np.zeros(len(self.graph), bool)
+        launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
+        pauses = (edges.kind == Edge.THREAD) & launches[edges.of] & (edges.on >= 0)
+        pauses &= launches[edges.on]
+        own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
+        return (
+            int(arrays.median(own)) if len(own) else 0,
+            int(arrays.median(pause)) if len(pause) else 0,
+        )
+
+    @cached_property
+    def timed(self) -> Mask:
+        """True for the items that begin within the steps whose time is forecast."""
+        if not len(self.follows):
+            result = np.ones(len(self.graph), bool)
+            result[self.graph.calls :] = False
+            result[self.last] = True
+            return result
+        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))
+        rows = np.flatnonzero(self.follows)
+        steps = intervals.union(np.minimum(end[rows - 1], end[rows]), end[rows])
+        return intervals.inside(steps, self.graph.start_ns)
+
+
+def cheaper(changed: Changed) -> None:
     changed.cheaper_calls(RECORDER_CALL_NS)
 
 
@@ -271,7 +281,7 @@ def model(trace: Trace) -> Model:
         step = np.where(steady_operations(trace)[graph.operation], 0, -1)
         step = step if (step >= 0).any() else np.zeros(len(step), np.int64)
     chosen = np.flatnonzero(step >= 0)
-    return Model(trace, graph, row_numbers(chosen + graph.calls), step[chosen], follows)
+    return Model(graph, row_numbers(chosen + graph.calls), step[chosen], follows, trace)
 
 
 def _middle(trace: Trace, rows: Array) -> tuple[int, int | None, Array]:

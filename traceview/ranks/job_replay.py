@@ -1,0 +1,323 @@
+"""What a job wins without the lateness of a rank: the graphs of all ranks replayed as one.
+
+In the steps in which a rank is late, what makes it late becomes as much as on the median other
+rank: the time of its CPU, the longest calls and pauses first; the work of its GPU, all by one
+factor; or what its queued work waits for. A rank that has more work than the others shares it with
+them instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceview.facts.dependencies.graph import Dependencies, Edge
+from traceview.facts.dependencies.joint import Exchanges, JointModel, joined
+from traceview.facts.dependencies.replay import Changed, Edit
+from traceview.ranks.clocks import TOGETHER, Reals
+from traceview.ranks.figures import RankFigures
+from traceview.ranks.job import Clocks, MatchedCommunicator
+from traceview.ranks.job_facts import JobFacts
+from traceview.ranks.lateness import GPU_WORK, CommonSteps
+from traceview.ranks.rank_graph import Pool, RankGraph
+from traceview.ranks.stragglers import Straggler
+from traceview.records import record
+from traceview.tables import Array, Integers, Mask, row_numbers
+from traceview.vocabulary.causes import CAUSE_NAMES, DEPENDENCY
+
+MOST_ITEMS = 1_000_000
+"""Items of all graphs, of 16 ranks at least. A replay of them takes 0.05 s; in larger jobs the late
+ranks are replayed beside those that wait least."""
+MOST_MISFIT = 0.01
+"""Nothing is replayed where the unchanged replay is further from the recordings."""
+_PAUSES = (Edge.THREAD, Edge.HAND_OVER)
+
+
+@record
+class ReplayedRank:
+    """A rank in the joint graph: which of its parts it is, and what its items are spent on.
+
+    `step` is the number in the job of the step of each item, −1 for none.
+    """
+
+    part: int
+    graph: Dependencies
+    step: Integers
+    pool: Array
+
+
+@record
+class JobReplay:
+    """The joint graph of ranks, by place in the list of ranks, with the job's `steps` in it."""
+
+    model: JointModel
+    ranks: Mapping[int, ReplayedRank]
+    steps: Integers
+
+    def saved_ns(self, late: Straggler, numbers: Integers, others: Sequence[int]) -> Straggler:
+        """The late rank with what the job wins without its lateness.
+
+        It is late in the steps `numbers`; `others` are the ranks that are not late.
+        """
+        inside = numbers[np.isin(numbers, self.steps)]
+        others = [rank for rank in others if rank in self.ranks]
+        if not len(inside) or not others:
+            return late
+        if late.more_work:
+            edits = [*self._shared(inside)]
+        else:
+            edits = [*self._as_usual(late, inside, others)]
+        forecast = self.model.forecast(*edits)
+        steps = len(self.model.recorded) * len(numbers) / len(inside)
+        return replace(
+            late,
+            saved_ns=max(round(forecast.saved_ns * steps), 0),
+            error_ns=round(forecast.error_ns * steps),
+        )
+
+    def _as_usual(
+        self, late: Straggler, numbers: Integers, others: Sequence[int]
+    ) -> Iterator[Edit]:
+        spend = _held if late.cause == CAUSE_NAMES[DEPENDENCY] else _cpu
+        spend = _work if late.cause == GPU_WORK else spend
+        count = int(numbers.max()) + 1
+        usual = np.median([spend(self.ranks[rank]).by_step(count) for rank in others], axis=0)
+        own = spend(self.ranks[late.rank])
+        less = np.clip(own.by_step(count) - usual, 0, None)
+        marked = np.zeros(count, bool)
+        marked[numbers] = True
+        new = _scaled if late.cause == GPU_WORK else _capped
+        yield self._on(late.rank, own.edit(new(own, np.where(marked, less, 0))))
+
+    def _shared(self, numbers: Integers) -> Iterator[Edit]:
+        count = int(numbers.max()) + 1
+        for spend in (_work, _cpu):
+            each = {rank: spend(of) for rank, of in self.ranks.items()}
+            whole = {rank: of.by_step(count) for rank, of in each.items()}
+            evenly = np.mean([*whole.values()], axis=0)
+            marked = np.zeros(count, bool)
+            marked[numbers] = True
+            for rank, of in each.items():
+                less = np.where(marked, whole[rank] - evenly, 0)
+                yield self._on(rank, of.edit(_scaled(of, less)))
+
+    def _on(self, rank: int, edit: Edit) -> Edit:
+        return self.model.graph.on(self.ranks[rank].part, edit)
+
+
+@record
+class _Spent:
+    """Time that a rank spends, by item or by edge: own times of items, and lags beyond a base."""
+
+    time_ns: Integers
+    step: Integers
+    item: Array
+    edge: Array
+    base_ns: Integers
+
+    def by_step(self, count: int) -> Reals:
+        """Sums by step of the job, of so many."""
+        inside = (self.step >= 0) & (self.step < count)
+        total: Reals = np.bincount(self.step[inside], self.time_ns[inside], count)  # type: ignore[assignment]
+        return total
+
+    def edit(self, time_ns: Integers) -> Edit:
+        """The edit after which it spends these times."""
+        items = len(self.item)
+
+        def edit(changed: Changed) -> None:
+            changed.own_ns[self.item] = time_ns[:items]
+            changed.begin_ns[self.edge] = self.base_ns + time_ns[items:]
+
+        return edit
+
+
+def _spent(rank: ReplayedRank, item: Array, edge: Array, base_ns: Integers) -> _Spent:
+    own, lag = rank.graph.own_ns[item], rank.graph.begin.lag_ns[edge] - base_ns
+    step = np.concatenate([rank.step[item], rank.step[rank.graph.begin.of[edge]]])
+    return _Spent(np.concatenate([own, lag]), step, item, edge, base_ns)
+
+
+def _work(rank: ReplayedRank) -> _Spent:
+    """The work of its GPU, without communication."""
+    none = np.zeros(0, np.int64)
+    return _spent(rank, np.flatnonzero(rank.pool == Pool.WORK), none, none)
+
+
+def _cpu(rank: ReplayedRank) -> _Spent:
+    """The calls of its CPU without waits, and the time between them."""
+    edges, cpu = rank.graph.begin, rank.pool == Pool.CPU
+    between = np.isin(edges.kind, _PAUSES) & (edges.lag_ns > 0) & (edges.on >= 0) & cpu[edges.of]
+    edge = np.flatnonzero(between)
+    return _spent(rank, np.flatnonzero(cpu), edge, np.zeros(len(edge), np.int64))
+
+
+def _held(rank: ReplayedRank) -> _Spent:
+    """What its work waits for beyond the latency of a launch and the pitch of its stream."""
+    graph, edges = rank.graph, rank.graph.begin
+    base = np.where(edges.kind == Edge.LAUNCH, graph.latency_ns, graph.pitch_ns)
+    edge = np.flatnonzero(
+        (rank.pool[edges.of] == Pool.WORK) & (edges.on >= 0) & (edges.lag_ns > base)
+    )
+    return _spent(rank, np.zeros(0, np.int64), edge, base[edge])
+
+
+def _scaled(spent: _Spent, less_ns: Reals) -> Integers:
+    """The times of each step scaled so that they are so much less in all."""
+    whole = spent.by_step(len(less_ns))
+    factor = np.append(1.0 - less_ns / np.maximum(whole, 1.0), 1.0)
+    outside = (spent.step < 0) | (spent.step >= len(less_ns))
+    return np.round(spent.time_ns * factor[np.where(outside, -1, spent.step)]).astype(np.int64)
+
+
+def _capped(spent: _Spent, less_ns: Reals) -> Integers:
+    """The times with the longest of each step capped so that they are so much less in all."""
+    result = spent.time_ns.copy()
+    for step in np.flatnonzero(less_ns > 0).tolist():
+        rows = np.flatnonzero(spent.step == step)
+        longest = np.sort(spent.time_ns[rows])[::-1]
+        # The cap where so many are capped; the first that the next longest keeps within.
+        cap = (np.cumsum(longest) - less_ns[step]) / np.arange(1, len(rows) + 1)
+        fits = cap >= np.append(longest[1:], 0)
+        least = max(cap[np.argmax(fits)], 0.0) if fits.any() else 0.0
+        result[rows] = np.minimum(result[rows], round(least))
+    return result
+
+
+def with_savings(job: JobFacts) -> tuple[Straggler, ...]:
+    """The late ranks of the job, each with what the job wins without its lateness."""
+    late = {each.rank for each in job.stragglers}
+    if not late:
+        return ()
+    replayed = job_replay(job.ranks, job.matched, job.clocks, job.steps, [*late])
+    if replayed is None:
+        return job.stragglers
+    others = [rank for rank in range(len(job.ranks)) if rank not in late]
+    return tuple(
+        replayed.saved_ns(each, job.late.steps[each.late], others) for each in job.stragglers
+    )
+
+
+def job_replay(
+    ranks: Sequence[RankFigures],
+    matched: Sequence[MatchedCommunicator],
+    clocks: Clocks,
+    steps: CommonSteps,
+    late: Sequence[int],
+) -> JobReplay | None:
+    """The joint graph of the ranks, the late ones first of all; None if it cannot be had.
+
+    That is so where launches were not recorded, where clocks are not related, without common steps,
+    or where the unchanged replay is not the recordings.
+    """
+    chosen = _chosen(ranks, matched, late)
+    graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}
+    if len(graphs) < len(chosen) or len(set(clocks.component[chosen].tolist())) != 1:
+        return None
+    packed = [*{id(graph.packed): graph.packed for graph in graphs.values()}.values()]
+    part = {id(each): number for number, each in enumerate(packed)}
+    first = {part[id(graph.packed)]: rank for rank, graph in reversed(graphs.items())}
+    parts = [_aligned(each.unpacked(), clocks, first[at]) for at, each in enumerate(packed)]
+    replayed = {
+        rank: _replayed(part[id(graph.packed)], parts, graph, int(steps.shift[rank]))
+        for rank, graph in graphs.items()
+    }
+    offset = np.append(0, np.cumsum([len(each) for each in parts]))
+    at = {rank: int(offset[of.part]) for rank, of in replayed.items()}
+    exchanges = _exchanges(matched, {rank: (graphs[rank], at[rank]) for rank in chosen})
+    graph = joined(parts, exchanges)
+    common = _common(replayed, len(steps.names))
+    number = np.flatnonzero(common)
+    follows = steps.steady[number] & np.append(False, common)[number]
+    if not follows.any():
+        return None
+    place = np.full(len(common) + 1, -1)
+    place[number] = np.arange(len(number))
+    last, step = (
+        np.concatenate(each)
+        for each in zip(
+            *(
+                (at[rank] + np.flatnonzero(ends), place[of.step[ends]])
+                for rank, of in replayed.items()
+                for ends in [_operations(of) & (place[of.step] >= 0)]
+            ),
+            strict=True,
+        )
+    )
+    model = JointModel(graph, row_numbers(last), step, follows)
+    return JobReplay(model, replayed, number[follows]) if model.misfit <= MOST_MISFIT else None
+
+
+def _chosen(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], late: Sequence[int]
+) -> list[int]:
+    """Ranks that are replayed: as many as fit, of the others those that wait least."""
+    waited = np.zeros(len(ranks))
+    for of in matched:
+        waited[list(of.ranks)] += np.maximum(of.wait_ns, 0).sum(axis=1)
+    order = [*late, *(rank for rank in np.argsort(waited).tolist() if rank not in late)]
+    sizes = [graph.packed.items if (graph := ranks[rank].graph) else 0 for rank in order]
+    count = max(int(np.searchsorted(np.cumsum(sizes), MOST_ITEMS, side="right")), 2)
+    return sorted(order[:count])
+
+
+def _aligned(graph: Dependencies, clocks: Clocks, rank: int) -> Dependencies:
+    start, end = (clocks.aligned_ns(rank, each) for each in (graph.start_ns, graph.end_ns))
+    return replace(graph, start_ns=start, end_ns=end)
+
+
+def _replayed(
+    part: int, parts: Sequence[Dependencies], graph: RankGraph, shift: int
+) -> ReplayedRank:
+    step = graph.step.unpacked()
+    return ReplayedRank(
+        part, parts[part], np.where(step >= 0, step + shift, -1), graph.pool.unpacked()
+    )
+
+
+def _operations(rank: ReplayedRank) -> Mask:
+    """True for its operations that are in a step."""
+    result: Mask = rank.step >= 0
+    result[: rank.graph.calls] = False
+    return result
+
+
+def _common(ranks: Mapping[int, ReplayedRank], count: int) -> Mask:
+    """True for the steps of the job that all ranks have work in."""
+    result = np.ones(count, bool)
+    for rank in ranks.values():
+        result &= np.bincount(rank.step[_operations(rank)], minlength=count)[:count] > 0
+    return result
+
+
+def _exchanges(
+    matched: Sequence[MatchedCommunicator], graphs: Mapping[int, tuple[RankGraph, int]]
+) -> Exchanges:
+    """The parts of matched collectives that are in the graphs, of those whose waits are known."""
+    collective = {
+        rank: np.append(graph.collective.unpacked().astype(np.int64), -1)
+        for rank, (graph, _) in graphs.items()
+    }
+    numbers, items, together, count = [], [], [], 0
+    for of in matched:
+        known = of.last >= 0
+        for rank, rows in zip(of.ranks, of.rows, strict=True):
+            if rank in graphs:
+                item = collective[rank][rows]
+                used = np.flatnonzero(known & (rows >= 0) & (item >= 0))
+                numbers.append(count + used)
+                items.append(item[used] + graphs[rank][1])
+                together.append(np.isin(of.kind[used], TOGETHER))
+        count += of.rows.shape[1]
+    if not numbers:
+        none = np.zeros(0, np.int64)
+        return Exchanges(none, row_numbers(none), none.astype(bool))
+    number = np.concatenate(numbers)
+    # Numbers without gaps: none of a collective that no graph has.
+    return Exchanges(
+        np.unique(number, return_inverse=True)[1],
+        row_numbers(np.concatenate(items)),
+        np.concatenate(together),
+    )
