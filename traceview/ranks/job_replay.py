@@ -69,7 +69,8 @@ class JobReplay:
             edits = [*self._shared(inside)]
         else:
             edits = [*self._as_usual(late, inside, others)]
-        forecast = self.model.forecast(*edits)
+        first = row_numbers(np.flatnonzero(np.isin(self.steps, inside)))
+        forecast = self.model.forecast(*edits, alike=first)
         steps = len(self.model.recorded) * len(numbers) / len(inside)
         return replace(
             late,

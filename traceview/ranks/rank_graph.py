@@ -141,7 +141,12 @@ def _spent_on(
     launch = graph.launch[operation]
     threads, count = np.unique(graph.thread[launch[launch >= 0]], return_counts=True)
     threads = threads[count >= LEAST_OF_LAUNCHES * count.sum()]
-    calls = np.flatnonzero(np.isin(graph.thread, threads))
+    launching = np.isin(graph.thread, threads)
+    edges = graph.begin
+    handed = np.flatnonzero((edges.kind == Edge.HAND_OVER) & (edges.on >= 0))
+    # What a thread in between does before it hands back is the launching thread's time, too.
+    between = edges.of[handed[launching[edges.on[handed]]]]
+    calls = np.union1d(np.flatnonzero(launching), between)
     pool[calls] = Pool.CPU
     if len(loop):
         begin = all_steps.cpu_start_ns[loop]

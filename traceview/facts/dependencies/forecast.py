@@ -101,13 +101,18 @@ class StepModel:
             end[begin:until] = np.maximum.accumulate(end[begin:until])
         return end
 
-    def forecast(self, *edits: Edit) -> StepForecast:
-        """What these edits together win per step."""
+    def forecast(self, *edits: Edit, alike: RowNumbers | None = None) -> StepForecast:
+        """What these edits together win per step.
+
+        Its spread is that over the steps, or over spans of steps that begin at the rows `alike`:
+        what wins in every third step differs from step to step all the same.
+        """
         saved = self.recorded - self.durations(replay(self.graph, edits))
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
+        each = saved if alike is None else np.add.reduceat(saved, alike)
         spread = 0.0
-        if len(saved) >= LEAST_STEPS:
-            spread = 1.96 * float(saved.std(ddof=1)) / float(np.sqrt(len(saved)))
+        if len(each) >= LEAST_STEPS:
+            spread = 1.96 * float(each.std(ddof=1)) * float(np.sqrt(len(each))) / len(saved)
         inferred = abs(mean - self._mean_without_inferred(edits))
         recorder = abs(mean - self._mean_without_recorder(edits))
         error = float(np.sqrt(spread**2 + inferred**2 + recorder**2))
