@@ -8,11 +8,13 @@ them instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
+from traceview import groups
 from traceview.facts.dependencies.graph import Dependencies, Edge
 from traceview.facts.dependencies.joint import Exchanges, JointModel, joined
 from traceview.facts.dependencies.replay import Changed, Edit
@@ -81,28 +83,17 @@ class JobReplay:
     def _as_usual(
         self, late: Straggler, numbers: Integers, others: Sequence[int]
     ) -> Iterator[Edit]:
-        spend = _held if late.cause == CAUSE_NAMES[DEPENDENCY] else _cpu
-        spend = _work if late.cause == GPU_WORK else spend
-        count = int(numbers.max()) + 1
-        usual = np.median([spend(self.ranks[rank]).by_step(count) for rank in others], axis=0)
-        own = spend(self.ranks[late.rank])
-        less = np.clip(own.by_step(count) - usual, 0, None)
-        marked = np.zeros(count, bool)
-        marked[numbers] = True
-        new = _scaled if late.cause == GPU_WORK else _capped
-        yield self._on(late.rank, own.edit(new(own, np.where(marked, less, 0))))
+        late_cpu = late.cause not in (GPU_WORK, CAUSE_NAMES[DEPENDENCY])
+        spend = _cpu if late_cpu else _work if late.cause == GPU_WORK else _held
+        own, usual = spend(self.ranks[late.rank]), [spend(self.ranks[rank]) for rank in others]
+        new = _capped if late_cpu else _evened
+        yield self._on(late.rank, own.edit(new(own, usual, numbers)))
 
     def _shared(self, numbers: Integers) -> Iterator[Edit]:
-        count = int(numbers.max()) + 1
         for spend in (_work, _cpu):
-            each = {rank: spend(of) for rank, of in self.ranks.items()}
-            whole = {rank: of.by_step(count) for rank, of in each.items()}
-            evenly = np.mean([*whole.values()], axis=0)
-            marked = np.zeros(count, bool)
-            marked[numbers] = True
-            for rank, of in each.items():
-                less = np.where(marked, whole[rank] - evenly, 0)
-                yield self._on(rank, of.edit(_scaled(of, less)))
+            each = [spend(of) for of in self.ranks.values()]
+            for rank, own in zip(self.ranks, each, strict=True):
+                yield self._on(rank, own.edit(_evened(own, each, numbers, np.mean)))
 
     def _on(self, rank: int, edit: Edit) -> Edit:
         return self.model.graph.on(self.ranks[rank].part, edit)
@@ -118,11 +109,16 @@ class _Spent:
     edge: Array
     base_ns: Integers
 
-    def by_step(self, count: int) -> Reals:
-        """Sums by step of the job, of so many."""
-        inside = (self.step >= 0) & (self.step < count)
-        total: Reals = np.bincount(self.step[inside], self.time_ns[inside], count)  # type: ignore[assignment]
-        return total
+    @cached_property
+    def by_step(self) -> dict[int, Integers]:
+        """Rows of each step of the job, in order."""
+        order = np.argsort(self.step, kind="stable")
+        first = np.flatnonzero(groups.opens(self.step[order]))
+        return dict(zip(self.step[order[first]].tolist(), np.split(order, first[1:]), strict=True))
+
+    def in_step(self, step: int) -> Integers:
+        """The times in a step."""
+        return self.time_ns[self.by_step.get(step, groups.NO_ROWS)]
 
     def edit(self, time_ns: Integers) -> Edit:
         """The edit after which it spends these times."""
@@ -165,25 +161,44 @@ def _held(rank: ReplayedRank) -> _Spent:
     return _spent(rank, np.zeros(0, np.int64), edge, base[edge])
 
 
-def _scaled(spent: _Spent, less_ns: Reals) -> Integers:
-    """The times of each step scaled so that they are so much less in all."""
-    whole = spent.by_step(len(less_ns))
-    factor = np.append(1.0 - less_ns / np.maximum(whole, 1.0), 1.0)
-    outside = (spent.step < 0) | (spent.step >= len(less_ns))
-    return np.round(spent.time_ns * factor[np.where(outside, -1, spent.step)]).astype(np.int64)
+def _evened(
+    own: _Spent,
+    others: Sequence[_Spent],
+    numbers: Integers,
+    middle: Callable[..., Array] | None = None,
+) -> Integers:
+    """The times of these steps as `middle` of all has them; else no more than the median other.
+
+    Where all have as many they are so one by one, otherwise in all, scaled by one factor.
+    """
+    result = own.time_ns.copy()
+    for step in numbers.tolist():
+        rows, there = own.by_step.get(step, groups.NO_ROWS), [of.in_step(step) for of in others]
+        mine, alike = result[rows], {len(times) for times in there} == {len(rows)}
+        sums = [int(times.sum()) for times in there]
+        usual = (middle or np.median)(there if alike else sums, axis=0)
+        times = usual if alike else mine * (usual / max(int(mine.sum()), 1))
+        if middle or times.sum() < mine.sum():
+            result[rows] = np.round(times)
+    return result
 
 
-def _capped(spent: _Spent, less_ns: Reals) -> Integers:
-    """The times with the longest of each step capped so that they are so much less in all."""
-    result = spent.time_ns.copy()
-    for step in np.flatnonzero(less_ns > 0).tolist():
-        rows = np.flatnonzero(spent.step == step)
-        longest = np.sort(spent.time_ns[rows])[::-1]
+def _capped(own: _Spent, others: Sequence[_Spent], numbers: Integers) -> Integers:
+    """The times with the longest of each step capped so that all are as much as the median other.
+
+    What makes a CPU late is a pause or some long calls, seldom all of them.
+    """
+    result = own.time_ns.copy()
+    for step in numbers.tolist():
+        rows = own.by_step.get(step, groups.NO_ROWS)
+        usual = np.median([int(of.in_step(step).sum()) for of in others])
+        longest = np.sort(result[rows])[::-1]
         # The cap where so many are capped; the first that the next longest keeps within.
-        cap = (np.cumsum(longest) - less_ns[step]) / np.arange(1, len(rows) + 1)
-        fits = cap >= np.append(longest[1:], 0)
-        least = max(cap[np.argmax(fits)], 0.0) if fits.any() else 0.0
-        result[rows] = np.minimum(result[rows], round(least))
+        less = longest.sum() - usual
+        cap = (np.cumsum(longest) - less) / np.arange(1, len(rows) + 1)
+        if less > 0:
+            least = cap[np.argmax(cap >= np.append(longest[1:], 0))]
+            result[rows] = np.minimum(result[rows], round(max(float(least), 0.0)))
     return result
 
 
