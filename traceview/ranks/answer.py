@@ -90,7 +90,9 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
         "late ranks", partial(stragglers, ordered, matched, late, span_ns, needs), ()
     )
     facts = replace(facts, stragglers=late_ranks)
-    return replace(facts, stragglers=parts.part("savings", partial(with_savings, facts), late_ranks))
+    return replace(
+        facts, stragglers=parts.part("savings", partial(with_savings, facts), late_ranks)
+    )
 
 
 def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:

@@ -18,7 +18,7 @@ from traceview import groups
 from traceview.facts.dependencies.graph import Dependencies, Edge
 from traceview.facts.dependencies.joint import Exchanges, JointModel, joined
 from traceview.facts.dependencies.replay import Changed, Edit
-from traceview.ranks.clocks import TOGETHER, Reals
+from traceview.ranks.clocks import TOGETHER
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.ranks.job_facts import JobFacts
@@ -41,13 +41,16 @@ _PAUSES = (Edge.THREAD, Edge.HAND_OVER)
 class ReplayedRank:
     """A rank in the joint graph: which of its parts it is, and what its items are spent on.
 
-    `step` is the number in the job of the step of each item, −1 for none.
+    `first` is the part's first item. `step` is the number in the job of the step of each item, −1
+    for none; `collective` the item of each row of RankCollectives, −1 for none and at the end.
     """
 
     part: int
+    first: int
     graph: Dependencies
     step: Integers
     pool: Array
+    collective: Integers
 
 
 @record
@@ -232,18 +235,9 @@ def job_replay(
     graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}
     if len(graphs) < len(chosen) or len(set(clocks.component[chosen].tolist())) != 1:
         return None
-    packed = [*{id(graph.packed): graph.packed for graph in graphs.values()}.values()]
-    part = {id(each): number for number, each in enumerate(packed)}
-    first = {part[id(graph.packed)]: rank for rank, graph in reversed(graphs.items())}
-    parts = [_aligned(each.unpacked(), clocks, first[at]) for at, each in enumerate(packed)]
-    replayed = {
-        rank: _replayed(part[id(graph.packed)], parts, graph, int(steps.shift[rank]))
-        for rank, graph in graphs.items()
-    }
-    offset = np.append(0, np.cumsum([len(each) for each in parts]))
-    at = {rank: int(offset[of.part]) for rank, of in replayed.items()}
-    exchanges = _exchanges(matched, {rank: (graphs[rank], at[rank]) for rank in chosen})
-    graph = joined(parts, exchanges)
+    replayed = _replayed(graphs, clocks, steps)
+    parts = {of.part: of.graph for of in replayed.values()}
+    joint = joined([*parts.values()], _exchanges(matched, replayed))
     common = _common(replayed, len(steps.names))
     number = np.flatnonzero(common)
     follows = steps.steady[number] & np.append(False, common)[number]
@@ -251,18 +245,12 @@ def job_replay(
         return None
     place = np.full(len(common) + 1, -1)
     place[number] = np.arange(len(number))
-    last, step = (
-        np.concatenate(each)
-        for each in zip(
-            *(
-                (at[rank] + np.flatnonzero(ends), place[of.step[ends]])
-                for rank, of in replayed.items()
-                for ends in [_operations(of) & (place[of.step] >= 0)]
-            ),
-            strict=True,
-        )
-    )
-    model = JointModel(graph, row_numbers(last), step, follows)
+    last, step = [], []
+    for of in replayed.values():
+        ends = np.flatnonzero(_operations(of) & (place[of.step] >= 0))
+        last.append(of.first + ends)
+        step.append(place[of.step[ends]])
+    model = JointModel(joint, row_numbers(np.concatenate(last)), np.concatenate(step), follows)
     return JobReplay(model, replayed, number[follows]) if model.misfit <= MOST_MISFIT else None
 
 
@@ -279,18 +267,27 @@ def _chosen(
     return sorted(order[:count])
 
 
-def _aligned(graph: Dependencies, clocks: Clocks, rank: int) -> Dependencies:
-    start, end = (clocks.aligned_ns(rank, each) for each in (graph.start_ns, graph.end_ns))
-    return replace(graph, start_ns=start, end_ns=end)
-
-
 def _replayed(
-    part: int, parts: Sequence[Dependencies], graph: RankGraph, shift: int
-) -> ReplayedRank:
-    step = graph.step.unpacked()
-    return ReplayedRank(
-        part, parts[part], np.where(step >= 0, step + shift, -1), graph.pool.unpacked()
-    )
+    graphs: Mapping[int, RankGraph], clocks: Clocks, steps: CommonSteps
+) -> dict[int, ReplayedRank]:
+    """The ranks with their graphs on a common clock; ranks of one recording share a part."""
+    parts: dict[int, tuple[int, int, Dependencies]] = {}
+    result, first = {}, 0
+    for rank, graph in graphs.items():
+        key = id(graph.packed)
+        if key not in parts:
+            own = graph.packed.unpacked()
+            start, end = (clocks.aligned_ns(rank, each) for each in (own.start_ns, own.end_ns))
+            parts[key] = len(parts), first, replace(own, start_ns=start, end_ns=end)
+            first += len(own)
+        step, collective = graph.step.unpacked(), graph.collective.unpacked()
+        result[rank] = ReplayedRank(
+            *parts[key],
+            np.where(step >= 0, step + steps.shift[rank], -1),
+            graph.pool.unpacked(),
+            np.append(collective.astype(np.int64), -1),
+        )
+    return result
 
 
 def _operations(rank: ReplayedRank) -> Mask:
@@ -309,31 +306,20 @@ def _common(ranks: Mapping[int, ReplayedRank], count: int) -> Mask:
 
 
 def _exchanges(
-    matched: Sequence[MatchedCommunicator], graphs: Mapping[int, tuple[RankGraph, int]]
+    matched: Sequence[MatchedCommunicator], ranks: Mapping[int, ReplayedRank]
 ) -> Exchanges:
     """The parts of matched collectives that are in the graphs, of those whose waits are known."""
-    collective = {
-        rank: np.append(graph.collective.unpacked().astype(np.int64), -1)
-        for rank, (graph, _) in graphs.items()
-    }
-    numbers, items, together, count = [], [], [], 0
+    none = np.zeros(0, np.int64)
+    numbers, items, together, count = [none], [none], [none.astype(bool)], 0
     for of in matched:
-        known = of.last >= 0
         for rank, rows in zip(of.ranks, of.rows, strict=True):
-            if rank in graphs:
-                item = collective[rank][rows]
-                used = np.flatnonzero(known & (rows >= 0) & (item >= 0))
+            if rank in ranks:
+                item = ranks[rank].collective[rows]
+                used = np.flatnonzero((of.last >= 0) & (rows >= 0) & (item >= 0))
                 numbers.append(count + used)
-                items.append(item[used] + graphs[rank][1])
+                items.append(item[used] + ranks[rank].first)
                 together.append(np.isin(of.kind[used], TOGETHER))
         count += of.rows.shape[1]
-    if not numbers:
-        none = np.zeros(0, np.int64)
-        return Exchanges(none, row_numbers(none), none.astype(bool))
-    number = np.concatenate(numbers)
     # Numbers without gaps: none of a collective that no graph has.
-    return Exchanges(
-        np.unique(number, return_inverse=True)[1],
-        row_numbers(np.concatenate(items)),
-        np.concatenate(together),
-    )
+    number: Integers = np.unique(np.concatenate(numbers), return_inverse=True)[1]
+    return Exchanges(number, row_numbers(np.concatenate(items)), np.concatenate(together))

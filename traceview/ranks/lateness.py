@@ -210,8 +210,8 @@ class Lateness:
 
     `late_ns` is the time by which each rank is late through its own fault, shape (ranks, steps);
     the steps are the steady ones, or a single one for all collectives without steps. `parts_ns`
-    splits it by LATE_CAUSES. `rows` are the late arrivals by communicator, in the order of `matched`.
-    `step_rows` has the row in RankSteps of each step, −1 where a rank lacks it.
+    splits it by LATE_CAUSES. `rows` are the late arrivals by communicator, in the order of
+    `matched`. `step_rows` has the row in RankSteps of each step, −1 where a rank lacks it.
     """
 
     late_ns: Integers

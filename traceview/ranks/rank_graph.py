@@ -7,7 +7,6 @@ from enum import IntEnum
 
 import numpy as np
 
-from traceview import groups
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.facts.kernel_classes import communication_operations
@@ -105,7 +104,7 @@ def _edges(column: Mapping[str, Array], name: str) -> Edges:
 
 
 def rank_graphs(
-    trace: Trace, owners: Mapping[RankOwner, tuple[Integers, Integers]]
+    trace: Trace, owners: Mapping[RankOwner, tuple[Integers, RowNumbers]]
 ) -> dict[RankOwner, RankGraph]:
     """The graph of each rank of a recording, by its owner; empty where no launches were recorded.
 

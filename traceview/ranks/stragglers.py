@@ -186,6 +186,7 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
     if cause != GPU_WORK:
         place = _cpu_place(ranks, rank, late, marked) if needs is not None else None
         place = place or _place(ranks[rank], late.rows, own)
+    more_work = _has_more_work(ranks, rank, job.chosen)
     # The kind of collective with most of the rank's blame.
     by_kind = np.zeros(len(KINDS))
     for of, rows, at in zip(matched, late.rows, own, strict=True):
@@ -198,9 +199,9 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
         cause=cause,
         place=place,
         others_wait_ns=min(others_wait_ns, (len(ranks) - 1) * whole_ns),
-        saved_ns=whole_ns,
+        saved_ns=whole_ns - whole_ns // len(ranks) if more_work else whole_ns,
         kind=int(np.argmax(by_kind)),
-        more_work=_has_more_work(ranks, rank, job.chosen),
+        more_work=more_work,
     )
 
 

@@ -12,12 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
 from traceview.facts.dependencies.forecast import StepModel, cheaper
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
+from traceview.tables import Integers, Mask, RowNumbers, row_numbers
 
 
 @record
@@ -80,40 +79,32 @@ class JointModel(StepModel):
 
 def joined(graphs: Sequence[Dependencies], exchanges: Exchanges) -> Joined:
     """The graphs, whose times are on one clock, with their exchanges."""
-    sizes = np.array([len(graph) for graph in graphs], np.int64)
-    offset = np.cumsum(sizes) - sizes
-    start, end, own = (
-        np.concatenate([getattr(graph, name) for graph in graphs])
-        for name in ("start_ns", "end_ns", "own_ns")
+    starts, ends = ([getattr(each, name) for each in graphs] for name in ("start_ns", "end_ns"))
+    start, end = np.concatenate(starts), np.concatenate(ends)
+    own = np.concatenate([graph.own_ns for graph in graphs])
+    arrived, number, waits = _arrivals(exchanges, start, end)
+    # By item: its collective, and that if it ends behind the arrival.
+    part_of, behind = np.full((2, len(start)), -1, np.int64)
+    part_of[exchanges.item], behind[exchanges.item[waits]] = number, number[waits]
+    first = np.append(0, np.cumsum([len(graph) for graph in graphs]))
+    graphs = [
+        _returning(graph, np.flatnonzero(behind[at : at + len(graph)] >= 0))
+        for graph, at in zip(graphs, first.tolist(), strict=False)
+    ]
+    order, later = _order(graphs, part_of, behind, len(arrived))
+    begin, finish = (
+        _concatenated([getattr(graph, name) for graph in graphs], len(arrived))
+        for name in ("begin", "finish")
     )
-    arrived = np.full(int(exchanges.number.max(initial=-1)) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(arrived, exchanges.number, start[exchanges.item])
-    waits = exchanges.together | (end[exchanges.item] >= arrived[exchanges.number])
-    waiting, of = exchanges.item[waits], exchanges.number[waits]
-    # In order of the first ends of parts that wait, which no part begins behind.
-    ended = arrived.copy()
-    ended[of] = np.iinfo(np.int64).max
-    np.minimum.at(ended, of, end[waiting])
-    by_end = np.argsort(ended, kind="stable")
-    place = np.empty(len(by_end), np.int64)
-    place[by_end] = np.arange(len(by_end))
-    arrived, number = arrived[by_end], place[exchanges.number]
-    part_of = np.full(len(start), -1, np.int64)
-    part_of[exchanges.item] = number
-    order, later = _order(graphs, offset, part_of, groups.marked(waiting, len(start)), len(arrived))
-    lag = (end[exchanges.item] - arrived[number])[waits]
-    own[waiting] = np.minimum(own[waiting], np.maximum(lag, 0))
-    arrival = len(start) + number
-    begin = _edges(
-        [(graph.begin, at) for graph, at in zip(graphs, offset.tolist(), strict=True)],
-        (arrival[~later[exchanges.item]], exchanges.item[~later[exchanges.item]], 0),
-        len(start) + len(arrived),
-    )
-    finish = _edges(
-        [(graph.finish, at) for graph, at in zip(graphs, offset.tolist(), strict=True)],
-        (waiting, arrival[waits], lag),
-        len(start) + len(arrived),
-    )
+    begins = np.flatnonzero((part_of >= 0) & ~later)
+    begins = begins[np.argsort(part_of[begins], kind="stable")]
+    counts = np.bincount(part_of[begins], minlength=len(arrived))
+    begin.first[len(start) + 1 :] += np.cumsum(counts)
+    rows = np.flatnonzero(np.append(behind, np.full(len(arrived), -1))[finish.of] >= 0)
+    item = finish.of[rows]
+    lag = end[item] - arrived[behind[item]]
+    own[item] = np.minimum(own[item], np.maximum(lag, 0))
+    finish.on[rows], finish.lag_ns[rows] = len(start) + behind[item], lag
     none = np.zeros(0, np.int32)
     return Joined(
         calls=0,
@@ -125,7 +116,13 @@ def joined(graphs: Sequence[Dependencies], exchanges: Exchanges) -> Joined:
         start_ns=np.concatenate([start, arrived]),
         end_ns=np.concatenate([end, arrived]),
         own_ns=np.concatenate([own, np.zeros(len(arrived), np.int64)]),
-        begin=begin,
+        begin=Edges(
+            begin.first,
+            np.concatenate([begin.on, row_numbers(begins)]),
+            np.concatenate([begin.lag_ns, np.zeros(len(begins), np.int64)]),
+            # Of a part its begin counts.
+            np.concatenate([begin.kind, np.full(len(begins), Edge.LAUNCH, np.uint8)]),
+        ),
         finish=finish,
         launch=none,
         latency_ns=min(graph.latency_ns for graph in graphs),
@@ -134,69 +131,76 @@ def joined(graphs: Sequence[Dependencies], exchanges: Exchanges) -> Joined:
         parts=tuple(
             Part(
                 graph,
-                slice(at, at + len(graph)),
-                _slice(begin, graph.begin, at),
-                _slice(finish, graph.finish, at),
+                slice(at, until),
+                *(slice(*each.first[[at, until]]) for each in (begin, finish)),
             )
-            for graph, at in zip(graphs, offset.tolist(), strict=True)
+            for graph, at, until in zip(graphs, first.tolist(), first[1:].tolist(), strict=False)
         ),
     )
 
 
-def _slice(every: Edges, own: Edges, at: int) -> slice:
-    first = int(every.first[at])
-    return slice(first, first + len(own.on))
+def _arrivals(
+    exchanges: Exchanges, start: Integers, end: Integers
+) -> tuple[Integers, Integers, Mask]:
+    """When the last part of each collective begins; the collective of each part, and if it waits.
+
+    Collectives are in order of the first ends of parts that wait, which no part begins behind.
+    """
+    number = exchanges.number
+    arrived = np.full(int(number.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(arrived, number, start[exchanges.item])
+    waits = exchanges.together | (end[exchanges.item] >= arrived[number])
+    ended = np.full(len(arrived), np.iinfo(np.int64).max)
+    np.minimum.at(ended, number[waits], end[exchanges.item[waits]])
+    by_end = np.argsort(np.where(ended < np.iinfo(np.int64).max, ended, arrived), kind="stable")
+    place = np.empty(len(by_end), np.int64)
+    place[by_end] = np.arange(len(by_end))
+    return arrived[by_end], place[number], waits
+
+
+def _returning(graph: Dependencies, item: Integers) -> Dependencies:
+    """The graph with an edge for each of these operations to end behind; on nothing as yet."""
+    edges = graph.finish
+    at = edges.first[item]
+    first = edges.first + np.searchsorted(item, np.arange(len(edges.first)))
+    columns = ((edges.on, -1), (edges.lag_ns, 0), (edges.kind, Edge.LAUNCH))
+    return replace(graph, finish=Edges(first, *(np.insert(old, at, new) for old, new in columns)))
+
+
+def _concatenated(every: Sequence[Edges], more: int) -> Edges:
+    """The edges of graphs one after the other, and none of so many items more."""
+    firsts, ons = [np.zeros(1, np.int64)], []
+    items = 0
+    for edges in every:
+        firsts.append(firsts[-1][-1] + edges.first[1:])
+        ons.append(np.where(edges.on >= 0, edges.on + items, -1).astype(np.int32))
+        items += len(edges.first) - 1
+    firsts.append(np.full(more, firsts[-1][-1]))
+    lag, kind = (np.concatenate([getattr(e, name) for e in every]) for name in ("lag_ns", "kind"))
+    return Edges(np.concatenate(firsts), np.concatenate(ons), lag, kind)
 
 
 def _order(
-    graphs: Sequence[Dependencies], offset: Integers, part_of: Integers, waits: Mask, count: int
+    graphs: Sequence[Dependencies], part_of: Integers, behind: Integers, count: int
 ) -> tuple[RowNumbers, Mask]:
     """All items in an order along all edges, and True for parts that it finds behind their arrival.
 
     Each item's level is the last collective that ended before it in its graph's own order. An
     arrival follows all items of lower levels; clocks that disagree may put a part behind it.
     """
-    entries, levels = [], []
+    entries, levels, at = [], [], 0
     later = np.zeros(len(part_of), bool)
-    for graph, at in zip(graphs, offset.tolist(), strict=True):
-        number, ending = (each[at : at + len(graph)] for each in (part_of, waits))
-        entry = _returning(graph, np.flatnonzero(ending)).order.astype(np.int64)
-        item = np.where(entry < 0, ~entry, entry)
-        ends = (entry < 0) & ending[item]
-        level = np.maximum.accumulate(np.where(ends, 2 * number[item] + 1, 0))
-        begins = (entry >= 0) & (number[item] >= 0)
-        later[at + item[begins & (level > 2 * number[item])]] = True
-        entries.append(np.where(entry < 0, entry - at, entry + at))
+    for graph in graphs:
+        entry = graph.order.astype(np.int64)
+        item = at + np.where(entry < 0, ~entry, entry)
+        ends = (entry < 0) & (behind[item] >= 0)
+        level = np.maximum.accumulate(np.where(ends, 2 * behind[item] + 1, 0))
+        begins = (entry >= 0) & (part_of[item] >= 0)
+        later[item[begins & (level > 2 * part_of[item])]] = True
+        entries.append(np.where(entry < 0, ~item, item))
         levels.append(level)
-    entries.append(len(part_of) + np.arange(count))
+        at += len(graph)
+    entries.append(at + np.arange(count))
     levels.append(2 * np.arange(count))
     order = np.argsort(np.concatenate(levels), kind="stable")
     return row_numbers(np.concatenate(entries)[order]), later
-
-
-def _returning(graph: Dependencies, item: Array) -> Dependencies:
-    """The graph with edges behind which these items end, so that its order says where they do."""
-    return replace(graph, finish=_edges([(graph.finish, 0)], (item, item, 0), len(graph)))
-
-
-def _edges(
-    graphs: Sequence[tuple[Edges, int]],
-    added: tuple[Array, Array, Array | int],
-    items: int,
-) -> Edges:
-    """The edges of the graphs, moved to where their items are, and others: item, on and lag."""
-    item, behind, lag = added
-    of = np.concatenate([*(edges.of + at for edges, at in graphs), item])
-    on = np.concatenate(
-        [*(np.where(edges.on >= 0, edges.on + at, -1) for edges, at in graphs), behind]
-    )
-    lags = np.concatenate(
-        [*(edges.lag_ns for edges, _ in graphs), np.broadcast_to(lag, len(item))]
-    ).astype(np.int64)
-    # Of a part its begin counts, of an arrival its end, which is its begin.
-    kind = np.concatenate(
-        [*(edges.kind for edges, _ in graphs), np.full(len(item), Edge.LAUNCH, np.uint8)]
-    )
-    order = np.argsort(of, kind="stable")
-    first = np.append(0, np.cumsum(np.bincount(of, minlength=items)))
-    return Edges(first, row_numbers(on[order]), lags[order], kind[order])
