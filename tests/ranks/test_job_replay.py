@@ -16,7 +16,7 @@ from traceview.facts.dependencies.replay import Changed, replay
 from traceview.ranks.answer import job_facts
 from traceview.ranks.job_replay import JobReplay, job_replay
 from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.ranks.rank_graph import Pool
+from traceview.ranks.sent import Pool
 from traceview.trace.load import load
 
 RANKS, STEPS, LATE = 4, 6, 2
@@ -82,7 +82,7 @@ def joint(lines: list[RankTimeline], recorded: list[Recorded], folder: Path) -> 
         ranks += figures_of_ranks(load(path))
     facts = job_facts(ranks)
     made = job_replay(facts.ranks, facts.matched, facts.clocks, facts.steps, [LATE])
-    assert made is not None
+    assert isinstance(made, JobReplay)
     return made
 
 

@@ -90,9 +90,7 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
         "late ranks", partial(stragglers, ordered, matched, late, span_ns, needs), ()
     )
     facts = replace(facts, stragglers=late_ranks)
-    return replace(
-        facts, stragglers=parts.part("savings", partial(with_savings, facts), late_ranks)
-    )
+    return parts.part("savings", partial(with_savings, facts), facts)
 
 
 def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:
@@ -142,6 +140,8 @@ def _notes(job: JobFacts) -> Iterator[str]:
     sizes = sum(int((rank.collectives.bytes < 0).sum()) for rank in job.ranks)
     if sizes == count and unnamed < count:
         yield f"The sizes of collectives are not in the recordings. {_record(job)}"
+    if job.replay_note:
+        yield job.replay_note
     if not len(job.steps.names):
         yield "No steps were found, so figures are of whole recordings: mark steps by ranges."
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
+from traceview import groups, units
 from traceview.facts.dependencies.graph import Dependencies, Edge
 from traceview.facts.dependencies.joint import Exchanges, JointModel, joined
 from traceview.facts.dependencies.replay import Changed, Edit
@@ -23,7 +23,7 @@ from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.ranks.job_facts import JobFacts
 from traceview.ranks.lateness import GPU_WORK, CommonSteps
-from traceview.ranks.rank_graph import Pool, RankGraph
+from traceview.ranks.sent import Pool, RankGraph
 from traceview.ranks.stragglers import Straggler
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, row_numbers
@@ -205,18 +205,24 @@ def _capped(own: _Spent, others: Sequence[_Spent], numbers: Integers) -> Integer
     return result
 
 
-def with_savings(job: JobFacts) -> tuple[Straggler, ...]:
-    """The late ranks of the job, each with what the job wins without its lateness."""
+def with_savings(job: JobFacts) -> JobFacts:
+    """The job, each late rank with what the job wins without its lateness, and a note on how."""
     late = {each.rank for each in job.stragglers}
     if not late:
-        return ()
+        return job
     replayed = job_replay(job.ranks, job.matched, job.clocks, job.steps, [*late])
-    if replayed is None:
-        return job.stragglers
+    if isinstance(replayed, str):
+        note = f"What late ranks cost is a bound, as nothing could be replayed: {replayed}."
+        return replace(job, replay_note=note)
     others = [rank for rank in range(len(job.ranks)) if rank not in late]
-    return tuple(
-        replayed.saved_ns(each, job.late.steps[each.late], others) for each in job.stragglers
-    )
+    saved = (replayed.saved_ns(each, job.late.steps[each.late], others) for each in job.stragglers)
+    count, note = len(replayed.ranks), ""
+    if count < len(job.ranks):
+        note = (
+            f"Savings are replayed on {count} of {len(job.ranks)} ranks: the late ones and those "
+            "that wait least."
+        )
+    return replace(job, stragglers=tuple(saved), replay_note=note)
 
 
 def job_replay(
@@ -225,16 +231,14 @@ def job_replay(
     clocks: Clocks,
     steps: CommonSteps,
     late: Sequence[int],
-) -> JobReplay | None:
-    """The joint graph of the ranks, the late ones first of all; None if it cannot be had.
-
-    That is so where launches were not recorded, where clocks are not related, without common steps,
-    or where the unchanged replay is not the recordings.
-    """
+) -> JobReplay | str:
+    """The joint graph of the ranks, the late ones first of all; or why it cannot be had."""
     chosen = _chosen(ranks, matched, late)
     graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}
-    if len(graphs) < len(chosen) or len(set(clocks.component[chosen].tolist())) != 1:
-        return None
+    if len(graphs) < len(chosen):
+        return "the launches of some rank are not in its recording"
+    if len(set(clocks.component[chosen].tolist())) != 1:
+        return "nothing relates the clocks of the ranks"
     replayed = _replayed(graphs, clocks, steps)
     parts = {of.part: of.graph for of in replayed.values()}
     joint = joined([*parts.values()], _exchanges(matched, replayed))
@@ -242,7 +246,7 @@ def job_replay(
     number = np.flatnonzero(common)
     follows = steps.steady[number] & np.append(False, common)[number]
     if not follows.any():
-        return None
+        return "no steady steps follow each other on all ranks"
     place = np.full(len(common) + 1, -1)
     place[number] = np.arange(len(number))
     last, step = [], []
@@ -251,7 +255,9 @@ def job_replay(
         last.append(of.first + ends)
         step.append(place[of.step[ends]])
     model = JointModel(joint, row_numbers(np.concatenate(last)), np.concatenate(step), follows)
-    return JobReplay(model, replayed, number[follows]) if model.misfit <= MOST_MISFIT else None
+    if model.misfit > MOST_MISFIT:
+        return f"the unchanged replay is {units.percent(100 * model.misfit)} off the recordings"
+    return JobReplay(model, replayed, number[follows])
 
 
 def _chosen(

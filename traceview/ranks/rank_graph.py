@@ -1,106 +1,23 @@
-"""The graph of a rank as it is sent to the process that compares the ranks."""
+"""The graph of a rank, and what its items are spent on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 
 import numpy as np
 
 from traceview.facts.dependencies.forecast import model
-from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
+from traceview.facts.dependencies.graph import Dependencies, Edge
 from traceview.facts.kernel_classes import communication_operations
 from traceview.facts.operations import operations
 from traceview.facts.steps.steps import step_of_operations, steps
-from traceview.ranks.figures import SentColumn
 from traceview.ranks.rank_windows import RankOwner
-from traceview.records import record
+from traceview.ranks.sent import PackedGraph, Pool, RankGraph, SentColumn
 from traceview.tables import Array, Integers, RowNumbers
 from traceview.trace import Trace
 
 LEAST_OF_LAUNCHES = 0.05
 """A thread that launches a smaller part of a rank's work does not set its pace."""
-
-
-class Pool(IntEnum):
-    """What an item is spent on."""
-
-    OTHER = 0
-    CPU = 1
-    """A call of a thread that launches, and the thread's time before it."""
-    WORK = 2
-    """Work of the GPU that exchanges nothing."""
-
-
-@record
-class RankGraph:
-    """The graph of a rank's model (facts.dependencies.forecast.model), packed until it is needed.
-
-    By item, `step` is a row of RankSteps (−1: none), `pool` a Pool. `collective` has the item of
-    each row of RankCollectives, −1 outside of the graph. Ranks of one recording share `packed`.
-    """
-
-    packed: PackedGraph
-    step: SentColumn
-    pool: SentColumn
-    collective: SentColumn
-
-
-@record
-class PackedGraph:
-    """What a replay needs of a graph of so many calls and items."""
-
-    calls: int
-    items: int
-    latency_ns: int
-    pitch_ns: int
-    columns: Mapping[str, SentColumn]
-
-    @classmethod
-    def of(cls, graph: Dependencies) -> PackedGraph:
-        columns = {
-            "start": graph.start_ns,
-            "duration": graph.end_ns - graph.start_ns,
-            "less": graph.end_ns - graph.start_ns - graph.own_ns,
-            "launch": graph.launch,
-        }
-        for name, edges in (("begin", graph.begin), ("finish", graph.finish)):
-            columns |= {
-                f"{name}_first": edges.first,
-                # Most items wait for one close to them.
-                f"{name}_back": edges.of - edges.on,
-                f"{name}_lag": edges.lag_ns,
-                f"{name}_kind": edges.kind,
-            }
-        packed = {name: SentColumn.of(column) for name, column in columns.items()}
-        return cls(graph.calls, len(graph), graph.latency_ns, graph.pitch_ns, packed)
-
-    def unpacked(self) -> Dependencies:
-        column = {name: packed.unpacked() for name, packed in self.columns.items()}
-        none = np.zeros(0, np.int32)
-        return Dependencies(
-            calls=self.calls,
-            call=none,
-            operation=none,
-            item_of_call=none,
-            thread=none,
-            does=none,
-            start_ns=column["start"],
-            end_ns=column["start"] + column["duration"],
-            own_ns=column["duration"] - column["less"],
-            begin=_edges(column, "begin"),
-            finish=_edges(column, "finish"),
-            launch=column["launch"],
-            latency_ns=self.latency_ns,
-            pitch_ns=self.pitch_ns,
-        )
-
-
-def _edges(column: Mapping[str, Array], name: str) -> Edges:
-    first = column[f"{name}_first"]
-    of = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
-    lag, kind = column[f"{name}_lag"], column[f"{name}_kind"]
-    return Edges(first, of - column[f"{name}_back"], lag, kind)
 
 
 def rank_graphs(
