@@ -16,12 +16,12 @@ import numpy as np
 
 from traceview import groups, units
 from traceview.facts.dependencies.graph import Dependencies, Edge
-from traceview.facts.dependencies.joint import Exchanges, JointModel, joined
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.ranks.clocks import TOGETHER
 from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.ranks.job_facts import JobFacts
+from traceview.ranks.joint import Exchanges, JointModel, joined
 from traceview.ranks.lateness import GPU_WORK, CommonSteps
 from traceview.ranks.sent import Pool, RankGraph
 from traceview.ranks.stragglers import Straggler
@@ -211,8 +211,13 @@ def with_savings(job: JobFacts) -> JobFacts:
     if not late:
         return job
     replayed = job_replay(job.ranks, job.matched, job.clocks, job.steps, [*late])
-    if isinstance(replayed, str):
-        note = f"What late ranks cost is a bound, as nothing could be replayed: {replayed}."
+    if replayed is None:
+        return job
+    if replayed.model.misfit > MOST_MISFIT:
+        off = units.percent(100 * replayed.model.misfit)
+        note = (
+            f"Savings of late ranks are bounds: a replay of all ranks is {off} off the recordings."
+        )
         return replace(job, replay_note=note)
     others = [rank for rank in range(len(job.ranks)) if rank not in late]
     saved = (replayed.saved_ns(each, job.late.steps[each.late], others) for each in job.stragglers)
@@ -231,14 +236,16 @@ def job_replay(
     clocks: Clocks,
     steps: CommonSteps,
     late: Sequence[int],
-) -> JobReplay | str:
-    """The joint graph of the ranks, the late ones first of all; or why it cannot be had."""
+) -> JobReplay | None:
+    """The joint graph of the ranks, the late ones first of all; None if it cannot be had.
+
+    That is so where some rank's launches were not recorded, where nothing relates the clocks, and
+    where no steady steps follow each other on all ranks.
+    """
     chosen = _chosen(ranks, matched, late)
     graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}
-    if len(graphs) < len(chosen):
-        return "the launches of some rank are not in its recording"
-    if len(set(clocks.component[chosen].tolist())) != 1:
-        return "nothing relates the clocks of the ranks"
+    if len(graphs) < len(chosen) or len(set(clocks.component[chosen].tolist())) != 1:
+        return None
     replayed = _replayed(graphs, clocks, steps)
     parts = {of.part: of.graph for of in replayed.values()}
     joint = joined([*parts.values()], _exchanges(matched, replayed))
@@ -246,7 +253,7 @@ def job_replay(
     number = np.flatnonzero(common)
     follows = steps.steady[number] & np.append(False, common)[number]
     if not follows.any():
-        return "no steady steps follow each other on all ranks"
+        return None
     place = np.full(len(common) + 1, -1)
     place[number] = np.arange(len(number))
     last, step = [], []
@@ -255,8 +262,6 @@ def job_replay(
         last.append(of.first + ends)
         step.append(place[of.step[ends]])
     model = JointModel(joint, row_numbers(np.concatenate(last)), np.concatenate(step), follows)
-    if model.misfit > MOST_MISFIT:
-        return f"the unchanged replay is {units.percent(100 * model.misfit)} off the recordings"
     return JobReplay(model, replayed, number[follows])
 
 

@@ -33,7 +33,7 @@ class Exchanges:
 
 
 @record
-class Part:
+class JoinedPart:
     """One of the joined graphs, and where its items and edges are among all."""
 
     graph: Dependencies
@@ -47,7 +47,7 @@ class Joined(Dependencies):
     """Graphs one after the other, and the arrivals. Calls are no longer its first items."""
 
     order: RowNumbers
-    parts: tuple[Part, ...]
+    parts: tuple[JoinedPart, ...]
 
     def on(self, part: int, edit: Edit) -> Edit:
         """An edit of one of the graphs as an edit of all."""
@@ -129,7 +129,7 @@ def joined(graphs: Sequence[Dependencies], exchanges: Exchanges) -> Joined:
         pitch_ns=min(graph.pitch_ns for graph in graphs),
         order=order,
         parts=tuple(
-            Part(
+            JoinedPart(
                 graph,
                 slice(at, until),
                 *(slice(*each.first[[at, until]]) for each in (begin, finish)),
