@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from tests.ranks.job_model import BEGIN_NS, MS, US
+from tests.ranks.judgement import judge
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded
+from tests.ranks.simulated_jobs import with_straggler, worth_of_steady_steps
 from tests.ranks.simulation import COLLECTIVE, Operation, Pause, RankProgram, RankTimeline, schedule
 from traceview.facts.dependencies.replay import Changed, replay
+from traceview.ranks import job_replay as replaying
 from traceview.ranks.answer import job_facts
 from traceview.ranks.job_replay import JobReplay, job_replay
 from traceview.ranks.rank_figures import figures_of_ranks
@@ -116,3 +119,31 @@ def test_a_change_on_one_rank_is_the_job_run_again(what: str, seed: int, tmp_pat
         true = np.array([line.end_ns[row] - then.end_ns[row] for row in rows])
         assert true.max() > 0
         np.testing.assert_allclose(won, true, atol=US)
+
+
+@pytest.mark.parametrize("seed", [0, 9, 12, 16, 21, 36])
+def test_a_saving_is_what_the_job_wins_without_its_fault(seed: int):
+    """A late CPU, a slow GPU, slow kernels, and sleeps, in jobs of two and four ranks."""
+    job = with_straggler(seed)
+    finding = judge(job, per_host=2, graphs=True).finding
+    assert finding is not None
+    assert finding.saving == "about"
+    assert finding.time_at_stake_ns == pytest.approx(worth_of_steady_steps(job), rel=0.06)
+
+
+def test_of_many_ranks_those_that_fit_are_replayed(monkeypatch: pytest.MonkeyPatch):
+    job = with_straggler(4)
+    monkeypatch.setattr(replaying, "MOST_ITEMS", 9_000)
+    judged = judge(job, graphs=True)
+    assert judged.finding is not None
+    assert judged.finding.time_at_stake_ns == pytest.approx(worth_of_steady_steps(job), rel=0.25)
+    [note] = [each for each in judged.report.result.notes if "replayed" in each]
+    assert note.endswith("of 16 ranks: the late ones and those that wait least.")
+
+
+def test_a_replay_that_is_off_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replaying, "MOST_MISFIT", -1.0)
+    judged = judge(with_straggler(0), per_host=2, graphs=True)
+    assert judged.finding is not None
+    assert (judged.finding.saving, judged.finding.error_ns) == ("at-most", None)
+    assert any("Savings of late ranks are bounds" in each for each in judged.report.result.notes)
