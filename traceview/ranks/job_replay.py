@@ -29,8 +29,8 @@ from traceview.records import record
 from traceview.tables import Array, Integers, Mask, row_numbers
 from traceview.vocabulary.causes import CAUSE_NAMES, DEPENDENCY
 
-MOST_ITEMS = 1_000_000
-"""Items of all graphs, of 16 ranks at least. A replay of them takes 0.05 s; in larger jobs the late
+MOST_ITEMS = 500_000
+"""Items of all graphs, of 8 ranks at least. All then takes 0.35 s; in larger jobs the late
 ranks are replayed beside those that wait least."""
 MOST_MISFIT = 0.01
 """Nothing is replayed where the unchanged replay is further from the recordings."""
