@@ -38,7 +38,7 @@ def planned(trace, **edits):
 
 def faster(trace, factor):
     less = (operations(trace).duration_ns[steady(trace)] * (1 - 1 / factor)).astype(np.int64)
-    return savings.of_operations(trace, steady(trace), less).edit
+    return savings.of_operations(trace, steady(trace), savings.faster(less)).edit
 
 
 def launches_at_once(changed: Changed) -> None:

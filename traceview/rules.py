@@ -14,7 +14,7 @@ from traceview.facts import savings
 from traceview.facts.idle import gaps
 from traceview.facts.kernel_classes import KernelClass, kernel_classes, terms
 from traceview.facts.operations import device_hosts, gpu_cells, kernel_operations
-from traceview.facts.savings import Gain
+from traceview.facts.savings import GONE, Effect, Gain
 from traceview.facts.steps.steps import steady_kernels
 from traceview.facts.work.peaks import peaks
 from traceview.findings import (
@@ -205,6 +205,9 @@ Names = str | Callable[[str], object]
 FACTOR_ERROR = 0.2
 """Error of what a rule says that kernels take less, beside that of the replay: in docs/accuracy.md
 such forecasts differ from what was measured by 1 to 22 % of it."""
+LAUNCH_ERROR = 0.5
+"""Error of what kernels that become one save beyond their own time, as a part of the time of the
+launches that go: programs with torch.compile won all of it or nothing (docs/accuracy.md)."""
 _LONGEST = 4000
 """Characters of a name that are tested: a hostile trace has names of any length."""
 _NONE: Mapping[str, Value] = {}
@@ -227,7 +230,8 @@ def faster(
         ):
             duration_ns = trace.recorded("kernels").duration_ns[rows]
             less_ns = np.ceil(duration_ns * (1 - 1 / factor)).astype(np.int64)
-            yield kernel_claim(trace, device, rows, {"speedup_factor": factor}, less_ns)
+            values = {"speedup_factor": factor}
+            yield kernel_claim(trace, device, rows, values, savings.faster(less_ns))
 
     return claims
 
@@ -294,19 +298,19 @@ def kernel_claim(
     device: int,
     rows: RowNumbers,
     values: Mapping[str, Value] = _NONE,
-    less_ns: Integers | None = None,
+    effect: Effect = GONE,
     gaining: RowNumbers | None = None,
 ) -> TimeClaim:
-    """A claim on kernels of a GPU, named by the longest call, of which each takes `less_ns` less.
+    """A claim on kernels of a GPU, named by the longest call; by default they go.
 
-    Without `less_ns` they go, with their launches. `gaining` are the rows of `less_ns` where more
-    kernels gain than the claim is about. Sentences may name `kernels`, their number, `total_ns`,
-    their time, and `total_pct`, its share of all kernels' of that GPU after warm-up.
+    `gaining` are the rows of the effect where more kernels gain than the claim is about. Sentences
+    may name `kernels`, their number, `total_ns`, their time, and `total_pct`, its share of all
+    kernels' of that GPU after warm-up.
     """
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain = of_kernels(trace, gains, less_ns)
+    gain = of_kernels(trace, gains, effect)
     return TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": gain.saved_ns},
@@ -322,12 +326,15 @@ def kernel_claim(
     )
 
 
-def of_kernels(trace: Trace, rows: Array, less_ns: Integers | None = None) -> Gain:
-    """The gain if these kernels take so much less; by default, if they and their launches go."""
-    gain = savings.of_operations(trace, kernel_operations(trace)[rows], less_ns)
-    if gain.error_ns is None or less_ns is None:
+def of_kernels(trace: Trace, rows: Array, effect: Effect = GONE) -> Gain:
+    """The gain of a remedy of these kernels; by default, if they and their launches go."""
+    gain = savings.of_operations(trace, kernel_operations(trace)[rows], effect)
+    if gain.error_ns is None or effect.less_ns is None:
         return gain
-    return replace(gain, error_ns=round(np.hypot(gain.error_ns, FACTOR_ERROR * gain.saved_ns)))
+    launches_ns = max(gain.saved_ns - gain.own_ns, 0) if effect.becomes == "merged" else 0
+    unsure_ns = LAUNCH_ERROR / effect.launches_part * launches_ns
+    terms = gain.error_ns, FACTOR_ERROR * gain.saved_ns, unsure_ns
+    return replace(gain, error_ns=round(float(np.linalg.norm(terms))))
 
 
 class _Gained(TypedDict):
@@ -348,14 +355,15 @@ def class_claim(
     device: int,
     rows: RowNumbers,
     values: Mapping[str, Value] = _NONE,
-    less_ns: Integers | None = None,
+    effect: Effect = GONE,
+    gaining: RowNumbers | None = None,
 ) -> TimeClaim:
     """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time."""
     kernels = trace.recorded("kernels")
     kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
     when = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
     return replace(
-        kernel_claim(trace, device, rows, values, less_ns),
+        kernel_claim(trace, device, rows, values, effect, gaining),
         subject=gpu_subject(trace, device),
         table="classes",
         row={**gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
@@ -369,13 +377,14 @@ def whole_claim(
     rows: RowNumbers,
     values: Mapping[str, Value],
     when: Intervals | None = None,
+    effect: Effect = GONE,
 ) -> TimeClaim:
-    """As `class_claim`, of kernels that are saved whole, their launches and gaps too.
+    """As `class_claim`, of kernels that are saved with their launches and gaps.
 
     `when` is the time that they take, gaps included, where that is more than theirs: the most that
     is saved where nothing can be replayed.
     """
-    claim = class_claim(trace, device, rows, values)
+    claim = class_claim(trace, device, rows, values, effect)
     work = claim.work if when is None else LostTime(device, when)
     if claim.edit is not None:
         return replace(claim, values=values, lost_ns=None, work=work)

@@ -1,4 +1,4 @@
-"""What remedies win, alone and together, in ten programs with a fault: the truth for forecasts.
+"""What remedies win in programs with a fault: the truth for forecasts.
 
     python benchmarks/error_rates/what_if_pairs.py measure OUT.json     needs a GPU, 4 minutes
     python benchmarks/error_rates/what_if_pairs.py measure OUT.json --device cpu    a dry run
@@ -6,12 +6,17 @@
     python benchmarks/error_rates/what_if_pairs.py run NAME VERSION     one program, to record
     benchmarks/error_rates/what_if/record.sh OUT                        all faults, recorded by nsys
     python benchmarks/error_rates/what_if_pairs.py forecast OUT.json RECORDINGS    said and measured
+    python benchmarks/error_rates/what_if_pairs.py findings OUT.json RECORDINGS    by the report
 
-The programs are in what_if/, and what was expected of them before any measurement in
-what_if/expected.toml. Three processes each build all versions of a program and run them in turn in
-blocks of 20 steps, timed between CUDA events at the end of each step without the first five of a
-block. A time is the median of the processes' medians. Another process profiles the operations that
-a remedy makes faster, each alone, for the factors on kernels that the edits contain.
+The programs are in two folders, and what was expected of them before any measurement is in the
+expected.toml of each: in what_if/ ten programs whose remedies, alone and together, are edits that
+we give; in findings/ eighteen whose remedy is that of a finding of the report (`--folder findings`;
+FOLDER=findings for record.sh).
+
+Three processes each build all versions of a program and run them in turn in blocks of 20 steps,
+timed between CUDA events at the end of each step without the first five of a block. A time is the
+median of the processes' medians. Of programs in what_if/ another process profiles the operations
+that a remedy makes faster, each alone, for the factors on kernels that the edits contain.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ import contextlib
 import gc
 import importlib
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -36,12 +42,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
-FOLDER = Path(__file__).resolve().parent / "what_if"
-PAIRS: Mapping[str, Any] = tomllib.loads((FOLDER / "expected.toml").read_text(encoding="utf-8"))
+HERE = Path(__file__).resolve().parent
+FOLDERS: Mapping[str, Mapping[str, Any]] = {
+    folder: tomllib.loads((HERE / folder / "expected.toml").read_text(encoding="utf-8"))
+    for folder in ("what_if", "findings")
+}
+PAIRS = {name: pair for pairs in FOLDERS.values() for name, pair in pairs.items()}
+FOLDER_OF = {name: folder for folder, pairs in FOLDERS.items() for name in pairs}
 BLOCK, DROPPED = 20, 5
 ROUNDS = (3, 8)
 """Rounds over all versions of a program in one process: at least, at most."""
-CHILD_LIMIT_S = 150
+CHILD_LIMIT_S = 240
 CONTEXT_LOST = 3
 TIMES = "times"
 FACTORS = "factors"
@@ -60,7 +71,7 @@ def program(name: str) -> Any:
     import torch
 
     torch.set_float32_matmul_precision("highest")
-    return importlib.import_module(f"benchmarks.error_rates.what_if.{name}")
+    return importlib.import_module(f"benchmarks.error_rates.{FOLDER_OF[name]}.{name}")
 
 
 # One program
@@ -248,16 +259,17 @@ def measured_in_children(
 
 def measure(options: argparse.Namespace) -> bool:
     """Measure all programs, write what was found after each process; whether all succeeded."""
-    names = options.only or list(PAIRS)
+    names = options.only or list(FOLDERS[options.folder])
     processes = 1 if options.device == "cpu" else options.processes
     began = time.perf_counter()
     found: dict[str, Any] = {"machine": machine(options.device), "programs": {}}
-    factors_of = measured_in_children(FACTORS, names, options)
+    edited = [name for name in names if FOLDER_OF[name] == "what_if"]
+    factors_of = measured_in_children(FACTORS, edited, options) if edited else {}
     times_of: list[dict[str, dict[str, Any]]] = []
     for number in range(processes):
         times_of.append(measured_in_children(TIMES, names, options))
         found["programs"] = {
-            name: combined(name, [each[name] for each in times_of], factors_of[name])
+            name: combined(name, [each[name] for each in times_of], factors_of.get(name, {}))
             for name in names
         }
         found["seconds"] = round(time.perf_counter() - began, 1)
@@ -268,7 +280,7 @@ def measure(options: argparse.Namespace) -> bool:
             results = {key: f"{each['result']:.6g}" for key, each in figures["versions"].items()}
             print(name, *(f"{key}: {result}" for key, result in results.items()), sep="   ")
     else:
-        print_table(found["programs"])
+        print_aligned(list(rows(found["programs"])))
     return not any(each["errors"] for each in found["programs"].values())
 
 
@@ -303,7 +315,8 @@ def combined(
             entry["saved_ms"] = statistics.median(medians["fault"]) - entry["ms"]
             entry["saved_by_process_ms"] = saved
             entry["saved_min_ms"], entry["saved_max_ms"] = min(saved), max(saved)
-            entry["edit"] = edit(name, version, alone)
+            if "edit" in PAIRS[name][version]:
+                entry["edit"] = edit(name, version, alone)
         entries[version] = entry
     errors = [each["error"] for each in (*processes, factors) if "error" in each]
     return {"expected": PAIRS[name], "versions": entries, "alone": alone, "errors": errors}
@@ -319,13 +332,16 @@ def edit(name: str, version: str, alone: Mapping[str, Any]) -> list[str]:
 
 def _resolved(word: str, alone: Mapping[str, Any]) -> str:
     if word.startswith("@"):
-        operation = alone.get(word[1:])
-        return f"{operation['regex']}={operation['factor']:.4f}" if operation else word
+        named, *others = word[1:].split("|")
+        operation = alone.get(named)
+        if not operation:
+            return word
+        return f"{'|'.join([operation['regex'], *others])}={operation['factor']:.4f}"
     place = re.fullmatch(r"(\w+\.py):<(.+)>(=[\d.]+)?", word)
     if not place:
         return word
     file, text, factor = place.groups()
-    source = (FOLDER / file).read_text(encoding="utf-8").splitlines()
+    source = (HERE / "what_if" / file).read_text(encoding="utf-8").splitlines()
     numbers = [number for number, line in enumerate(source, 1) if text in line]
     if len(numbers) != 1:
         raise ValueError(f"{file} has {len(numbers)} lines with {text!r}, not one")
@@ -334,7 +350,7 @@ def _resolved(word: str, alone: Mapping[str, Any]) -> str:
 
 def print_edits(measured: Path | None) -> None:
     found = json.loads(measured.read_text(encoding="utf-8"))["programs"] if measured else {}
-    for name in PAIRS:
+    for name in FOLDERS["what_if"]:
         alone = found.get(name, {}).get("alone", {})
         for version in list(versions(name))[1:]:
             print(name, version, *edit(name, version, alone))
@@ -344,17 +360,13 @@ def print_edits(measured: Path | None) -> None:
 
 
 def as_words(options: Sequence[str]) -> Iterator[str]:
-    """The edits of a version as `traceview.what_if` takes them.
-
-    A group of kernels becomes a glob per name.
-    """
+    """The edits of a version as `traceview.what_if` takes them, names of kernels as globs."""
     for option, value in zip(options[::2], options[1::2], strict=True):
-        if option != "--kernel":
-            yield f"{option.removeprefix('--')} {value}"
-            continue
-        names, _, factor = value.rpartition("=")
-        for name in names.split("|"):
-            yield f"kernel *{name.replace('.*', '*')}*={factor}"
+        if option in ("--kernel", "--fuse"):
+            names, _, factor = value.rpartition("=")
+            globs = (f"*{name.replace('.*', '*')}*" for name in names.split("|"))
+            value = f"{'|'.join(globs)}={factor}"
+        yield f"{option.removeprefix('--')} {value}"
 
 
 def forecast(measured: Path, recordings: Path) -> None:
@@ -394,6 +406,103 @@ def forecast(measured: Path, recordings: Path) -> None:
             print(name, version, *(f"{figure:.3f}" for figure in figures))
 
 
+SAID_COLUMNS = (
+    *(
+        "program",
+        "limit",
+        "expected",
+        "remedy",
+        "finding",
+        "place",
+        "saves, ms",
+        "recorded, ms",
+        "without recorder",
+    ),
+    *("before", "said raw", "said scaled", "measured", "off raw", "off scaled"),
+)
+
+
+def findings(measured: Path, recordings: Path, held_back: bool) -> None:
+    """Print what reports on the recordings say of each remedy beside what it won.
+
+    Said is the measured step without what the finding saves: in ms as the report has it (raw), and
+    in the same share of the step, replayed as without the recorder (scaled). Programs that are held
+    back are left out unless `held_back`.
+    """
+    import traceview
+
+    table: list[tuple[str, ...]] = [SAID_COLUMNS]
+    offs: dict[str, list[Sequence[float]]] = {"worked with": [], "held back": []}
+    for name, found in json.loads(measured.read_text(encoding="utf-8"))["programs"].items():
+        path, is_held = recordings / f"{name}.sqlite.xz", PAIRS[name].get("held_back", False)
+        if is_held and not held_back:
+            continue
+        if not path.exists() or not found["versions"]:
+            print(f"{name}: no recording or no measurement", file=sys.stderr)
+            continue
+        report: Any = traceview.analyze(traceview.load(path))
+        for version in list(found["versions"])[1:]:
+            expected, what = (PAIRS[name][version][key] for key in ("finding", "what"))
+            before, after = (found["versions"][each]["ms"] for each in ("fault", version))
+            told, left = said_by(report, expected)
+            said = (before - left[0], before * left[1]) if left else (math.nan, math.nan)
+            off = [100 * (each - after) / before for each in said]
+            if not expected.get("absent"):
+                offs["held back" if is_held else "worked with"].append(off)
+            figures = (f"{each:.3f}" for each in (before, *said, after))
+            limits = (report.verdict.limit, PAIRS[name]["limit"])
+            table.append(
+                (name, *limits, what, *told, *figures, *(f"{each:+.1f} %" for each in off))
+            )
+    print_aligned(table)
+    for which, those in offs.items():
+        for how, each in zip(("raw", "scaled"), zip(*those, strict=True), strict=False):
+            known = sorted(abs(off) for off in each if not math.isnan(off)) or [math.nan]
+            print(
+                f"{which}, {how}: {sum(off <= 15 for off in known)} of {len(each)} within 15 % of "
+                f"the step before, {sum(math.isnan(off) for off in each)} not said; "
+                f"median {statistics.median(known):.1f} %, at most {known[-1]:.1f} %"
+            )
+
+
+def said_by(
+    report: Any, expected: Mapping[str, Any]
+) -> tuple[list[str], tuple[float, float] | None]:
+    """Cells on the finding that is expected; what it saves in ms, and the share of a step left."""
+    step_ns = report.verdict.step_median_ns or 0
+    plain_ns = report.verdict.step_unrecorded_ns or step_ns
+    steps = [f"{step_ns / 1e6:.3f}", f"{plain_ns / 1e6:.3f}"]
+    wanted = "none expected" if expected.get("absent") else "not found"
+    for place, ranked in enumerate(report.findings, 1):
+        if ranked.analysis != expected["analysis"]:
+            continue
+        if not re.search(expected["words"], ranked.finding.message):
+            continue
+        cells = [ranked.analysis, f"{place} {ranked.finding.severity}"]
+        told = ranked.forecast
+        if told is None or told.saved_per_step_ns is None:
+            return [*cells, "none", *steps], None
+        error = f" ± {told.error_ns / 1e6:.3f}" if told.error_ns is not None else ""
+        saves = f"{told.saving} {told.saved_per_step_ns / 1e6:.3f}{error}"
+        left = (told.saved_per_step_ns / 1e6, share_left(report.recording, ranked))
+        return [*cells, saves, *steps], left
+    return [f"{expected['analysis']}: {wanted}", "", "", *steps], None
+
+
+def share_left(trace: Any, ranked: Any) -> float:
+    """The step with the remedy of a finding ÷ without, both as without the recorder.
+
+    As recorded where the remedy is not replayed.
+    """
+    from traceview.facts.dependencies.forecast import model
+
+    if not ranked.finding.edit:
+        return 1 - ranked.forecast.saved_per_step_ns / ranked.forecast.step_ns
+
+    replayed = model(trace).forecast(ranked.finding.edit)
+    return replayed.replayed_ns / replayed.recorded_ns
+
+
 def rows(programs: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "program", "version", "ms", "saved, ms", "(min to max)", "saved", "expected", ""
     for name, figures in programs.items():
@@ -415,30 +524,33 @@ def rows(programs: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             )
 
 
-def print_table(programs: Mapping[str, Any]) -> None:
-    table = list(rows(programs))
+def print_aligned(table: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = zip(row, widths, strict=True)
         print("  ".join(cell.ljust(width) for cell, width in cells).rstrip())
 
 
-def main() -> None:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     runs, measures, children, edits = (
         commands.add_parser(each) for each in ("run", "measure", "child", "edits")
     )
-    commands.add_parser("names")
-    said = commands.add_parser("forecast")
-    said.add_argument("measured", type=Path)
-    said.add_argument("recordings", type=Path)
+    of_folder = commands.add_parser("names")
+    of_folder.add_argument("folder", choices=FOLDERS, nargs="?", default="what_if")
+    said, by_report = (commands.add_parser(each) for each in ("forecast", "findings"))
+    for each in (said, by_report):
+        each.add_argument("measured", type=Path)
+        each.add_argument("recordings", type=Path)
+    by_report.add_argument("--held-back", action="store_true", help="show held-back programs, too")
     runs.add_argument("name", choices=PAIRS)
     runs.add_argument("version", choices=["fault", "A", "B", "A+B"])
     runs.add_argument("--steps", type=int, default=60)
     runs.add_argument("--ranges", action="store_true", help="an NVTX range around each step")
     children.add_argument("kind", choices=MEASUREMENTS)
     measures.add_argument("--processes", type=int, default=3)
+    measures.add_argument("--folder", choices=FOLDERS, default="what_if")
     edits.add_argument("measured", type=Path, nargs="?")
     for each in (runs, measures, children):
         each.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
@@ -446,10 +558,16 @@ def main() -> None:
         each.add_argument("out", type=Path)
         each.add_argument("--only", nargs="+", choices=list(PAIRS))
         each.add_argument("--seconds", type=float, default=2.5, help="per program and process")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = arguments().parse_args()
     match options.command:
         case "forecast":
             forecast(options.measured, options.recordings)
+        case "findings":
+            findings(options.measured, options.recordings, options.held_back)
         case "run":
             run(options.name, options.version, options.steps, options.device, options.ranges)
         case "measure":
@@ -460,7 +578,7 @@ def main() -> None:
         case "edits":
             print_edits(options.measured)
         case "names":
-            print(*PAIRS)
+            print(*FOLDERS[options.folder])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from traceview.errors import TraceviewError
@@ -42,21 +43,15 @@ LOOPS = ("launch-bound", "GPU-bound")
 PLAIN, BASE = "no profiler", "nsys alone"
 STEPS = 150
 
-# By name: the part of a recording, and whether samples are taken inside the program.
+# By name of the part of a recording.
 ALONE = RecordOptions(kernels=False, sync_sites=False, annotate="off", python_samples=False)
-WAYS: dict[str, tuple[RecordOptions, bool]] = {
-    BASE: (ALONE, False),
-    "+ sync sites": (RecordOptions(kernels=False, annotate="off"), False),
-    "+ annotate auto": (RecordOptions(kernels=False, sync_sites=False), False),
-    "+ annotate modules": (
-        RecordOptions(kernels=False, sync_sites=False, annotate="modules"),
-        False,
-    ),
-    "+ samples of nsys": (
-        RecordOptions(kernels=False, sync_sites=False, annotate="off", python_samples=True),
-        False,
-    ),
-    "+ samples of our own": (ALONE, True),
+WAYS: dict[str, RecordOptions] = {
+    BASE: ALONE,
+    "+ sync sites": replace(ALONE, sync_sites=True),
+    "+ annotate auto": replace(ALONE, annotate="auto"),
+    "+ annotate modules": replace(ALONE, annotate="modules"),
+    "+ samples of nsys": replace(ALONE, nsys_options=("--python-sampling=true",)),
+    "+ samples of our own": replace(ALONE, python_samples=True),
 }
 
 
@@ -123,7 +118,7 @@ def measured(steps: int) -> dict[str, float]:
 
 def run(way: str, steps: int, able: Abilities | None) -> dict[str, float]:
     """The figures of a fresh process recorded in this way; without nsys only its hooks run."""
-    options, sample = WAYS.get(way, (ALONE, False))
+    options = WAYS.get(way, ALONE)
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
@@ -133,7 +128,7 @@ def run(way: str, steps: int, able: Abilities | None) -> dict[str, float]:
             "--steps",
             str(steps),
         ]
-        added = environment(options, Path(folder, "gathered"), sample_python=sample)
+        added = environment(options, Path(folder, "gathered"))
         if able and way != PLAIN:
             command = profile_command(find(), able, options, Path(folder, "out"), command)
         variables = {**os.environ, **added, "TMPDIR": folder}
@@ -159,7 +154,8 @@ def compare(runs: int, steps: int, seconds: float, out: Path | None, only: list[
     able = known_abilities()
     ways = [PLAIN, *(way for way in WAYS if way != "+ samples of nsys" or able)]
     ways = [way for way in ways if way == BASE or not only or way in only]
-    begun, turns = time.monotonic(), []
+    begun = time.monotonic()
+    turns: list[dict[str, dict[str, float]]] = []
     longest = 0.0
     while len(turns) < runs and time.monotonic() - begun + longest < seconds:
         started = time.monotonic()

@@ -1,15 +1,24 @@
 """Measure what added ranges and Python samples cost, by turning them on and off in one process.
 
-    python -m benchmarks.recording_overhead.ranges_and_samples [--seconds 60] [--steps 10]
+    python -m benchmarks.recording_overhead.ranges_and_samples [--seconds 60] [--only WORD...]
         [--json FILE]
     nsys profile --capture-range=cudaProfilerApi --capture-range-end=repeat:99 … \\
         python -m benchmarks.recording_overhead.ranges_and_samples --captures 8 --json FILE
     python -m benchmarks.recording_overhead.ranges_and_samples --quotient WITH.json WITHOUT.json
 
-Processes of the same program differ by some 10 % on the H200, more than what is measured. So one
-process runs blocks of steps in pairs, one with and one without, in random order; each pair gives a
-ratio. Shown is their median with the interval that holds 95 % of the medians of 4,000 resamples.
-`nothing` changes nothing between the blocks of a pair: its interval has to hold 0.
+Processes of the same program differ by some 10 % on the H200, and so do blocks of steps inside a
+process: more than what is measured. So each step runs with or without, at random. Shown is the
+difference of the mean step (a tenth of the longest left out on both sides) with the interval that
+holds 95 % of 4,000 resamples. `nothing` changes nothing: its interval has to hold 0. Nothing waits
+between the steps: after a pause the GPU would run faster for a while.
+
+Run it under `nsys profile --trace=cuda,nvtx`, as a recording does, so that ranges are written.
+nsys's own sampler cannot be turned off inside a process: with `--captures` the whole recording is
+the thing that is on or off, in blocks, and `--quotient` divides its cost with samples by its cost
+without.
+
+py-spy and austin read the stacks from outside of the process, if they are installed and may. They
+are stopped (SIGSTOP) while they are off.
 
 Run it under `nsys profile --trace=cuda,nvtx`, as a recording does, so that ranges are written.
 nsys's own sampler cannot be turned off inside a process: with `--captures` the whole recording is
@@ -19,13 +28,21 @@ the thing that is on or off, and `--quotient` divides its cost with samples by i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import queue
 import random
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from _thread import start_new_thread
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +56,41 @@ from traceview.recorders.injected.traceview_injected.annotations import (
 )
 
 RESAMPLES = 4_000
-LEAST_PAIRS = 5
-NOTHING, SAMPLES, CAPTURE = "nothing", "samples of our own", "the whole recording"
-LOOPS = {"launch-bound": launch_bound, "GPU-bound": gpu_bound}
+TURN, BLOCK = 40, 10
+"""Steps of a thing until it is the turn of the next, and steps of a block of `--captures`."""
+LONGEST = 0.1
+NOTHING, CAPTURE = "nothing", "the whole recording"
+PERIODS_S = (0.005, 0.01, 0.02)
+OUTSIDE: Mapping[str, tuple[str, ...]] = {
+    "py-spy": ("record", "--nonblocking", "--rate=100", "--duration=9999", "--format=raw"),
+    "austin": ("--interval=10ms",),
+}
+"""Readers from outside of the process, with their options."""
+THREADS = 4
+
+
+def fed_by_threads(device: str) -> Callable[[], object]:
+    """The launch-bound loop, while threads prepare what it takes, in Python and in NumPy."""
+    step, ready = launch_bound(device), queue.Queue[Any](2 * THREADS)
+
+    def prepare() -> None:
+        rows = np.random.default_rng(0).random((64, 256))
+        while True:
+            ready.put([sorted(row)[:8] for row in np.tanh(rows).tolist()])
+
+    for _ in range(THREADS):
+        threading.Thread(target=prepare, daemon=True).start()
+
+    def fed() -> None:
+        ready.get()
+        step()
+
+    return fed
+
+
+LOOPS = {"launch-bound": launch_bound, "GPU-bound": gpu_bound, "fed by threads": fed_by_threads}
 Switch = Callable[[bool], object]
+Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Ranges:
@@ -77,23 +125,52 @@ class Ranges:
             setattr(*slot, value)
 
 
-class Samples:
-    """The sampler inside the process, started and stopped; the stacks that it knows are kept."""
+class Samples(python_sampler.Sampler):
+    """The sampler inside the process; while it is off, its thread sleeps."""
 
-    def __init__(self, folder: str) -> None:
-        self._sampler = python_sampler.Sampler(folder)
+    def __init__(self, folder: str, period_s: float) -> None:
+        super().__init__(folder)
+        self._period_s, self._on = period_s, threading.Event()
         self._usual_s = sys.getswitchinterval()
+        start_new_thread(self.run, ())
+
+    def sample(self, own: int) -> None:
+        if self._on.is_set():
+            super().sample(own)
+        else:
+            self._on.wait()
 
     def turn(self, on: bool) -> None:
+        sys.setswitchinterval(python_sampler.SWITCH_S if on else self._usual_s)
         if on:
-            sys.setswitchinterval(python_sampler.SWITCH_S)
-            self._sampler._stopped = False
-            start_new_thread(self._sampler.run, ())
+            python_sampler.PERIOD_S = self._period_s
+            self._on.set()
         else:
-            self._sampler.stop()
-            sys.setswitchinterval(self._usual_s)
-            # The thread notices after its pause, which is at most 1 / MOST_COST of one sample.
-            time.sleep(10 * python_sampler.PERIOD_S)
+            self._on.clear()
+
+
+class Outside:
+    """A sampler that reads this process from another one, stopped and continued."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        where = [f"--output={folder / name}.out", f"--pid={os.getpid()}"]
+        self._log = folder / f"{name}.log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen([name, *OUTSIDE[name], *where], stdout=log, stderr=log)
+        time.sleep(3)
+
+    @property
+    def failed(self) -> str | None:
+        """What it says if it ended at once."""
+        ended = self._process.poll() is not None
+        return self._log.read_text("utf-8", "replace").strip() if ended else None
+
+    def turn(self, on: bool) -> None:
+        self._process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 def ranges_go_nowhere() -> None:
@@ -102,11 +179,10 @@ def ranges_go_nowhere() -> None:
     nvtx_ranges.choose = lambda: True
 
 
-def block_ms(step: Callable[[], object], steps: int, wait: Callable[[], None]) -> float:
-    """Time per step of a block, after two steps that get used to what was switched."""
-    step()
-    step()
-    wait()
+def timed_ms(
+    step: Callable[[], object], steps: int = 1, wait: Callable[[], None] = lambda: None
+) -> float:
+    """Time per step."""
     begun = time.perf_counter()
     for _ in range(steps):
         step()
@@ -114,36 +190,73 @@ def block_ms(step: Callable[[], object], steps: int, wait: Callable[[], None]) -
     return 1e3 * (time.perf_counter() - begun) / steps
 
 
-def pairs(
-    step: Callable[[], object], switch: Switch, steps: int, wait: Callable[[], None]
-) -> Iterator[tuple[float, float]]:
-    """Time per step in ms without and with, pair by pair."""
-    while True:
-        times = {}
-        for on in random.sample((False, True), 2):
-            switch(on)
-            times[on] = block_ms(step, steps, wait)
-        switch(False)
-        yield times[False], times[True]
+def turn_ms(step: Callable[[], object], switch: Switch) -> Iterator[tuple[bool, float]]:
+    """Whether each step of a turn was with the thing, and its time in ms."""
+    for _ in range(TURN):
+        on = random.random() < 0.5
+        switch(on)
+        yield on, timed_ms(step)
+    switch(False)
 
 
-def interval(ratios: list[float]) -> tuple[float, float, float]:
-    """Median of (with / without - 1) in percent, and the bounds of its bootstrap interval."""
-    pct = 100 * (np.array(ratios) - 1)
-    drawn = np.random.default_rng(0).choice(pct, (RESAMPLES, len(pct)))
-    low, high = np.percentile(np.median(drawn, axis=1), (2.5, 97.5))
-    return float(np.median(pct)), float(low), float(high)
+def blocks_ms(
+    step: Callable[[], object], switch: Switch, wait: Callable[[], None]
+) -> Iterator[tuple[bool, float]]:
+    """The same of a block with and one without the thing, after a step that gets used to it."""
+    for on in random.sample((False, True), 2):
+        switch(on)
+        step()
+        wait()
+        yield on, timed_ms(step, BLOCK, wait)
+    switch(False)
 
 
-def switches(torch: Any, captures: int, folder: str) -> dict[str, Switch]:
+def interval(off: Array, on: Array) -> tuple[float, float, float]:
+    """By how many percent the mean step is longer, and the bounds of its bootstrap interval."""
+
+    def mean(times: Array) -> Any:
+        kept = times.shape[-1] - int(LONGEST * times.shape[-1])
+        return np.sort(times)[..., :kept].mean(axis=-1)
+
+    random_draw = np.random.default_rng(0)
+    drawn = [mean(random_draw.choice(each, (RESAMPLES, len(each)))) for each in (off, on)]
+    low, high = np.percentile(100 * (drawn[1] / drawn[0] - 1), (2.5, 97.5))
+    return float(100 * (mean(on) / mean(off) - 1)), float(low), float(high)
+
+
+def switches(
+    torch: Any, captures: int, folder: str, only: list[str], ended: contextlib.ExitStack
+) -> dict[str, Switch]:
     if captures:
         return {CAPTURE: lambda on: _capture(torch, on)}
-    return {
-        NOTHING: bool,
-        "--annotate auto": Ranges(torch, "auto").turn,
-        "--annotate modules": Ranges(torch, "modules").turn,
-        SAMPLES: Samples(folder).turn,
+
+    def outside(name: str) -> Switch | None:
+        reader = Outside(name, Path(folder))
+        if reader.failed is not None:
+            print(f"{name} is left out: {reader.failed}", file=sys.stderr)
+            return None
+        ended.callback(reader.end)
+        reader.turn(False)
+        return reader.turn
+
+    made: dict[str, Callable[[], Switch | None]] = {
+        NOTHING: lambda: bool,
+        "--annotate auto": lambda: Ranges(torch, "auto").turn,
+        "--annotate modules": lambda: Ranges(torch, "modules").turn,
+        **{
+            f"samples by a thread, every {1e3 * period_s:g} ms": partial(
+                lambda period_s: Samples(folder, period_s).turn, period_s
+            )
+            for period_s in PERIODS_S
+        },
+        **{f"samples by {name}": partial(outside, name) for name in OUTSIDE if shutil.which(name)},
     }
+    chosen = {
+        name: make()
+        for name, make in made.items()
+        if name == NOTHING or not only or any(word in name for word in only)
+    }
+    return {name: switch for name, switch in chosen.items() if switch}
 
 
 _capturing = False
@@ -157,10 +270,13 @@ def _capture(torch: Any, on: bool) -> None:
         _capturing = on
 
 
+Times = dict[str, dict[str, list[tuple[bool, float]]]]
+
+
 def measure(
-    seconds: float, steps: int, captures: int, out: Path | None
-) -> dict[str, dict[str, list[list[float]]]]:
-    """For each loop and each thing to switch, the pairs of times per step."""
+    seconds: float, captures: int, out: Path | None, only: list[str], loops: list[str]
+) -> Times:
+    """For each loop and each thing to switch, whether it was on and the time per step in ms."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -168,36 +284,47 @@ def measure(
     if device == "cpu":
         print("no GPU here: ranges go nowhere, times mean little", file=sys.stderr)
         ranges_go_nowhere()
-    found: dict[str, dict[str, list[list[float]]]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        every = switches(torch, captures, folder)
-        loops = {name: make(device) for name, make in LOOPS.items()}
-        for loop, step in loops.items():
+    found: Times = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ended:
+        every = switches(torch, captures, folder, only, ended)
+        for loop in loops:
+            step = LOOPS[loop](device)
             found[loop] = {name: [] for name in every}
             for _ in range(5):
                 step()
-            turns = {name: pairs(step, each, steps, wait) for name, each in every.items()}
             begun, done = time.monotonic(), 0
             # The things take turns, so that what drifts affects all of them.
-            while done < (captures or LEAST_PAIRS) or (
+            while done < (captures or 1) or (
                 not captures and time.monotonic() - begun < seconds / len(loops)
             ):
-                for name in random.sample(sorted(turns), len(turns)):
-                    found[loop][name].append([*next(turns[name])])
+                for name in random.sample(sorted(every), len(every)):
+                    wait()
+                    turn = (
+                        blocks_ms(step, every[name], wait)
+                        if captures
+                        else turn_ms(step, every[name])
+                    )
+                    found[loop][name] += turn
                 done += 1
-                # Whatever ends this process early, the pairs so far are known.
+                # Whatever ends this process early, the steps so far are known.
                 if out:
                     out.write_text(json.dumps(found), "utf-8")
     return found
 
 
-def show(found: dict[str, dict[str, list[list[float]]]]) -> None:
+def parted(times: list[tuple[bool, float]]) -> tuple[Array, Array]:
+    """The times without and with."""
+    off, on = ([ms for with_it, ms in times if with_it is each] for each in (False, True))
+    return np.array(off), np.array(on)
+
+
+def show(found: Times) -> None:
     for loop, every in found.items():
-        off = np.median([pair[0] for pair in next(iter(every.values()))])
-        print(f"\n{loop}, {off:.3f} ms per step without      with (95 % interval)      pairs")
+        off = np.median(np.concatenate([parted(times)[0] for times in every.values()]))
+        print(f"\n{loop}, {off:.3f} ms per step without           with (95 % interval)   steps")
         for name, times in every.items():
-            median, low, high = interval([on / off for off, on in times])
-            print(f"  {name:32} {median:+6.2f} %  ({low:+.2f} to {high:+.2f})  {len(times)}")
+            difference, low, high = interval(*parted(times))
+            print(f"  {name:32} {difference:+6.2f} %  ({low:+.2f} to {high:+.2f})  {len(times)}")
 
 
 def show_quotient(with_samples: Path, without: Path) -> None:
@@ -205,7 +332,7 @@ def show_quotient(with_samples: Path, without: Path) -> None:
     both = [json.loads(path.read_text("utf-8")) for path in (with_samples, without)]
     random_draw = np.random.default_rng(0)
     for loop in both[0].keys() & both[1].keys():
-        ratios = [np.array([on / off for off, on in each[loop][CAPTURE]]) for each in both]
+        ratios = [on / off for off, on in (parted(each[loop][CAPTURE]) for each in both)]
         medians = [
             np.median(random_draw.choice(each, (RESAMPLES, len(each))), axis=1) for each in ratios
         ]
@@ -216,9 +343,10 @@ def show_quotient(with_samples: Path, without: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What ranges and samples cost, on against off.")
-    parser.add_argument("--seconds", type=float, default=60, help="for both loops together")
-    parser.add_argument("--steps", type=int, default=10, help="steps per block")
+    parser.add_argument("--seconds", type=float, default=60, help="for all loops together")
     parser.add_argument("--captures", type=int, default=0, help="switch the whole recording")
+    parser.add_argument("--loops", nargs="+", default=[*LOOPS], choices=LOOPS)
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="what to switch")
     parser.add_argument("--json", type=Path, help="write the times of all pairs to this file")
     parser.add_argument("--quotient", nargs=2, type=Path, metavar="JSON")
     options = parser.parse_args()
@@ -226,7 +354,7 @@ def main() -> None:
         show_quotient(*options.quotient)
         return
     random.seed(0)
-    show(measure(options.seconds, options.steps, options.captures, options.json))
+    show(measure(options.seconds, options.captures, options.json, options.only, options.loops))
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def test_every_output_is_written_once(what_if, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ((), "Missing argument 'TRACE'"),
-        ((TRAINING,), "name an edit: --kernel, --no-sync"),
+        ((TRAINING,), "name an edit: --kernel, --fuse, --no-sync"),
         ((TRAINING, TRAINING, "--no-recorder"), "name one TRACE"),
         ((TRAINING, "--kernel", "gemm"), "'--kernel': kernel lacks a factor"),
         ((TRAINING, "--link", "fast"), "'--link': link has the factor 'fast'"),

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Timer, get_ident
 
+import numpy as np
 import pytest
 
 from benchmarks.readers import kineto_trace
@@ -340,8 +341,10 @@ def test_ranges_are_switched_on_and_off_inside_a_process():
     assert 4 <= auto < modules
 
 
-def test_the_interval_of_a_cost_holds_its_median():
-    median, low, high = ranges_and_samples.interval([1.02, 1.03, 1.04, 1.03, 1.02, 1.05])
+def test_the_interval_of_a_cost_holds_the_difference():
+    off = np.random.default_rng(1).normal(10.0, 0.5, 400)
 
-    assert median == pytest.approx(3.0)
-    assert 2.0 <= low <= median <= high <= 5.0
+    cost, low, high = ranges_and_samples.interval(off, off[::-1] * 1.03)
+
+    assert cost == pytest.approx(3.0)
+    assert 1.0 <= low <= cost <= high <= 5.0

@@ -6,6 +6,7 @@ import traceview
 from tests.build import Export
 from tests.edits.programs import copying, gpu_bound, launch_bound, synchronizing, us
 from tests.oracles.nsys_stats import H200
+from traceview.edits.wording import notes
 from traceview.errors import InputError
 from traceview.facts.work.from_ranges import declaration
 
@@ -30,11 +31,17 @@ def times(answer):
         (gpu_bound, "kernel gemm*=0.5", 204),
         (gpu_bound, "kernel gemm_?=2x", 204),
         (gpu_bound, "kernel GEMM_1=0", 304),
+        # One kernel of 200 per step, with one pitch: no launch is waited for.
+        (gpu_bound, "fuse gemm*=0.5", 201),
+        # Of two pairs of neighbours, one is each other's; the third follows none that matches.
+        (gpu_bound, "fuse gemm_0|gemm_1|gemm_3=1", 403),
         (gpu_bound, "graph step", 404),
         (gpu_bound, "cpu step=0", 404),
         (gpu_bound, "no-recorder", 404),
         # The CPU launches as late as before.
         (launch_bound, "kernel k=0.5", 200),
+        # One call of 5 µs and the 45 µs before it: the kernel of 20 µs follows at once.
+        (launch_bound, "fuse k=0.5", 50),
         # One call of 5 µs and the 45 µs before the step.
         (launch_bound, "graph step_#", 50),
         # 4 calls of 5 µs, and the 45 µs between the steps.
@@ -75,6 +82,53 @@ def test_what_an_edit_touches_is_counted_per_step(replay):
     assert (wait.applied.items, wait.applied.time_ns) == (1, 106_000)
     [pause] = replay(launch_bound(), "cpu step=0").edits
     assert (pause.applied.items, pause.applied.time_ns) == (3, 135_000)
+
+
+def test_kernels_that_are_fused_are_counted_with_the_runs_that_they_become(replay):
+    answer = replay(gpu_bound(), "fuse gemm_0|gemm_1|gemm_9=0.5")
+    [applied] = [each.applied for each in answer.edits]
+    assert (applied.items, applied.values) == (2, {"chains": 1})
+    assert "2 operations, 200 µs, become 1 per step" in answer.to_markdown()
+    assert "fused gemm_0|gemm_1|gemm_9 × 0.5: no kernel matches gemm_9." in notes(answer)
+
+
+def fused_chain(*between) -> Export:
+    """Per step two kernels of 10 µs, launched every 50 µs, and what `between` adds in between."""
+    export = Export()
+    for step in range(6):
+        first = 200 * step
+        export.range(f"step_{step}", *us(first, first + 155))
+        export.launch(us(first, first + 5), us(first + 6, first + 16), name="a")
+        for add in between:
+            add(export, first)
+        export.launch(us(first + 50, first + 55), us(first + 56, first + 66), name="b")
+    return export
+
+
+def test_what_parts_a_chain_and_what_belongs_to_it(replay):
+    def looks_up(export, at):
+        export.call("cuKernelGetName", *us(at + 40, at + 41))
+
+    def clears(export, at):
+        export.set(us(at + 20, at + 22), us(at + 26, at + 28))
+
+    def waits(export, at):
+        export.sync("cudaStreamSynchronize_v3020", *us(at + 20, at + 25))
+
+    def uploads(export, at):
+        export.copy(us(at + 20, at + 22), us(at + 26, at + 28), source="pinned")
+
+    for between, chains, after in (
+        ((), 1, 150),
+        ((looks_up,), 1, 150),
+        ((clears,), 1, 150),
+    ):
+        answer = replay(fused_chain(*between), "fuse a|b=1")
+        assert answer.edits[0].applied.values == {"chains": chains}
+        assert times(answer) == [200, after]
+    for parted in (waits, uploads):
+        with pytest.raises(InputError, match="follow each other"):
+            replay(fused_chain(parted), "fuse a|b=1")
 
 
 def test_a_wait_parts_a_graph(replay):
@@ -169,6 +223,8 @@ def test_without_steps_times_are_of_the_run(replay):
     ("edit", "message"),
     [
         ("kernel gem=0", r"no kernel matches 'gem'; closest: 'gemm_0', .*put \* around"),
+        ("fuse gem|zz=0", r"no kernel matches 'gem\|zz'; closest: 'gemm_0', .*put \* around"),
+        ("fuse gemm_0|gemm_2=0", r"no two kernels that match 'gemm_0\|gemm_2' follow each other"),
         ("link 2x", "no copies between host and GPU are recorded here; leave out link"),
         ("kernel zzz=0", "no kernel matches 'zzz'; there are: 'gemm_0'"),
         ("copy D2H=0", "no copy matches 'D2H'; the recording names no copy"),

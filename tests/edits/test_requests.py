@@ -10,6 +10,7 @@ from traceview.errors import InputError
     ("text", "target", "factor"),
     [
         ("kernel gemm*=0.5", "gemm*", 0.5),
+        ("fuse a|b=0.5", "a|b", 0.5),
         ("--kernel a=b=2x", "a=b", 0.5),
         ("kernel k<int>(T1)=0", "k<int>(T1)", 0),
         ("cpu data.py:24=1e-1", "data.py:24", 0.1),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 CALL = 5_000
@@ -232,7 +233,20 @@ class OneLaunch(NamedTuple):
     """
 
 
-Edit = KernelFactor | HostFactor | WaitGone | CallGone | OneLaunch
+class Fused(NamedTuple):
+    """Each chain of several kernels of these names is one kernel, of `factor` of their time.
+
+    A chain is of launches of a thread that follow each other on their stream, up to where the
+    thread waits; or the kernels of one graph. Its last launch stays, the others are not made. Where
+    nothing but the CPU's own work and events stand between two of them, that goes, too: it was for
+    them.
+    """
+
+    names: tuple[str, ...]
+    factor: float
+
+
+Edit = KernelFactor | HostFactor | WaitGone | CallGone | OneLaunch | Fused
 
 
 def edited(program: Program, edits: Iterable[Edit]) -> Program:
@@ -254,6 +268,8 @@ def _edited(program: Program, edit: Edit) -> Program:
             return _at(program, place, _without_call)
         case OneLaunch():
             return _with_one_launch(program)
+        case Fused():
+            return _fused(program, edit)
 
 
 def _changed(program: Program, change: Callable[[Place, Action], Action]) -> Program:
@@ -318,6 +334,50 @@ def _with_one_launch(program: Program) -> Program:
         return Host(0) if isinstance(action, Host) else action
 
     return _changed(program, change)
+
+
+def chains(actions: tuple[Action, ...], names: tuple[str, ...]) -> list[list[int]]:
+    """The launches of each chain of kernels of these names, as indices of a thread's actions."""
+    growing: dict[Stream, list[int]] = {}
+    result: list[list[int]] = []
+    for index, action in enumerate(actions):
+        if can_wait(action) or isinstance(action, HandOver):
+            growing.clear()
+        elif isinstance(action, Launch) and action.name in names:
+            if action.stream not in growing:
+                growing[action.stream] = []
+                result.append(growing[action.stream])
+            growing[action.stream].append(index)
+        elif isinstance(action, Launch | Graph | Upload):
+            growing.pop(action.stream, None)
+    return [chain for chain in result if len(chain) > 1]
+
+
+def _fused(program: Program, edit: Fused) -> Program:
+    processes = tuple(
+        tuple(replace(each, actions=_with_fused(each.actions, edit)) for each in threads)
+        for threads in program.processes
+    )
+    return replace(program, processes=processes)
+
+
+def _with_fused(actions: tuple[Action, ...], edit: Fused) -> tuple[Action, ...]:
+    """The actions of a thread; those that are not made are no work of the CPU."""
+    result = list(actions)
+    for chain in chains(actions, edit.names):
+        launches = [action for index in chain if isinstance(action := actions[index], Launch)]
+        ns = sum(round(each.ns * edit.factor) for each in launches)
+        result[chain[-1]] = replace(launches[-1], ns=ns)
+        for one, other in pairwise(chain):
+            between = range(one + 1, other)
+            alone = all(isinstance(actions[index], Host | Record) for index in between)
+            for index in (one, *(between if alone else ())):
+                result[index] = Host(0)
+    for index, action in enumerate(actions):
+        if isinstance(action, Graph) and action.name in edit.names and action.count > 1:
+            ns = action.count * round(action.ns * edit.factor)
+            result[index] = replace(action, count=1, ns=ns)
+    return tuple(result)
 
 
 def one_launch_fits(program: Program) -> bool:

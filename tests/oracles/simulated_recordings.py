@@ -98,6 +98,28 @@ def _programs(draw: st.DrawFn) -> Program:
 PROGRAMS = _programs()
 
 
+@st.composite
+def _chains(draw: st.DrawFn) -> Program:
+    """A thread that launches many kernels one after the other, on two streams."""
+    first, second = Stream(7, 0), Stream(13, 0)
+    launch = st.builds(Launch, KERNEL_NAMES, st.sampled_from((first, first, first, second)), WORK)
+    other = st.one_of(
+        st.builds(Host, HOST_WORK),
+        st.builds(Record, st.sampled_from(EVENTS), st.just(first)),
+        st.builds(Graph, KERNEL_NAMES, st.just(first), st.integers(1, 4), WORK),
+        st.builds(Upload, st.just(second), WORK),
+        st.builds(Readback, st.just(first), WORK),
+        st.builds(SyncStream, st.just(first)),
+        st.builds(Allocate, CALL_WORK),
+    )
+    host = st.builds(Host, HOST_WORK)
+    actions = draw(st.lists(st.one_of(launch, launch, host, host, other), min_size=4, max_size=14))
+    return Program(((Thread(tuple(actions)),),), draw(st.integers(3, 6)))
+
+
+CHAINS = _chains()
+
+
 VERSIONS = {"cudaLaunchKernel": "v7000", "cudaGraphLaunch": "v10000"}
 """What nsys appends to the names of calls, where it is not v3020."""
 NOTHING = 0xFFFFFFFF

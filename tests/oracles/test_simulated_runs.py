@@ -16,6 +16,7 @@ from tests.oracles.simulated_programs import (
     CallGone,
     Edit,
     Free,
+    Fused,
     Graph,
     HandOver,
     Host,
@@ -260,6 +261,31 @@ def test_one_launch_by_hand() -> None:
     assert calls(run)[1:] == [("cudaLaunchKernel", 5_000, 5_000)] * 2
     # The work of the CPU behind the last launch remains.
     assert run.steps() == [(0, 7_000)]
+
+
+def test_chains_become_one_kernel_by_hand() -> None:
+    """The last of three stays, what stands between two of them goes, and k3 belongs to none."""
+    several = program(
+        (
+            *(Launch("k0", FIRST, 1_000), Host(8_000), Launch("k1", FIRST, 3_000), Host(2_000)),
+            *(Launch("k3", SECOND, 1_000), Host(4_000), Launch("k0", FIRST, 2_000)),
+            *(Graph("k1", FIRST, 2, 1_000), SyncDevice(0), Launch("k1", FIRST, 1_000)),
+        )
+    )
+    run = simulate(several, [Fused(("k0", "k1"), 0.5)])
+    assert calls(run) == [
+        ("cudaLaunchKernel", 2_000, 7_000),
+        ("cudaLaunchKernel", 11_000, 16_000),
+        ("cudaGraphLaunch", 16_000, 26_000),
+        ("cudaDeviceSynchronize", 26_000, 29_000),
+        ("cudaLaunchKernel", 29_000, 34_000),
+    ]
+    assert operations(run) == [
+        ("k3", 8_000, 9_000),
+        ("k0", 17_000, 20_000),
+        ("k1", 22_000, 23_000),
+        ("k1", 35_000, 36_000),
+    ]
 
 
 def test_one_launch_fits_where_nothing_blocks() -> None:

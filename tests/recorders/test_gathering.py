@@ -156,7 +156,7 @@ def test_what_the_hooks_noted_is_said(tmp_path):
 
 
 def test_nothing_is_added_where_nothing_is_wanted(tmp_path):
-    none = RecordOptions(kernels=False, sync_sites=False, annotate="off")
+    none = RecordOptions(kernels=False, sync_sites=False, annotate="off", python_samples=False)
     assert options.environment(none, tmp_path / "g") == {}
     assert not (tmp_path / "g").exists()
 

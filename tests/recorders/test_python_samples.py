@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 
 from tests.build import HOST, Export, process_id
-from tests.recorders import fake_nsys
-from traceview.recorders.nsys import Nsys
-from traceview.recorders.options import (
-    Abilities,
-    RecordOptions,
-    abilities,
-    environment,
-    profile_command,
-)
+from traceview.recorders.options import RecordOptions, environment
 from traceview.recorders.written_tables import write_python_samples, write_source_tables
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import SAMPLES, SampleClock
@@ -47,7 +39,7 @@ def run(folder, end=""):
     script = folder.parent / "program.py"
     script.write_text(PROGRAM.format(end=end))
     options = RecordOptions(kernels=False, sync_sites=False)
-    added = environment(options, folder, sample_python=True)
+    added = environment(options, folder)
     done = subprocess.run(
         [sys.executable, script], env={**os.environ, **added}, capture_output=True, text=True
     )
@@ -211,18 +203,10 @@ def test_scrubbing_keeps_samples_and_shortens_homes(tmp_path, folder):
     assert HOST == 1
 
 
-def test_nsys_samples_python_where_it_can_export_that(tmp_path):
-    tool = Nsys(fake_nsys.nsys(tmp_path / "nsys"), "2025.3.1.0", (2025, 3))
-    asked = RecordOptions(python_samples=True)
+def test_stacks_are_sampled_once_where_nsys_samples_them_too(tmp_path):
+    def samples(options):
+        return "TRACEVIEW_PYTHON_SAMPLES" in environment(options, tmp_path / "gathered")
 
-    def words(able, options=asked):
-        return profile_command(tool, able, options, tmp_path / "out.nsys-rep", ["python", "a.py"])
-
-    able = Abilities(frozenset({"--python-sampling"}), None, can_sample=True, exports_json=True)
-    assert able.samples_python
-    assert "--python-sampling=true" in words(able)
-    assert "--python-sampling=true" not in words(able, RecordOptions())
-    older = Abilities(frozenset({"--python-sampling"}), None, can_sample=True)
-    assert not older.samples_python
-    assert "--python-sampling=true" not in words(older)
-    assert not abilities(tool).samples_python
+    assert samples(RecordOptions())
+    assert not samples(RecordOptions(python_samples=False))
+    assert not samples(RecordOptions(nsys_options=("--python-sampling=true",)))

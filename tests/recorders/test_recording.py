@@ -14,7 +14,10 @@ import pytest
 
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
+from traceview.api import recordings as api
 from traceview.recorders.nsys import incompatibility, probe
+from traceview.render.report.document import header_facts
+from traceview.report import analyze
 from traceview.trace.load import load
 from traceview.version import __version__
 
@@ -67,7 +70,16 @@ def recorded(environment, tmp_path_factory):
     """One recording that many tests look at: the folder, and how the command ended."""
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "train.py").write_text(SCRIPT)
-    words = ("record", "--keep-rep", "train.py", "a b", QUOTED, "--force", SECRET)
+    words = (
+        "record",
+        "--keep-rep",
+        "--no-source-lines",
+        "train.py",
+        "a b",
+        QUOTED,
+        "--force",
+        SECRET,
+    )
     return folder, traceview(*words, cwd=folder, environment=environment, given="from stdin")
 
 
@@ -295,3 +307,35 @@ def test_a_range_that_never_comes_is_one_line(environment, tmp_path):
     assert done.returncode == 1
     assert "opened no NVTX range named 'nobody'" in done.stderr.splitlines()[-1]
     assert leftovers(tmp_path) == []
+
+
+LOUD = """
+import nvtx, time
+end = time.time() + 5
+while time.time() < end:
+    for _ in range(200):
+        nvtx.end_range(nvtx.start_range("often"))
+"""
+
+
+@pytest.mark.programs
+def test_a_long_program_runs_on_when_enough_is_recorded(nsys, tmp_path, monkeypatch):
+    pytest.importorskip("nvtx")
+    monkeypatch.setenv("TRACEVIEW_NSYS", str(nsys))
+    monkeypatch.setattr("traceview.recorders.nsys.RAW_BYTES", 2_000_000)
+    monkeypatch.chdir(tmp_path)
+    script, said = tmp_path / "loud.py", []
+    script.write_text(LOUD + "open('ended', 'w')")
+
+    recorded = api.record(str(script), note=said.append)
+
+    trace = load(recorded.path)
+    assert (recorded.exit_status, (tmp_path / "ended").exists()) == (0, True)
+    assert any(line.startswith("recorded the first ") for line in said)
+    assert 0 < int(trace.run["first_s"]) < 5
+    assert not trace.warnings
+    ranges = trace.table("ranges")
+    assert ranges["end_ns"].max() - ranges["start_ns"].min() < 4.5e9
+    assert trace.table("python_samples")["time_ns"].max() < 4.5e9
+    duration = dict(header_facts(analyze(trace).trace))["duration"]
+    assert duration.endswith("s, the program ran on")

@@ -251,7 +251,7 @@ def test_steps_bound_the_recording(record):
 
 def test_a_range_bounds_the_recording(record):
     pytest.importorskip("nvtx")
-    done, path = record(programs.RANGES, "--range", "mine_3")
+    done, path = record(programs.RANGES, "--range", "mine_3", "--annotate", "off")
     assert done.returncode == 0, done.stderr
     trace = traceview.load(path)
     assert own_ranges(trace) == [("mine_3", "program", "push-pop")]

@@ -20,7 +20,7 @@ def trained(tmp_path_factory):
     (folder / "train.py").write_text(programs.RANGES)
     environment = {**without_nsys(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
-    words = ("record", "--backend", "torch", "train.py", "--lr", "3")
+    words = ("record", "--backend", "torch", "--annotate", "off", "train.py", "--lr", "3")
     done = fake_nsys.traceview(*words, cwd=folder, environment=environment)
     assert done.returncode == 0, done.stderr
     return done, traceview.load(folder / "train.sqlite")

@@ -207,7 +207,9 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     # Only the GPU that the others wait for can save what they wait.
     hidden = Gain(exposed_ns, exposed_ns)
     if not waits_mostly and "beyond_fastest_ns" not in values:
-        hidden = savings.of_operations(trace, moved.operation[steady], stay=True, own_ns=exposed_ns)
+        work = moved.operation[steady]
+        beside = savings.faster(operations(trace).duration_ns[work])
+        hidden = savings.of_operations(trace, work, beside, exposed_ns)
     if waits_mostly:
         remedy = _LESS_WORK if values["late_cause"] == "gpu-work" else _LATE_IDLE
     longest = rows[np.argmax(moved.duration_ns[rows])]

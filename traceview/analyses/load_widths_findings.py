@@ -14,7 +14,7 @@ from traceview.facts.code import LaunchedCode, gathered_code
 from traceview.facts.copies import shared_ns
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.kernel_classes import KernelClass, KernelOwner, classify, owner_of
-from traceview.facts.savings import Gain
+from traceview.facts.savings import Gain, faster
 from traceview.facts.steps.steps import kernels_in_warm_up
 from traceview.facts.work.peaks import Peaks, peaks
 from traceview.findings import Evidence, Severity, Subject, field_names, shortened
@@ -173,7 +173,7 @@ def _gain(trace: Trace, bound: WidthBound, timed: TimedLaunches) -> Gain:
         return Gain(0, 0)
     rows, fraction = _rows(bound.code), bound.at_stake_ns / max(timed.total_ns, 1)
     each_ns = np.ceil(trace.recorded("kernels").duration_ns[rows] * fraction).astype(np.int64)
-    return of_kernels(trace, rows, each_ns).at_most(bound.at_stake_ns)
+    return of_kernels(trace, rows, faster(each_ns)).at_most(bound.at_stake_ns)
 
 
 def _narrow_bits(widths: RunningWidths) -> int | None:

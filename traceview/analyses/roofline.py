@@ -28,6 +28,7 @@ from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.kernel_classes import KernelOwner, framework, kernel_owners
 from traceview.facts.operations import HOST, gpu_cells
 from traceview.facts.ranges.selection import selected_kernels
+from traceview.facts.savings import faster
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.kernel_work import MEASURED, PTX, kernel_work
 from traceview.facts.work.peaks import KINDS, Peaks, peaks
@@ -284,7 +285,7 @@ def _latency_bound(trace: Trace) -> Iterator[tuple[RooflinePoint, TimeClaim]]:
         duration_ns = trace.recorded("kernels").duration_ns[rows]
         fraction = too_long_ns / max(point.total_ns, 1)
         less_ns = np.ceil(duration_ns * fraction).astype(np.int64)
-        gain = of_kernels(trace, rows, less_ns).at_most(too_long_ns)
+        gain = of_kernels(trace, rows, faster(less_ns)).at_most(too_long_ns)
         claim = TimeClaim(
             Subject("kernel" if point.grid else "range", point.full_name or ""),
             {name: row[name] for name in _FIGURES},

@@ -345,7 +345,7 @@ _WITHOUT_SHAPES = (
     "--pytorch=autograd-shapes-nvtx. They are for the FLOP of GEMMs, not for times."
 )
 _WITHOUT_PYTHON = (
-    "Record without Python stacks (no --python-samples, no --python-sampling), or fewer: "
+    "Record without Python stacks (--no-python-samples, no --python-sampling), or fewer: "
     "nsys profile --python-sampling-frequency=100."
 )
 _WITHOUT_CHAINS = (

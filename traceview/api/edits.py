@@ -25,8 +25,9 @@ def what_if(
 
     Arguments:
         trace: what `load` takes or returns.
-        edits: as on the command line, without dashes: "kernel gemm*=0.5", "no-sync train.py:90",
-            "graph step", "cpu data.py:24=0", "copy D2H=0.5", "link 2x", "gpu H200", "no-recorder".
+        edits: as on the command line, without dashes: "kernel gemm*=0.5",
+            "fuse *softmax*|*mul*=0.3", "no-sync train.py:90", "graph step", "cpu data.py:24=0",
+            "copy D2H=0.5", "link 2x", "gpu H200", "no-recorder".
         ranges: globs over range names and paths; edits then touch only what was launched in these.
         exclude_ranges: globs for ranges that edits leave as they are.
         strict: infer no range for work that a thread without ranges launched.

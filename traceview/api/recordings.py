@@ -17,6 +17,7 @@ def record(
     *command: str,
     out: str | Path | None = None,
     backend: Backend = "auto",
+    whole: bool = False,
     steps: tuple[int, int] | None = None,
     range_name: str | None = None,
     force: bool = False,
@@ -27,10 +28,10 @@ def record(
     shapes: bool = False,
     kernels: bool = True,
     sync_sites: bool = True,
-    python_samples: bool = False,
+    python_samples: bool = True,
     native_samples: bool | None = None,
     source_lines: bool = True,
-    annotate: Literal["auto", "modules", "off"] = "off",
+    annotate: Literal["auto", "modules", "off"] = "auto",
     nsys_options: Sequence[str] = (),
     keep_env: bool = False,
     keep_rep: bool = False,
@@ -43,6 +44,7 @@ def record(
         out: the file to write; by default `<script stem>.sqlite` in the current folder.
         backend: "nsys", "torch" (torch.profiler inside the program), or "auto": nsys where it
             works.
+        whole: record a long program to its end, however large the file gets.
         steps: (first, end): keep the steps from `first` on, up to but without `end`.
         range_name: keep the first NVTX range of this name.
         keep_env: leave the environment and home paths in the trace.
@@ -63,6 +65,7 @@ def record(
         None if out is None else Path(out),
         backend=backend,
         options=recorders.RecordOptions(
+            whole=whole,
             steps=steps,
             range_name=range_name,
             trace=trace,
@@ -91,9 +94,9 @@ def recording(
     force: bool = False,
     shapes: bool = False,
     sync_sites: bool = True,
-    python_samples: bool = False,
+    python_samples: bool = True,
     source_lines: bool = True,
-    annotate: Literal["auto", "modules", "off"] = "off",
+    annotate: Literal["auto", "modules", "off"] = "auto",
     keep_env: bool = False,
 ) -> AbstractContextManager[Path]:
     """Record a block of this program with torch.profiler: `with recording("out.sqlite"):`.

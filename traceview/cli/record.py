@@ -43,7 +43,7 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
     sections={
         "Program": ("--backend", "--nproc", "-m"),
         "Output": ("-o", "--force", "--keep-rep", "--keep-env"),
-        "When to record": ("--steps", "--range"),
+        "When to record": ("--steps", "--range", "--whole"),
         "What to record": (
             *("--trace", "--graph-trace", "--backtrace", "--gpu-metrics", "--shapes"),
             *("--no-kernels", "--no-sync-sites", "--annotate", "--python-samples"),
@@ -84,6 +84,11 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
     "range_name",
     metavar="NAME",
     help="Record only the first NVTX range of this name.",
+)
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="Record a long program to its end. Default: until the file has some 100 MB.",
 )
 @click.option(
     "--trace",
@@ -128,14 +133,14 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--annotate",
     type=click.Choice(["auto", "modules", "off"]),
-    default="off",
+    default="auto",
     show_default=True,
     help="Add ranges to a torch program: its steps, data loading, forward, backward and optimizer; "
     "'modules' also adds the modules of the model.",
 )
 @click.option(
     "--python-samples/--no-python-samples",
-    default=False,
+    default=True,
     show_default=True,
     help="Sample Python stacks, to show the line at which the GPU waits for the CPU.",
 )

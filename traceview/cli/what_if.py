@@ -27,7 +27,7 @@ from traceview.cli.output import (
 )
 from traceview.outputs import unpacked_name
 
-_KINDS = ("kernel", "no-sync", "graph", "cpu", "copy", "link", "gpu", "no-recorder")
+_KINDS = ("kernel", "fuse", "no-sync", "graph", "cpu", "copy", "link", "gpu", "no-recorder")
 _ORDER = "traceview.what_if.order"
 
 
@@ -88,8 +88,14 @@ def _edit(
 @_edit(
     "kernel",
     "PATTERN=FACTOR",
-    "Scale kernels whose whole name, demangled or as reports show it, matches PATTERN (*, ?): "
-    "=0.5 is half the time, =2x twice as fast",
+    "Scale kernels whose whole name, demangled or as reports show it, matches PATTERN (*, ?; | "
+    "between several): =0.5 is half the time, =2x twice as fast",
+)
+@_edit(
+    "fuse",
+    "PATTERN|…=FACTOR",
+    "Make one kernel, launched once, of kernels that match and follow each other on a stream; it "
+    "takes FACTOR of their summed time",
 )
 @_edit(
     "no-sync",

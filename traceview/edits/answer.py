@@ -165,6 +165,7 @@ def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
 
 APPLY: Mapping[str, Callable[[EditScope, EditRequest], AppliedEdit]] = {
     "kernel": gpu_work.kernels,
+    "fuse": gpu_work.fuse,
     "no-sync": cpu_time.no_sync,
     "graph": gpu_work.graph,
     "cpu": cpu_time.cpu,
@@ -315,7 +316,7 @@ def _outcomes(model: Model, applied: Sequence[AppliedEdit]) -> tuple[EditOutcome
     result: list[EditOutcome] = []
     saved = 0
     for number, each in enumerate(applied, 1):
-        forecast = model.forecast(*(edit.change for edit in applied[:number]))
+        forecast = model.forecast(*(edit.change for edit in applied[:number]), recorder=True)
         result.append(EditOutcome(each, forecast, forecast.saved_ns - saved))
         saved = forecast.saved_ns
     return tuple(result)

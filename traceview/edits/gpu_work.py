@@ -5,6 +5,7 @@ of the recorder.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,11 +23,16 @@ from traceview.edits.scope import (
     no_range,
 )
 from traceview.errors import InputError
-from traceview.facts.dependencies.forecast import RECORDER_CALL_NS
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.kernel_classes import kernel_labels
-from traceview.facts.launches import waits
-from traceview.facts.operations import CallKind, Kind, api_calls, operations
+from traceview.facts.launches import cuda_graphs, waits
+from traceview.facts.operations import (
+    CallKind,
+    Kind,
+    api_calls,
+    operations,
+    operations_by_stream,
+)
 from traceview.facts.ranges import nesting
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.steps.steps import step_of_operations, steps
@@ -43,16 +49,86 @@ _PAGEABLE = "pageable"
 
 def kernels(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels whose demangled, base or readable name matches take a part of their time."""
-    table, chosen = scope.trace.recorded("kernels"), _rows(scope, Kind.KERNEL)
-    labels = kernel_labels(scope.trace)
-    pattern, hit = globbed(asked.target), np.zeros(len(table), bool)
-    for texts in (table.texts("name"), table.texts("short_name"), labels):
-        hit |= texts.matching(lambda name: bool(pattern.fullmatch(name)))
-    rows = chosen[hit[operations(scope.trace).row[chosen]]]
-    if not len(rows):
+    rows, missing = _named(scope, asked)
+    return replace(_scaled(scope, asked, rows, "kernel"), names=missing)
+
+
+def _named(scope: EditScope, asked: EditRequest) -> tuple[Array, dict[str, str]]:
+    """The kernels that one of the patterns matches, and the patterns that match none."""
+    chosen = _rows(scope, Kind.KERNEL)
+    row = operations(scope.trace).row[chosen]
+    hits = {text: _of_name(scope.trace, text)[row] for text in asked.target.split("|")}
+    hit = np.logical_or.reduce([*hits.values()])
+    if not hit.any():
         hint = "a pattern matches a whole name: put * around a part of one"
-        raise no_match("kernel", asked.target, _by_time(scope, chosen, labels), hint)
-    return _scaled(scope, asked, rows, "kernel")
+        names = _by_time(scope, chosen, kernel_labels(scope.trace))
+        raise no_match("kernel", asked.target, names, hint)
+    missing = [text for text, own in hits.items() if not own.any()]
+    return chosen[hit], {"unmatched": ", ".join(missing)} if missing else {}
+
+
+def _of_name(trace: Trace, text: str) -> Mask:
+    """True for the rows of kernels with a name that the pattern matches."""
+    table, pattern = trace.recorded("kernels"), globbed(text)
+    names = (table.texts("name"), table.texts("short_name"), kernel_labels(trace))
+    hits = [each.matching(lambda name: bool(pattern.fullmatch(name))) for each in names]
+    result: Mask = np.logical_or.reduce(hits)
+    return result
+
+
+def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
+    """Kernels that match and follow each other become one, of a part of their time."""
+    named, missing = _named(scope, asked)
+    rows, chain = _chains(scope, named)
+    if not len(rows):
+        raise InputError(
+            f"no two kernels that match {asked.target[:80]!r} follow each other on a stream",
+            "name all kernels of a chain, with | between; kernel scales each by itself",
+        )
+    item, usual_ns = scope.model.item_of_operation[rows], scope.model.usual_ns
+
+    def change(changed: Changed) -> None:
+        changed.fuse(item, chain, asked.factor, usual_ns)
+
+    measured = np.isin(rows, scope.measured_operations(rows))
+    values = {"chains": scope.per_step(len(groups.different(chain[measured])))}
+    number = scope.per_step(int(measured.sum()))
+    return AppliedEdit(asked, "operation", number, _time(scope, rows), change, values, missing)
+
+
+def _chains(scope: EditScope, rows: Array) -> tuple[Array, Array]:
+    """Operations that follow each other on a stream, from one of `rows` to another, and their run.
+
+    A run has several of them, is of one thread and step, and ends where the CPU waits. Memsets and
+    copies within the GPU between its kernels belong to it. Nodes of a CUDA graph follow only each
+    other.
+    """
+    trace, ops, calls = scope.trace, operations(scope.trace), api_calls(scope.trace)
+    order = operations_by_stream(trace)
+    matches, call = groups.marked(rows, len(ops))[order], ops.call[order]
+    own = matches | (_helps(trace) & scope.operations)[order]
+    by, waited = np.full(len(order), -1, np.int64), np.zeros(len(order), np.int64)
+    launched = np.flatnonzero(own & (call >= 0))
+    by[launched] = calls.thread[call[launched]]
+    waited[launched] = _waits_before(scope, order[launched], _blocking(trace))
+    by = np.where(cuda_graphs(trace).node[order], -2 - call, by)
+    step = step_of_operations(trace)[order]
+    run = np.cumsum(groups.opens(ops.stream[order], step, by, waited, own))
+    # Those before the first and behind the last kernel of a run are others'.
+    whole, until = np.bincount(run, matches), np.cumsum(matches)
+    since = until - np.append(0, np.cumsum(whole))[run]
+    inside = own & (whole[run] > 1) & (matches | ((since > 0) & (since < whole[run])))
+    return order[inside], run[inside]
+
+
+def _helps(trace: Trace) -> Mask:
+    """True for memsets and for copies within a GPU."""
+    ops = operations(trace)
+    result: Mask = ops.kind == Kind.SET
+    copies = np.flatnonzero(ops.kind == Kind.COPY)
+    within = trace.recorded("copies").texts("direction").isin(["D2D"])
+    result[copies] = within[ops.row[copies]]
+    return result
 
 
 def copies(scope: EditScope, asked: EditRequest) -> AppliedEdit:
@@ -207,14 +283,13 @@ _HOLDS = (CallKind.SYNCHRONIZE, CallKind.COPY)
 def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """What each instance of a range launches is launched at once, up to where the CPU waits."""
     trace, graph_ = scope.trace, scope.model.graph
-    ops, calls = operations(trace), api_calls(trace)
+    ops = operations(trace)
     hit = named_ranges(trace, asked.target)
     if not hit.any():
         raise no_range(trace, asked.target)
     of_range = _instance_of_operations(scope, hit)
     rows = np.flatnonzero(scope.operations & (of_range >= 0) & ops.launched)
-    blocking = np.zeros(len(calls), bool)
-    blocking[waits(trace).call[np.isin(waits(trace).does, (*_HOLDS, CallKind.COPY_ASYNC))]] = True
+    blocking = _blocking(trace)
     rows = rows[~blocking[ops.call[rows]] & (graph_.item_of_call[ops.call[rows]] >= 0)]
     if not len(rows):
         raise InputError(
@@ -236,6 +311,13 @@ def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     return AppliedEdit(
         asked, "launch", scope.per_step(launches), scope.per_step(time), change, values
     )
+
+
+def _blocking(trace: Trace) -> Mask:
+    """True for the API calls that wait for work."""
+    every = waits(trace)
+    held = np.isin(every.does, (*_HOLDS, CallKind.COPY_ASYNC))
+    return groups.marked(every.call[held], len(api_calls(trace)))
 
 
 def _calls_time(scope: EditScope, item: Array) -> int:
@@ -288,13 +370,13 @@ def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 
     def change(changed: Changed) -> None:
         kept, kept_begin = changed.own_ns[others], changed.begin_ns[before_others]
-        changed.cheaper_calls(RECORDER_CALL_NS)
+        scope.model.cheaper(changed)
         changed.own_ns[others], changed.begin_ns[before_others] = kept, kept_begin
 
     measured = scope.measured_calls(rows)
     calls = api_calls(scope.trace)
     time = int((calls.end_ns[measured] - calls.start_ns[measured]).sum())
-    values = {"recorder_call_ns": float(RECORDER_CALL_NS)}
+    values = {"recorder_call_ns": float(scope.model.call_ns)}
     return AppliedEdit(
         asked, "call", scope.per_step(len(measured)), scope.per_step(time), change, values
     )

@@ -29,6 +29,7 @@ class EditKind:
 
 KINDS: Mapping[str, EditKind] = {
     "kernel": EditKind("PATTERN=FACTOR", factor=True),
+    "fuse": EditKind("PATTERN|…=FACTOR", factor=True),
     "no-sync": EditKind("PLACE"),
     "graph": EditKind("RANGE"),
     "cpu": EditKind("PLACE=FACTOR", factor=True),

@@ -152,7 +152,7 @@ def no_match(
     ordered = [name for name in dict.fromkeys(ordered) if name.strip()]
     if not ordered:
         return InputError(f"no {what} matches {text[:_NAME]!r}", f"the recording names no {what}")
-    word = max(re.split(r"[*?\s]+", text.lower()), key=len)
+    word = max(re.split(r"[*?|\s]+", text.lower()), key=len)
     held = [name for name in ordered if word and word in name.lower()]
     rank = {name: _similarity(word, name.lower()) for name in ordered[:500]}
     near = sorted((n for n in rank if rank[n] >= _NEAR), key=lambda name: -rank[name])

@@ -39,7 +39,7 @@ def label(edit: AppliedEdit) -> str:
         return f"on {edit.names['product']}"
     if asked.kind == "no-recorder":
         return "without the recorder"
-    lead = {"cpu": "CPU at", "link": "link"}.get(asked.kind, asked.kind)
+    lead = {"cpu": "CPU at", "fuse": "fused"}.get(asked.kind, asked.kind)
     return f"{lead} {asked.target} {_factor(edit)}".replace("  ", " ")
 
 
@@ -61,7 +61,10 @@ def touches(edit: AppliedEdit, answer: WhatIfReport) -> str:
     if edit.request.kind == "no-recorder":
         cost = units.duration(edit.values["recorder_call_ns"])
         return f"{number} {noun}{per}, {cost} less each"
-    return f"{number} {noun}, {units.duration(edit.time_ns)}{per}"
+    time = units.duration(edit.time_ns)
+    if edit.request.kind == "fuse":
+        return f"{number} {noun}, {time}, become {_number(edit.values['chains'])}{per}"
+    return f"{number} {noun}, {time}{per}"
 
 
 def _number(number: float) -> str:
@@ -124,6 +127,8 @@ def notes(answer: WhatIfReport) -> Iterator[str]:
         edit, per = outcome.applied, per_step(answer)
         if not edit.items and edit.request.kind != "gpu":
             yield f"{label(edit)}: only outside the measured steps."
+        if missing := edit.names.get("unmatched"):
+            yield f"{label(edit)}: no kernel matches {missing}."
         if slow := edit.values.get("pageable_ns"):
             yield (
                 f"{label(edit)}: {units.duration(slow)}{per} of these copies use pageable memory, "

@@ -9,13 +9,14 @@ the calls that launched it, the gain is at most the time of the work itself, no 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.copies import uploads
 from traceview.facts.dependencies.forecast import Model, model
-from traceview.facts.dependencies.replay import Changed, Edit
+from traceview.facts.dependencies.replay import Changed, Edit, on_last
 from traceview.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.facts.launches import waits
 from traceview.facts.operations import CallKind, Kind, api_calls, operations
@@ -25,6 +26,40 @@ from traceview.tables import Array, Integers, RowNumbers, row_numbers
 from traceview.trace import Trace
 
 _LITTLE = 0.1
+
+
+@record
+class Effect:
+    """How a remedy changes operations; each takes `less_ns` less, by default all of its time.
+
+    "faster" ones are launched as before. Of "merged" ones each `group` becomes one operation of the
+    program: those left without time are not launched, and the thread's time between them and the
+    others of their group goes, too. "gone" are all, with their launches. Of the time of launches
+    `launches_part` goes; the rest is what the remedy costs the CPU.
+    """
+
+    becomes: Literal["faster", "merged", "gone"]
+    less_ns: Integers | None = None
+    group: Integers | None = None
+    launches_part: float = 1.0
+
+
+GONE = Effect("gone")
+
+
+def faster(less_ns: Integers) -> Effect:
+    """Operations that take so much less each."""
+    return Effect("faster", less_ns)
+
+
+def merged(group: Integers, less_ns: Integers, launches_part: float = 1.0) -> Effect:
+    """Groups of operations of which those stay that are left with time."""
+    return Effect("merged", less_ns, group, launches_part)
+
+
+def become_one(group: Integers, duration_ns: Integers, left_ns: Integers) -> Effect:
+    """Groups of operations that each become their last one, which takes what is left of all."""
+    return merged(group, duration_ns - on_last(group, left_ns))
 
 
 @record
@@ -125,24 +160,18 @@ def _in_steps(replayed: Model, calls: Array) -> int:
 
 
 def of_operations(
-    trace: Trace,
-    rows: Array,
-    less_ns: Integers | None = None,
-    *,
-    stay: bool = False,
-    own_ns: int | None = None,
+    trace: Trace, rows: Array, effect: Effect = GONE, own_ns: int | None = None
 ) -> Gain:
-    """The gain if operations take so much less; by default, and where that is all, they are gone.
+    """The gain of a remedy of operations; with one that goes goes the call that launched no other.
 
-    With an operation that is gone goes the call that launched nothing else, unless they `stay`.
     Operations outside of the selection and of warm-up are left as they are. `own_ns` is the time
     that they take less where other work hides some of it, by default no two at once.
     """
     ops, counted = operations(trace), steady_operations(trace)[rows]
     duration_ns, every = ops.duration_ns[rows], rows
-    less = duration_ns if less_ns is None else np.minimum(less_ns, duration_ns)
-    counted &= less > 0
-    gone = (less >= duration_ns)[counted] & (not stay)
+    less = duration_ns if effect.less_ns is None else np.minimum(effect.less_ns, duration_ns)
+    counted &= less != 0
+    gone = (less >= duration_ns)[counted] & (effect.becomes != "faster")
     rows, less = rows[counted], less[counted]
     if own_ns is None:
         covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
@@ -150,8 +179,9 @@ def of_operations(
     if not ops.launched[rows].any():
         return Gain(own_ns, own_ns)
     replayed = model(trace)
-    item, beside = replayed.item_of_operation[rows], replayed.operations(every)
-    known = item >= 0
+    item, beside = replayed.item_of_operation[rows], replayed.item_of_operation[every]
+    known, there = item >= 0, beside >= 0
+    group = np.zeros(len(every), np.int64) if effect.group is None else effect.group
     elsewhere, elsewhere_ns = _elsewhere(trace, rows, less)
     removed = item[known & gone]
     shorter = np.concatenate([item[known & ~gone], elsewhere])
@@ -161,10 +191,12 @@ def of_operations(
 
     def edit(changed: Changed) -> None:
         changed.shorten(shorter, shorter_ns)
-        changed.remove_launches(removed, beside, usual_ns)
+        changed.remove_launches(
+            removed, beside[there], group[there], usual_ns, effect.launches_part
+        )
 
-    inside_ns = int(less[known][replayed.timed[item[known]]].sum())
-    return _gain(trace, edit, own_ns, (int(less.sum()), inside_ns))
+    inside_ns = int(abs(less[known][replayed.timed[item[known]]]).sum())
+    return _gain(trace, edit, own_ns, (int(abs(less).sum()), inside_ns))
 
 
 def _elsewhere(trace: Trace, rows: Array, less_ns: Integers) -> tuple[Array, Array]:

@@ -75,7 +75,8 @@ class JobReplay:
         else:
             edits = [*self._as_usual(late, inside, others)]
         first = row_numbers(np.flatnonzero(np.isin(self.steps, inside)))
-        forecast = self.model.forecast(*edits, alike=first)
+        # As recorded, as the lateness is that the report tells.
+        forecast = self.model.forecast(*edits, recorder=True, alike=first)
         steps = len(self.model.recorded) * len(numbers) / len(inside)
         return replace(
             late,
@@ -258,10 +259,12 @@ def job_replay(
     place[number] = np.arange(len(number))
     last, step = [], []
     for of in replayed.values():
-        ends = np.flatnonzero(_operations(of) & (place[of.step] >= 0))
-        last.append(of.first + ends)
-        step.append(place[of.step[ends]])
-    model = JointModel(joint, row_numbers(np.concatenate(last)), np.concatenate(step), follows)
+        rows = np.flatnonzero(_operations(of) & (place[of.step] >= 0))
+        last.append(of.first + rows)
+        step.append(place[of.step[rows]])
+    ends, step_of_end = row_numbers(np.concatenate(last)), np.concatenate(step)
+    costs = {of.part: graphs[rank].packed.call_ns for rank, of in replayed.items()}
+    model = JointModel(joint, ends, step_of_end, follows, [*costs.values()])
     return JobReplay(model, replayed, number[follows])
 
 

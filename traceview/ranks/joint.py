@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview.facts.dependencies.forecast import StepModel, cheaper
+from traceview.facts.dependencies.forecast import StepModel, cheaper_by
 from traceview.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.records import record
@@ -57,9 +57,13 @@ class Joined(Dependencies):
 
 @record
 class JointModel(StepModel):
-    """Steps of several ranks: a step ends when the last of them has ended it."""
+    """Steps of several ranks: a step ends when the last of them has ended it.
+
+    `call_ns` is what the recorder adds to a call, by part.
+    """
 
     graph: Joined
+    call_ns: Sequence[int]
 
     @cached_property
     def recorded(self) -> Integers:
@@ -73,8 +77,8 @@ class JointModel(StepModel):
         return abs(int(self.recorded.sum()) - recorded) / max(recorded, 1)
 
     def cheaper(self, changed: Changed) -> None:
-        for part in range(len(self.graph.parts)):
-            self.graph.on(part, cheaper)(changed)
+        for part, cost_ns in enumerate(self.call_ns):
+            self.graph.on(part, cheaper_by(cost_ns))(changed)
 
 
 def joined(graphs: Sequence[Dependencies], exchanges: Exchanges) -> Joined:

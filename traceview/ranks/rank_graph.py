@@ -28,10 +28,10 @@ def rank_graphs(
     With each owner come the rows of its loop in the table of steps, and the operation of each of
     its collectives.
     """
-    graph = model(trace).graph
+    replayed, graph = model(trace), model(trace).graph
     if not (graph.launch >= 0).any():
         return {}
-    packed, item = PackedGraph.of(graph), model(trace).item_of_operation
+    packed, item = PackedGraph.of(graph, replayed.call_ns), replayed.item_of_operation
     result = {}
     for owner, (loop, collective) in owners.items():
         step, pool = _spent_on(trace, graph, owner, loop)

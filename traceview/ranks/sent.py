@@ -187,16 +187,20 @@ class RankGraph:
 
 @record
 class PackedGraph:
-    """What a replay needs of a graph of so many calls and items."""
+    """What a replay needs of a graph of so many calls and items.
+
+    `call_ns` is what the recorder adds to a call.
+    """
 
     calls: int
     items: int
     latency_ns: int
     pitch_ns: int
+    call_ns: int
     columns: Mapping[str, tuple[str, bytes]]
 
     @classmethod
-    def of(cls, graph: Dependencies) -> PackedGraph:
+    def of(cls, graph: Dependencies, call_ns: int) -> PackedGraph:
         columns = {
             "since": np.diff(graph.start_ns, prepend=0),
             "duration": graph.end_ns - graph.start_ns,
@@ -212,7 +216,8 @@ class PackedGraph:
                 f"{name}_kind": edges.kind,
             }
         packed = {name: _deflated(column) for name, column in columns.items()}
-        return cls(graph.calls, len(graph), graph.latency_ns, graph.pitch_ns, packed)
+        sizes = graph.calls, len(graph), graph.latency_ns, graph.pitch_ns
+        return cls(*sizes, call_ns, packed)
 
     def unpacked(self) -> Dependencies:
         column = {name: _inflated(*packed) for name, packed in self.columns.items()}

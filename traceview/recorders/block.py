@@ -40,9 +40,9 @@ class BlockOptions:
 
     shapes: bool = False
     sync_sites: bool = True
-    python_samples: bool = False
+    python_samples: bool = True
     source_lines: bool = True
-    annotate: Literal["auto", "modules", "off"] = "off"
+    annotate: Literal["auto", "modules", "off"] = "auto"
     keep_env: bool = False
 
 

@@ -88,6 +88,11 @@ class RecordingJob:
             reason = error.strerror or str(error)
             raise RecordingError(f"cannot start {command[0]}: {reason}", remedy) from error
 
+    def has_enough(self, after_s: float) -> None:
+        """Say that the recording ended before the program."""
+        what = f"recorded the first {after_s:.0f} s and let the program run on"
+        self.note(f"{what}; --whole records all, --steps A:B a part")
+
     @property
     def patience_s(self) -> float:
         """Seconds from the recorder's SIGTERM until the program itself is sent one."""

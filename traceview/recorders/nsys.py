@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -271,6 +272,57 @@ def _remove_oldest(keep: Path) -> None:
         if path != keep:
             path.unlink(missing_ok=True)
             total -= stat.st_size
+
+
+RAW_BYTES = 200_000_000
+"""Raw data of nsys from which on a recording has enough."""
+_BETWEEN_LOOKS_S = 0.5
+
+
+class SizeLimit:
+    """Ends the recording of a session, but not the program, once its raw data exceed RAW_BYTES.
+
+    nsys writes them to `folder`, its $TMPDIR. `reached_s` is the time since the start at
+    which it was told to stop, None if it was not.
+    """
+
+    def __init__(self, nsys: Nsys, session: str | None, folder: Path) -> None:
+        self._nsys, self._session, self._folder = nsys, session, folder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._began = time.monotonic()
+        self.reached_s: float | None = None
+
+    def __enter__(self) -> SizeLimit:
+        if self._session:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._ended.set()
+        if self._session and kind is None:
+            # nsys may still write its report.
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_BETWEEN_LOOKS_S):
+            if _size(self._folder) > RAW_BYTES:
+                passed_s = time.monotonic() - self._began
+                stop: list[str | Path] = [self._nsys.path, "stop", f"--session={self._session}"]
+                # nsys finds its sessions in $TMPDIR.
+                place = {"TMPDIR": str(self._folder)}
+                if run_process(stop, timeout_s=_HOUR_S, environment=place).ok:
+                    self.reached_s = passed_s
+                return
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += Path(root, name).stat().st_size
+    return total
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

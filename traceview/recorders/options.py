@@ -12,6 +12,7 @@ from typing import Literal
 
 from traceview.errors import InputError, RecordingError
 from traceview.recorders.injected.traceview_injected import start
+from traceview.recorders.injected.traceview_injected.annotations.training_steps import UNRECORDED
 from traceview.recorders.injected.traceview_injected.notes import NOTES, STARTED
 from traceview.recorders.injected.traceview_injected.torch_profile import SETTINGS
 from traceview.recorders.job import MARKER, python_of
@@ -24,7 +25,6 @@ Backend = Literal["auto", "nsys", "torch"]
 _OPTION = re.compile(r"^\s+(?:\(\w+\) )?(?:(-\w), )?(--[\w-]+)", re.MULTILINE)
 _PERIODS = re.compile(r"--sampling-period=\s+Possible values are integers between (\d+) and (\d+)")
 _SHAPES = "--pytorch=autograd-shapes-nvtx"
-_PYTHON = "--python-sampling"
 _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 
@@ -43,6 +43,8 @@ class RecordOptions:
     each step (`auto`), or those and the modules of the model (`modules`). `nsys_options` are passed
     to nsys profile and override traceview's own.
 
+    `whole` records a long program to its end; else the recording ends when it has enough: with nsys
+    when its raw data exceed RAW_BYTES, with torch.profiler after 10 s of steps, 50 at least.
     `steps` (A, B) records the steps A to B-1, counted from 0 by torch optimizers; `range_name`
     records the first NVTX range of that name. Raises InputError if both are given, or unless
     0 <= A < B.
@@ -56,10 +58,11 @@ class RecordOptions:
     kernels: bool = True
     sync_sites: bool = True
     shapes: bool = False
-    python_samples: bool = False
+    python_samples: bool = True
     native_samples: bool | None = None
     source_lines: bool = True
-    annotate: Literal["auto", "modules", "off"] = "off"
+    annotate: Literal["auto", "modules", "off"] = "auto"
+    whole: bool = False
     steps: tuple[int, int] | None = None
     range_name: str | None = None
 
@@ -90,7 +93,8 @@ def nsys_only(options: RecordOptions, *, keep_rep: bool) -> list[str]:
 class Abilities:
     """The abilities of one nsys on this machine. `short` maps short option names to long ones.
 
-    `exports_json` is True if its SQLite export can contain Python stacks.
+    `exports_json` is True if its SQLite export can contain the JSON of NVTX events, such as the
+    sizes of NCCL's collectives.
     """
 
     options: frozenset[str]
@@ -98,11 +102,6 @@ class Abilities:
     can_sample: bool
     short: Mapping[str, str] = field(default_factory=dict)
     exports_json: bool = False
-
-    @property
-    def samples_python(self) -> bool:
-        """Whether nsys can record Python stacks and export them."""
-        return _PYTHON in self.options and self.exports_json
 
 
 def abilities(nsys: Nsys) -> Abilities:
@@ -146,9 +145,10 @@ def profile_command(
         f"--cpuctxsw={'process-tree' if options.native_samples and able.can_sample else 'none'}",
         *_metrics(options, able, rank),
         *([_SHAPES] if options.shapes else []),
-        *([f"{_PYTHON}=true"] if options.python_samples and able.samples_python else []),
         *_capture_range(options, able),
     ]
+    if session := session_of(options, able, report):
+        wanted.append(f"--session-new={session}")
     # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
     passed = [word for word in wanted if _name(word) in able.options - replaced]
@@ -167,10 +167,31 @@ def profile_command(
     return [str(nsys.path), "profile", *passed, *options.nsys_options, output, *command]
 
 
+def session_of(options: RecordOptions, able: Abilities, report: Path) -> str | None:
+    """The name by which nsys can be told to stop; None if the recording has no limit."""
+    given = any(_name(each) == _SESSION for each in options.nsys_options)
+    bounded = options.whole or options.steps or options.range_name
+    if bounded or given or _SESSION not in able.options:
+        return None
+    return report.parent.name.lstrip(".")
+
+
+_SESSION = "--session-new"
+
+
 def bounds(options: RecordOptions) -> Mapping[str, str]:
     """The `steps` or `range` that bounds a recording, as facts for TRACEVIEW_RUN."""
     steps = {"steps": "{}:{}".format(*options.steps)} if options.steps else {}
     return {**steps, **({"range": options.range_name} if options.range_name else {})}
+
+
+def unrecorded_step(gathered: Path) -> Mapping[str, str]:
+    """The time of the steps before the window, and their number, as facts for TRACEVIEW_RUN."""
+    try:
+        step_ns, steps = (gathered / UNRECORDED).read_text().split()
+    except (OSError, ValueError):
+        return {}
+    return {"unrecorded_step_ns": step_ns, "unrecorded_steps": steps}
 
 
 def missed(options: RecordOptions, where: str = "") -> tuple[str, str] | None:
@@ -259,18 +280,17 @@ _NO_HOOKS = (
 
 
 def environment(
-    options: RecordOptions,
-    folder: Path,
-    *,
-    sample_python: bool = False,
-    torch_settings: str | None = None,
+    options: RecordOptions, folder: Path, *, torch_settings: str | None = None
 ) -> Mapping[str, str]:
     """Environment variables to add to the program's; creates `folder` for what it writes.
 
-    With `sample_python` the program samples its own Python stacks; with `torch_settings` it runs
-    torch.profiler.
+    With `torch_settings` the program runs torch.profiler.
     """
     wanted: dict[str, str] = {}
+    # Where nsys samples Python because the user wants it to, once is enough.
+    sample_python = options.python_samples and not any(
+        _name(each) == "--python-sampling" for each in options.nsys_options
+    )
     if options.kernels or sample_python or torch_settings:
         folder.mkdir(exist_ok=True)
     if options.kernels:

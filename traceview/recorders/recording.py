@@ -32,6 +32,7 @@ from traceview.recorders.nsys import (
     ATTEMPTS,
     Aborted,
     Nsys,
+    SizeLimit,
     StopSignals,
     export,
     find,
@@ -69,20 +70,16 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             requests.marker = f"{MARKER}={folder.name}"
             report = folder / "recording.nsys-rep"
             command = profile.profile_command(nsys, able, options, report, job.command, job.rank)
-            in_process = options.python_samples and not able.samples_python
-            added = environment(options, folder / GATHERED, sample_python=in_process)
-            added = {**added, "TMPDIR": str(folder)}
+            added = {**environment(options, folder / GATHERED), "TMPDIR": str(folder)}
             # Other ranks, which may be running, are not foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
-            status = job.run(command, requests, added)
-            for _ in range(ATTEMPTS - 1):
-                absent = never_ran(options, folder / GATHERED, job.command)
-                if requests.signals or not absent or any(folder.glob("recording.*")):
-                    break
-                job.note("warning: nsys failed before the program started; retrying")
-                status = job.run(command, requests, added)
+            with SizeLimit(nsys, profile.session_of(options, able, report), folder) as limit:
+                status = _run(job, command, requests, added, options)
             job.ended(status)
+            if limit.reached_s is not None:
+                facts["first_s"] = str(round(limit.reached_s))
+                job.has_enough(limit.reached_s)
             facts |= surroundings.gpu_state("after")
             _import_again(job, nsys, report, requests)
             _check_report(report, options, status, job.out)
@@ -91,16 +88,36 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             ended = requests.status or status
             shown = [word.replace(str(report), report.name) for word in command]
             facts |= {**job.run_facts(ended, started), **profile.bounds(options)}
+            facts |= profile.unrecorded_step(folder / GATHERED)
             facts |= {"nsys_version": nsys.version_text, "nsys_command": shlex.join(shown)}
             if options.sync_sites and python_of(job.command):
                 # Then a recording without marks means that nothing waited.
                 facts[NOTED] = "marked"
-            # For Python stacks and the sizes of NCCL collectives; the latter add 2 % to the file.
+            # For the sizes of NCCL collectives, which add 2 % to the file, and nsys's own stacks.
             _export(job, nsys, report, facts, options, include_json=able.exports_json)
             _finish(job, report)
             return Recording(job.out, ended, requests.status is not None, job.report)
     except Aborted as aborted:
         return Recording(None, aborted.status, interrupted=True)
+
+
+def _run(
+    job: RecordingJob,
+    command: list[str],
+    requests: StopSignals,
+    added: Mapping[str, str],
+    options: RecordOptions,
+) -> int:
+    """Run the program under nsys, again where nsys failed before it started. Its exit status."""
+    folder = Path(added["TMPDIR"])
+    status = job.run(command, requests, added)
+    for _ in range(ATTEMPTS - 1):
+        absent = never_ran(options, folder / GATHERED, job.command)
+        if requests.signals or not absent or any(folder.glob("recording.*")):
+            break
+        job.note("warning: nsys failed before the program started; retrying")
+        status = job.run(command, requests, added)
+    return status
 
 
 def _import_again(job: RecordingJob, nsys: Nsys, report: Path, requests: StopSignals) -> None:

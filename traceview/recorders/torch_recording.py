@@ -16,6 +16,7 @@ import numpy as np
 from traceview.errors import RecordingError
 from traceview.recorders import checks as surroundings
 from traceview.recorders import nsys, written_tables
+from traceview.recorders.injected.traceview_injected.notes import STOPPED
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.recorders.injected.traceview_injected.torch_profile import (
     CLAIMED,
@@ -23,6 +24,7 @@ from traceview.recorders.injected.traceview_injected.torch_profile import (
     session,
 )
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE, WRITING
+from traceview.recorders.injected.traceview_injected.torch_profile.whole_program import MOST_S
 from traceview.recorders.job import (
     GATHERED,
     MARKER,
@@ -39,6 +41,7 @@ from traceview.recorders.options import (
     has_started,
     missed,
     remarks,
+    unrecorded_step,
 )
 from traceview.recorders.written_tables import SampledProcess, sampled_process
 from traceview.tables import Array, Mask, Table, Texts, object_array, rows_of
@@ -221,6 +224,10 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
                 job.note(f"warning: {line}")
             ended = requests.status or status
             facts |= {**job.run_facts(ended, started), "backend": "torch", **bounds(options)}
+            facts |= unrecorded_step(gathered)
+            if (gathered / STOPPED).exists():
+                facts["first_s"] = str(round(MOST_S))
+                job.has_enough(MOST_S)
             facts["torch"] = facts.get("torch", torch_version)
             if options.sync_sites:
                 # Then a recording without marks means that nothing waited.
@@ -242,10 +249,8 @@ def _environment(
     options: RecordOptions, gathered: Path, *, has_gpu: bool, is_rank: bool = False
 ) -> Mapping[str, str]:
     settings = {"shapes": options.shapes, "steps": options.steps, "range": options.range_name}
-    settings |= {"is_rank": is_rank}
-    added = environment(
-        options, gathered, sample_python=options.python_samples, torch_settings=json.dumps(settings)
-    )
+    settings |= {"is_rank": is_rank, "whole": options.whole}
+    added = environment(options, gathered, torch_settings=json.dumps(settings))
     # With a GPU, messages from CUPTI must stay visible.
     quiet = {} if has_gpu or "KINETO_LOG_LEVEL" in os.environ else _QUIET
     return {**added, **quiet}

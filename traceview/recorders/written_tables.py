@@ -187,7 +187,7 @@ def write_python_samples(database: Path, folder: Path) -> int:
     stacks = 0
     try:
         with closing(sqlite3.connect(database)) as connection:
-            owners = global_pids(connection)
+            owners, end_ns = global_pids(connection), _recorded_ns(connection)
             for process in processes:
                 owner = owners.get(process.process_id)
                 if owner is None or not process.samples:
@@ -195,7 +195,10 @@ def write_python_samples(database: Path, folder: Path) -> int:
                 clock = sample_clock(connection, owner)
                 if clock is not None:
                     time, thread, stack = np.array(process.samples, np.int64).T
-                    columns = (clock.timeline_ns(time), owner | thread, stack + stacks)
+                    time = clock.timeline_ns(time)
+                    # A part of a program may be recorded, while the whole is sampled.
+                    inside = (time >= 0) & (time <= end_ns)
+                    columns = (time[inside], (owner | thread)[inside], (stack + stacks)[inside])
                     cells = zip(*(column.tolist() for column in columns), strict=True)
                     samples += [{"start": s, "globalTid": t, "stack": n} for s, t, n in cells]
                 rows = list(_frame_rows(process.frames, stacks))
@@ -208,6 +211,15 @@ def write_python_samples(database: Path, folder: Path) -> int:
     integers = dict.fromkeys(("stack", "depth", "line"), "INTEGER")
     write_table(database, FRAMES, {**integers, "file": "TEXT", "function": "TEXT"}, frames)
     return len(samples)
+
+
+def _recorded_ns(connection: sqlite3.Connection) -> int:
+    """The length of the recording; time without end where the export has none."""
+    try:
+        [longest] = connection.execute("SELECT max(duration) FROM ANALYSIS_DETAILS").fetchone()
+    except sqlite3.OperationalError:
+        longest = None
+    return longest if isinstance(longest, int) and longest > 0 else int(np.iinfo(np.int64).max)
 
 
 def sampled_process(path: Path) -> SampledProcess:

@@ -492,7 +492,7 @@ TORCH_REMEDIES = {
 """How to record a table with torch.profiler; tables not listed need another recorder."""
 
 _ON_GPU = "traceview record SCRIPT, on a machine with a GPU"
-_OWN_STACKS = "traceview record --python-samples SCRIPT"
+_OWN_STACKS = "traceview record SCRIPT (without --no-python-samples)"
 OWN_TORCH_REMEDIES = {
     **TORCH_REMEDIES,
     **dict.fromkeys(

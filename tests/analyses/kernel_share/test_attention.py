@@ -52,15 +52,16 @@ def test_fused_kernels_multiply_fp32_more_slowly(tmp_path):
 
 
 def test_a_gpu_that_waits_for_the_cpu_gains_the_launches(tmp_path):
-    """Between two GEMMs go two launches of 5 µs and the 15 µs of CPU time between them."""
+    """Of four launches of 5 µs, and the 15 µs of CPU time between them, one stays."""
     export, at = Export(), 0
     for name in (GEMM, SOFTMAX, CAST, GEMM) * 20:
-        export.launch((at, at + 5_000), (at + 6_000, at + 16_000), name=name)
+        export.launch((at, at + 5_000), (at + 6_000, at + 10_000), name=name)
         at += 20_000
 
     [finding] = attention(export, tmp_path)
 
-    assert finding.time_at_stake_ns == 20 * 25_000
+    # The last product of the recording takes 4 µs more: it is both.
+    assert finding.time_at_stake_ns == 20 * 60_000 - 4_000
 
 
 def test_what_attention_saves_is_no_chain_as_well(tmp_path):
@@ -112,3 +113,16 @@ def test_the_remedy_is_for_what_the_samples_show(frame, remedy, tmp_path):
     [finding] = attention(export, tmp_path)
 
     assert remedy in finding.action
+
+
+def test_backward_four_products_are_one_launch(tmp_path):
+    """Of five launches, 20 µs apart, one stays; a product of a layer behind others is none."""
+    export, at = Export(), 0
+    for name in (GEMM, GEMM, BACKWARD, GEMM, GEMM, NORM, GEMM, NORM) * 20:
+        export.launch((at, at + 5_000), (at + 6_000, at + 7_000), name=name)
+        at += 20_000
+
+    [finding] = attention(export, tmp_path)
+
+    assert finding.time_at_stake_ns == 20 * 4 * 20_000
+    assert finding.severity == "high"

@@ -16,6 +16,7 @@ VOLTA = "cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1"
 VOLTA_FP16 = "volta_fp16_s884cudnn_fp16_128x128_ldg8_wgrad_idx_exp_interior_nhwc_nt_v1"
 TO_NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, (bool)0, (bool)1>(params)"
 FFT = "void vector_fft_symm_r2c<(unsigned int)128, EPT<(unsigned int)8>, (unsigned int)8>(T1)"
+GROUP_NORM = "void at::native::<unnamed>::ComputeFusedParamsCUDAKernel<float>(long, float *)"
 RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::threshold_kernel_impl<float>>"
 V100 = {"name": "Tesla V100-SXM2-16GB", "computeMajor": 7, "computeMinor": 0, "smCount": 80}
 H200 = {"name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "smCount": 132}
@@ -106,8 +107,12 @@ def test_conversions_of_the_layout(tmp_path):
         in_turn({"name": "Made Up 9000", "computeMajor": 7, "computeMinor": 5}, VOLTA, RELU),
         in_turn(H200, TF32, *[RELU] * 10),
         in_turn(H200, BF16, TO_NHWC, FFT, RELU),
+        in_turn(H200, BF16, TO_NHWC, GROUP_NORM, RELU),
     ],
-    ids=["bf16", "fp16", "layout on V100", "CuPy", "rates unknown", "under a tenth", "torch.fft"],
+    ids=[
+        *("bf16", "fp16", "layout on V100", "CuPy", "rates unknown", "under a tenth"),
+        *("torch.fft", "GroupNorm"),
+    ],
 )
 def test_nothing_to_say(export, tmp_path):
     assert not advice(export, tmp_path, "onvol")

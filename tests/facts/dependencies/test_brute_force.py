@@ -14,12 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.oracles import simulated_programs as programs
 from tests.oracles.simulated_blame import idle_parts as true_parts
-from tests.oracles.simulated_recordings import PROGRAMS, exported
+from tests.oracles.simulated_recordings import CHAINS, PROGRAMS, exported
 from tests.oracles.simulated_runs import Run, same_order, simulate
+from traceview.edits import gpu_work
+from traceview.edits.requests import request
+from traceview.edits.scope import EditScope
+from traceview.errors import InputError
 from traceview.facts.dependencies.blame import IdlePart
+from traceview.facts.dependencies.forecast import Model
 from traceview.facts.dependencies.graph import Dependencies, dependencies
 from traceview.facts.dependencies.replay import Changed, Edit, replay
 from traceview.facts.idle.causes import idle_parts
@@ -174,6 +180,56 @@ def test_what_is_recorded_is_exact(tmp_path_factory):
 
     check()
     assert min(counted[name] for name in ("gaps", "KernelFactor", "WaitGone", "CallGone")) > 4
+
+
+NAMES = ("k0", "k1", "k2")
+
+
+def fused(trace: Trace, factor: float) -> Edit | None:
+    """`traceview what-if --fuse` of these kernels; None where no two follow each other."""
+    try:
+        scope = EditScope.of(trace, (), ())
+        return gpu_work.fuse(scope, request("fuse", f"{'|'.join(NAMES)}={factor}")).change
+    except InputError:
+        return None
+
+
+def follow_each_other(program: programs.Program) -> bool:
+    """Whether the program has a chain of more than one kernel."""
+    own = [thread.actions for process in program.processes for thread in process]
+    several = any(programs.chains(each, NAMES) for each in own)
+    graphs = [action for action in actions(program) if isinstance(action, programs.Graph)]
+    return several or any(each.name in NAMES and each.count > 1 for each in graphs)
+
+
+@pytest.mark.slow
+def test_chains_that_become_one_kernel_are_exact(tmp_path_factory, monkeypatch):
+    # All of a simulated pause is the framework's, however long it is.
+    monkeypatch.setattr(Model, "usual_ns", None)
+    counted: Counter[bool] = Counter()
+
+    @settings(RANDOM, max_examples=120)
+    @given(st.one_of(CHAINS, CHAINS, PROGRAMS.filter(is_recorded)))
+    def check(program):
+        run, trace = recorded(program, tmp_path_factory.mktemp("run"))
+        if not run.operations:
+            return
+        edit, graph = fused(trace, 0.5), dependencies(trace)
+        assert (edit is not None) == follow_each_other(program)
+        if edit is None:
+            return
+        changed = Changed(graph)
+        edit(changed)
+        times, runs = changed.replay(), changed.own_ns[graph.calls :] > 0
+        mine = np.sort(times.end_ns[graph.calls :][runs])
+        true = np.sort(
+            [each.end for each in simulate(program, [programs.Fused(NAMES, 0.5)]).operations]
+        )
+        assert mine.tolist() == true.tolist()
+        counted[mine[-1] < run.end_ns - 10_000] += 1
+
+    check()
+    assert counted[True] > 20
 
 
 @pytest.mark.slow

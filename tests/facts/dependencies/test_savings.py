@@ -44,7 +44,7 @@ def halved(trace):
 
 def test_faster_kernels_of_a_gpu_that_limits_the_step_save_all_of_it(tmp_path):
     trace = program(call_us=2, kernel_us=50).load(tmp_path)
-    gain = savings.of_operations(trace, steady(trace), halved(trace))
+    gain = savings.of_operations(trace, steady(trace), savings.faster(halved(trace)))
     assert gain.saved_ns == pytest.approx(gain.own_ns, rel=0.02)
     assert gain.error_ns is not None
     assert gain.error_ns <= 0.02 * gain.own_ns
@@ -52,7 +52,7 @@ def test_faster_kernels_of_a_gpu_that_limits_the_step_save_all_of_it(tmp_path):
 
 def test_faster_kernels_of_a_program_that_launches_late_save_nothing(tmp_path):
     trace = program(call_us=50, kernel_us=10, waits=False).load(tmp_path)
-    gain = savings.of_operations(trace, steady(trace), halved(trace))
+    gain = savings.of_operations(trace, steady(trace), savings.faster(halved(trace)))
     assert gain.own_ns > 200 * US
     # Only the last kernel of the recording is not followed by a late launch.
     assert 0 <= gain.saved_ns <= 5 * US
@@ -69,7 +69,7 @@ def test_without_their_launches_they_save_the_time_of_the_cpu(tmp_path):
 def test_two_edits_of_the_same_kernels_do_not_add_up(tmp_path):
     trace = program(call_us=2, kernel_us=50).load(tmp_path)
     rows = steady(trace)
-    one = savings.of_operations(trace, rows, halved(trace)).edit
+    one = savings.of_operations(trace, rows, savings.faster(halved(trace))).edit
     other = savings.of_operations(trace, rows).edit
     replayed = model(trace)
     assert one
@@ -81,7 +81,8 @@ def test_kernels_of_the_same_name_on_other_gpus_are_faster_too(tmp_path):
     trace = program(call_us=4, kernel_us=50, devices=2).load(tmp_path)
     rows = steady(trace)
     rows = rows[operations(trace).device[rows] == 0]
-    gain = savings.of_operations(trace, rows, operations(trace).duration_ns[rows] // 2)
+    half = savings.faster(operations(trace).duration_ns[rows] // 2)
+    gain = savings.of_operations(trace, rows, half)
     assert gain.saved_ns == pytest.approx(gain.own_ns, rel=0.02)
 
 
@@ -106,3 +107,17 @@ def test_no_edit_saves_more_than_the_step(tmp_path, call_us, kernel_us):
     assert 0 < forecast.saved_ns <= forecast.recorded_ns
     gone = savings.of_operations(trace, steady(trace))
     assert 0 < gone.saved_ns <= forecast.recorded_ns * STEPS
+
+
+@pytest.mark.parametrize(("call_us", "kernel_us", "saved_us"), [(60, 10, 4 * 60), (2, 50, 4)])
+def test_what_becomes_one_saves_launches_where_these_limit(tmp_path, call_us, kernel_us, saved_us):
+    """Of five kernels one stays, of all their time: four launches and pauses or pitches go."""
+    trace = program(call_us=call_us, kernel_us=kernel_us, waits=False).load(tmp_path)
+    rows = steady(trace)
+    rows = rows[rows >= KERNELS]
+    duration_ns = operations(trace).duration_ns[rows]
+    gain = savings.of_operations(
+        trace, rows, savings.become_one(rows // 5, duration_ns, duration_ns)
+    )
+    assert gain.own_ns == 0
+    assert gain.saved_ns / (len(rows) / 5) == pytest.approx(saved_us * US, rel=0.05)

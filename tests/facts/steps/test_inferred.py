@@ -330,3 +330,16 @@ def test_passes_beside_the_work_are_no_steps(last_ns, source, tmp_path):
     export = launches(Export(), ["a", "b", "c"], 20)
     export.launch((2_000, 2_010), (2_020, 2_020 + last_ns), name="most")
     assert steps_source(with_steps(export.load(tmp_path))) == source
+
+
+@pytest.mark.parametrize("passes", [4, 9])
+def test_a_step_ends_behind_the_ranges_that_it_opened(tmp_path, passes):
+    """A range around each forward pass ends later than its last launch, and before the next."""
+    export = launches(Export(), ("gemm", "gelu", "norm", "copy"), passes)
+    for number in range(passes):
+        export = export.range(f"part {number % 2}", 80 * number - 4, 80 * number + 36)
+
+    trace = with_steps(export.load(tmp_path))
+
+    found = steps(trace)
+    assert found.operations.tolist() == [4] * len(found)

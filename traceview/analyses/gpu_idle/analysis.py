@@ -270,7 +270,7 @@ def _sample_notes(trace: Trace) -> tuple[str, ...]:
     """A note on recording stacks, where the GPU waited long for Python and there are none."""
     if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
         return ()
-    own = "traceview record --python-samples"
+    own = "traceview record"
     how = by_recorder(trace, own, "torch.profiler.profile(with_stack=True)", own)
     python_ns = int(late_idle(trace).python_ns.sum())
     if python_ns < MUCH * max(sum(steady_spans_ns(trace).values()), 1):

@@ -27,12 +27,15 @@ from traceview.facts.operations import (
     operations_by_stream,
 )
 from traceview.facts.ranges.selection import selected_operations
+from traceview.facts.savings import Effect
 from traceview.facts.steps.steps import (
     operations_in_warm_up,
     steady_kernels,
     step_of_operations,
     steps,
 )
+from traceview.findings import Subject
+from traceview.records import record
 from traceview.rules import (
     FindingRule,
     TimeClaim,
@@ -46,6 +49,7 @@ from traceview.rules import (
 )
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
+from traceview.units import Value
 from traceview.vocabulary.libraries import tile
 
 # Kernels that should not be launched one by one: memsets, tensor updates, chains to be fused.
@@ -121,17 +125,37 @@ def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
 
 
 _OF_ONE_TENSOR = r"\bat::native::\w*elementwise_kernel<(?!.*\bFillFunctor\b)"
+_OPTIMIZER = r"elementwise_kernel<.*\baddcdiv_cuda_kernel"
+"""Only optimizers like Adam call addcdiv."""
 _MANY_TENSORS = 20
 _MOST_KINDS, _LEAST_SIZES = 3, 3
 
 
+@record
+class TensorLoops:
+    """Kernels of loops over tensors, in order of stream and start, and the loop of each.
+
+    `optimizer` is True in loops like Adam's, which have more kinds of kernels than others.
+    """
+
+    rows: RowNumbers
+    loop: Integers
+    optimizer: Mask
+
+    def of(self, chosen: Mask) -> TensorLoops:
+        """Those of some kernels."""
+        return TensorLoops(self.rows[chosen], self.loop[chosen], self.optimizer[chosen])
+
+
 def _loops(trace: Trace) -> Iterator[TimeClaim]:
     """The GPU with most time in loops over tensors that run in half of the steps."""
-    if not named(trace, _OF_ONE_TENSOR).any():
-        return
-    rows, run = _updates(trace)
-    by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
-    claims = [_updates_of(trace, device, rows[own], run[own]) for device, own in by_device.items()]
+    loops = tensor_loops(trace)
+    loops = loops.of(~loops.optimizer)
+    by_device = groups.rows_of(trace.recorded("kernels")["device"][loops.rows])
+    claims = [
+        _updates_of(trace, device, loops.rows[own], loops.loop[own])
+        for device, own in by_device.items()
+    ]
     worst = max(filter(None, claims), key=lambda each: each.saved_ns, default=None)
     if worst:
         yield worst
@@ -150,7 +174,19 @@ def _updates_of(trace: Trace, device: int, rows: RowNumbers, run: Integers) -> T
         "per_run": len(rows) // by_run.size,
         "total_ns": time.total(),
     }
-    return whole_claim(trace, device, rows, values, time)
+    return whole_claim(trace, device, rows, values, time, _of_all_tensors(trace, rows, run))
+
+
+def _of_all_tensors(trace: Trace, rows: RowNumbers, loop: Integers) -> Effect:
+    """A kernel for all tensors of a loop: all time beyond that of its shortest kernel stays.
+
+    The shortest one has next to nothing to do: what it takes is paid once.
+    """
+    duration_ns, by_loop = trace.recorded("kernels").duration_ns[rows], groups.group(loop)
+    shortest_ns = groups.stats(by_loop, duration_ns).least
+    left_ns = duration_ns - shortest_ns[by_loop.ids]
+    left_ns[by_loop.first] += shortest_ns
+    return savings.become_one(by_loop.ids, duration_ns, left_ns)
 
 
 TENSOR_UPDATES = FindingRule(
@@ -163,11 +199,40 @@ TENSOR_UPDATES = FindingRule(
 )
 
 
-def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
-    """Kernels of loops over tensors, in order of stream and start, and the loop of each."""
+def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
+    """Adam-like optimizers that update each tensor alone, on the GPU with most such updates."""
+    kernels, rows = trace.recorded("kernels"), steady(trace, named(trace, _OPTIMIZER))
+    if len(rows) < _MANY_TENSORS * max(len(steps(trace)), 1):
+        return
+    name, device = str(kernels.texts("name")[rows[0]]), int(kernels["device"][rows[0]])
+    values: dict[str, Value] = {"updates": len(rows), "device": device}
+    claim = TimeClaim(Subject("kernel", name), values, "kernels", {"name": name}, severity="low")
+    loops = tensor_loops(trace)
+    loops = loops.of(loops.optimizer & (kernels["device"][loops.rows] == device))
+    if len(loops.rows):
+        effect = _of_all_tensors(trace, loops.rows, loops.loop)
+        whole = whole_claim(trace, device, loops.rows, values, effect=effect)
+        claim = replace(
+            whole, subject=claim.subject, table="kernels", row=claim.row, at_least="low"
+        )
+    yield claim
+
+
+TENSOR_BY_TENSOR = FindingRule(
+    _tensor_by_tensor,
+    "The optimizer updates its tensors one by one, {updates:update} in all, each of several "
+    "kernels.",
+    "Use foreach=True, or fused=True (Adam, AdamW): a few kernels update all tensors.",
+)
+
+
+@fact
+def tensor_loops(trace: Trace) -> TensorLoops:
+    """The loops over tensors after warm-up that launch a kernel or two for each, or an update."""
     kernels = trace.recorded("kernels")
-    rows, opens = steady_in_order(trace)
-    single = named(trace, _OF_ONE_TENSOR)[rows]
+    found = named(trace, _OF_ONE_TENSOR)
+    rows, opens = steady_in_order(trace) if found.any() else (groups.NO_ROWS, found[:0])
+    single = found[rows]
     stretch = np.cumsum(opens | groups.opens(single)) - 1
     at = np.flatnonzero(single)
     kind = groups.group(picked(stretch, at), picked(kernels.texts("name").codes, picked(rows, at)))
@@ -175,15 +240,14 @@ def _updates(trace: Trace) -> tuple[RowNumbers, Integers]:
     often[at] = np.bincount(kind.ids)[kind.ids] >= _MANY_TENSORS
     run = np.cumsum(opens | groups.opens(often)) - 1
     rows, run = rows[often], run[often]
-    if not len(rows):
-        return rows, run
     by_run = groups.group(run)
     kinds = groups.distinct(by_run, kernels.texts("name").codes[rows])
     sizes = groups.distinct(by_run, kernels["grid_x"][rows])
     computes = groups.count(by_run, kernel_classes(trace)[rows] != KernelClass.CAST_COPY) > 0
-    loops = computes & (groups.count(by_run) >= _MANY_TENSORS)
-    loops = (loops & (kinds <= _MOST_KINDS) & (sizes >= _LEAST_SIZES))[by_run.ids]
-    return rows[loops], run[loops]
+    optimizer = groups.count(by_run, named(trace, _OPTIMIZER)[rows]) >= _MANY_TENSORS
+    loops = computes & (groups.count(by_run) >= _MANY_TENSORS) & (sizes >= _LEAST_SIZES)
+    loops &= optimizer | (kinds <= _MOST_KINDS)
+    return TensorLoops(rows, run, optimizer[by_run.ids]).of(loops[by_run.ids])
 
 
 # Kernels of eager operators: those of compilers and of hand-written code are fused already.
@@ -199,13 +263,19 @@ _FUSES = (
 _FUSED_OPTIMIZER = r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|LpNorm|lpnorm"
 
 
+_COMPILER_SAVES = 0.5
+"""Part of the launches' time that goes where a compiler makes one kernel of several: its code has a
+cost, too. Of 4.4 ms per step that nanoGPT's launches in chains and the time between
+them took, torch.compile won 2.2 (docs/accuracy.md)."""
+
+
 def unfused_kernels(trace: Trace, others: Mask) -> Iterator[TimeClaim]:
     """A claim on the runs of eager kernels that could be one kernel each, without the `others`."""
     kinds = kernel_classes(trace)
     eager = named(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
     eager |= named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
-    return _runs(trace, eager & ~others, np.arange(len(eager)))
+    return _runs(trace, eager & ~others, np.arange(len(eager)), _COMPILER_SAVES)
 
 
 def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
@@ -220,7 +290,9 @@ def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
     return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
 
 
-def _runs(trace: Trace, wanted: Mask, operation: Array) -> Iterator[TimeClaim]:
+def _runs(
+    trace: Trace, wanted: Mask, operation: Array, launches_part: float = 1.0
+) -> Iterator[TimeClaim]:
     """Runs of the wanted kernels, on the GPU where fusing them saves most.
 
     Kernels of equal `operation` are one operation. A run has two kernels or more, and ends with its
@@ -238,7 +310,7 @@ def _runs(trace: Trace, wanted: Mask, operation: Array) -> Iterator[TimeClaim]:
     run, rows = run[several], rows[several]
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     claims = [
-        _of_device(trace, device, run[own], rows[own], operation)
+        _of_device(trace, device, run[own], rows[own], operation, launches_part)
         for device, own in by_device.items()
     ]
     if claims:
@@ -256,7 +328,12 @@ def steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
 
 
 def _of_device(
-    trace: Trace, device: int, run: Integers, rows: RowNumbers, operation: Array
+    trace: Trace,
+    device: int,
+    run: Integers,
+    rows: RowNumbers,
+    operation: Array,
+    launches_part: float,
 ) -> TimeClaim:
     kernels = trace.recorded("kernels")
     duration_ns = kernels.duration_ns[rows]
@@ -275,7 +352,8 @@ def _of_device(
         "total_ns": int(duration_ns.sum()),
         "less_ns": int(less_ns.sum()),
     }
-    return replace(class_claim(trace, device, rows, values, less_ns), window=window)
+    effect = savings.merged(by_run.ids, less_ns, launches_part)
+    return replace(class_claim(trace, device, rows, values, effect), window=window)
 
 
 # Attention whose softmax runs between two matrix products: fused kernels keep it on the chip.
@@ -302,6 +380,7 @@ _NOT_ATTENTION = (
     r"(?i)log_?soft|nll_loss|cross_?entropy|softmax_warp_(?:forward|backward)<[^<>]*, "
     r"(?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
 )
+_SOFTMAX_BACKWARD = r"(?i)softmax_?(?:warp_?)?backward"
 _IN_PROGRAM = (
     (
         "torch/nn/functional.py",
@@ -321,8 +400,11 @@ def _unfused(trace: Trace) -> Iterator[TimeClaim]:
     kernels = trace.recorded("kernels")
     for device, rows in costliest_gpu(trace, steady(trace, unfused_attention(trace))):
         softmax = np.count_nonzero(kernel_classes(trace)[rows] == KernelClass.SOFTMAX)
-        claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)})
-        narrow = _NARROW.match(_inputs(trace, rows))
+        parts = _attention(trace).of(kernels["device"] == device)
+        left_ns = np.where(parts.product, kernels.duration_ns[parts.rows], 0)
+        one = savings.become_one(parts.call, kernels.duration_ns[parts.rows], left_ns)
+        claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)}, one, parts.rows)
+        narrow = _NARROW.match(_inputs(trace, parts))
         yield replace(
             claim,
             row={**claim.row, "class": KernelClass.SOFTMAX.label},
@@ -342,18 +424,34 @@ UNFUSED_ATTENTION = FindingRule(
 
 def unfused_attention(trace: Trace) -> Mask:
     """True for the steady kernels between the two products of an attention that is not fused."""
-    return _products(trace) >= 0
+    parts = _attention(trace)
+    return groups.marked(parts.rows[~parts.product], len(trace.recorded("kernels")))
+
+
+@record
+class AttentionParts:
+    """Kernels of attention that is not fused, in order: products and what runs between them.
+
+    `call` is that of each: two products forward, four backward.
+    """
+
+    rows: RowNumbers
+    call: Integers
+    product: Mask
+
+    def of(self, chosen: Mask) -> AttentionParts:
+        """Those of some rows of kernels."""
+        own = chosen[self.rows]
+        return AttentionParts(self.rows[own], self.call[own], self.product[own])
 
 
 @fact
-def _products(trace: Trace) -> RowNumbers:
-    """For each kernel between the products of an attention, the first product's row; else −1."""
-    result = np.full(len(trace.recorded("kernels")), -1, np.int32)
+def _attention(trace: Trace) -> AttentionParts:
     rows, opens = steady_in_order(trace)
     kinds = kernel_classes(trace)[rows]
     if not (kinds == KernelClass.SOFTMAX).any():
-        return result
-    between = np.isin(kinds, _BETWEEN)
+        return AttentionParts(rows[:0], np.zeros(0, np.int64), opens[:0])
+    between, gemm = np.isin(kinds, _BETWEEN), kinds == KernelClass.GEMM
     run = np.cumsum(opens | groups.opens(between)) - 1
     first = np.flatnonzero(groups.opens(run))
     count = np.diff(np.append(first, len(run)))
@@ -363,8 +461,8 @@ def _products(trace: Trace) -> RowNumbers:
     # A product before and after it, on the same stream and in the same step.
     after = np.minimum(last + 1, len(rows) - 1)
     products = (
-        (kinds[first - 1] == KernelClass.GEMM)
-        & (kinds[after] == KernelClass.GEMM)
+        gemm[first - 1]
+        & gemm[after]
         & ~opens[first]
         & ~opens[after]
         & (first > 0)
@@ -374,16 +472,25 @@ def _products(trace: Trace) -> RowNumbers:
     # A copy of results, or of the next input, separates two passes.
     start = trace.recorded("kernels")["start_ns"][rows]
     unfused &= ~_copied(trace, start[first - 1], start[after])
-    if np.count_nonzero(unfused) >= _LEAST_SOFTMAXES:
-        is_unfused = unfused[run]
-        result[rows[is_unfused]] = rows[first - 1][run[is_unfused]]
-    return result
+    if np.count_nonzero(unfused) < _LEAST_SOFTMAXES:
+        unfused[:] = False
+    call: Integers = np.where(unfused[run], run, -1).astype(np.int64)
+    found = np.flatnonzero(unfused)
+    call[first[found] - 1] = call[after[found]] = found
+    # The derivatives of a product are two products.
+    back = found[np.bincount(run, named(trace, _SOFTMAX_BACKWARD)[rows])[found] > 0]
+    for one, end, joins in ((first - 2, first - 1, first - 1), (after + 1, after, after + 1)):
+        near = back[(one[back] >= 0) & (one[back] < len(rows))]
+        near = near[gemm[one[near]] & ~opens[joins[near]] & (call[end[near]] == near)]
+        call[one[near]] = near
+    at = np.flatnonzero(call >= 0)
+    return AttentionParts(rows[at], call[at], gemm[at])
 
 
-def _inputs(trace: Trace, between: RowNumbers) -> str:
+def _inputs(trace: Trace, parts: AttentionParts) -> str:
     """The type that most products of attention multiply, as their kernels name it."""
     names = trace.recorded("kernels").texts("name")
-    codes = names.codes[_products(trace)[between]]
+    codes = names.codes[parts.rows[parts.product]]
     of = tile(str(names.values[np.argmax(np.bincount(codes))]))
     return (of and of.inputs) or ""
 

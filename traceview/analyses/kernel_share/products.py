@@ -18,7 +18,7 @@ from traceview.facts.kernel_classes import (
     kernel_labels,
     terms,
 )
-from traceview.facts.savings import Gain
+from traceview.facts.savings import Gain, faster
 from traceview.facts.work.from_ranges import shaped_gemms
 from traceview.facts.work.kernel_work import kernel_work
 from traceview.facts.work.peaks import Floats, Peaks, peaks
@@ -75,7 +75,7 @@ def _unaligned(trace: Trace) -> Iterator[TimeClaim]:
             "dimension": _odd_dimension(trace, rows, duration_ns, elements),
         }
         yield replace(
-            kernel_claim(trace, device, rows, values, less_ns),
+            kernel_claim(trace, device, rows, values, faster(less_ns)),
             subject=Subject("kernel", name),
             row={"name": name},
             window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
@@ -167,7 +167,7 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
         gpu = str(gpus[device]["name"] or ""), str(gpus[device]["compute_capability"])
         gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
         if gemms and gemms.saved_each_ns is not None:
-            gain = of_kernels(trace, own, gemms.saved_each_ns)
+            gain = of_kernels(trace, own, faster(gemms.saved_each_ns))
             gemms = replace(gemms, gain=gain.at_most(gemms.saved_ns or 0))
         estimates.append(gemms)
     return tuple(each for each in estimates if each)
@@ -198,15 +198,15 @@ def estimate(
     fp32 = rates.pop("fp32")
     if not rates:
         return gemms
-    faster = [kind for kind in ("tf32", "bf16") if rates.get(kind, 0.0) > fp32]
-    if not faster:
+    kinds = [kind for kind in ("tf32", "bf16") if rates.get(kind, 0.0) > fp32]
+    if not kinds:
         return None
-    rate = rates[faster[0]]
+    rate = rates[kinds[0]]
     # Launches of unknown FLOP can have done no more than the CUDA cores do in their time.
     flop = np.fmin(flop, launches.duration_ns / 1e9 * fp32)
     return replace(
         gemms,
-        kind=faster[0],
+        kind=kinds[0],
         speedup=rate / fp32,
         fp32_flop_per_s=fp32 if is_known else None,
         flop_per_s=rate if is_known else None,
@@ -277,6 +277,7 @@ FP32_GEMMS = FindingRule(
 _CONVERSION = r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b"
 # Kernels of cuDNN and PyTorch that normalize or convolve images in NCHW.
 _NCHW = r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)"
+_NCHW_ONLY = rf"{CUFFT}|\bCompute(?:Backward)?FusedParamsCUDAKernel\b"
 _FP32 = re.compile(r"_scudnn_|<float, ")
 _TENSOR_CORES = re.compile(r"884|tensor_?op|half|fp16|f16")
 _WIDE, _NARROW = re.compile(r"\bfloat\b|f32"), re.compile(r"(?i)half|bf16|bfloat|fp16|\bdouble\b")
@@ -331,7 +332,7 @@ def _narrower(
                 "speedup_factor": factor,
                 "halved_ns": int(duration_ns[others].sum()),
             }
-            claim = kernel_claim(trace, device, rows, values, less_ns, gaining)
+            claim = kernel_claim(trace, device, rows, values, faster(less_ns), gaining)
             yield replace(claim, values={**claim.values, "nchw_ns": 0})
 
     return claims
@@ -353,12 +354,12 @@ def _is_wide(name: str) -> bool:
 def _conversions(trace: Trace) -> Iterator[TimeClaim]:
     """Conversions of images, on GPUs whose tensor cores take TF32.
 
-    torch.fft needs images as NCHW: beside it another layout costs more conversions than it saves.
-    A Fourier neural operator took 13.9 ms per step with channels_last and 11.1 without
-    (docs/accuracy.md).
+    torch.fft and group normalization need images as NCHW: beside them another layout costs more
+    conversions than it saves. With channels_last a Fourier neural operator took 13.9 ms per step
+    instead of 11.1, a network with GroupNorm 16.1 instead of 11.4 (docs/accuracy.md).
     """
     rows = steady(trace, named(trace, _CONVERSION))
-    if not len(rows) or framework(trace) != "torch" or named(trace, CUFFT).any():
+    if not len(rows) or framework(trace) != "torch" or named(trace, _NCHW_ONLY).any():
         return
     duration_ns = trace.recorded("kernels").duration_ns
     on_nchw = by_gpu(trace, steady(trace, named(trace, _NCHW)))

@@ -14,8 +14,10 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.kernel_share.fusion import (
     MEMSETS,
+    TENSOR_BY_TENSOR,
     TENSOR_UPDATES,
     UNFUSED_ATTENTION,
+    tensor_loops,
     unfused_attention,
     unfused_kernels,
     unfused_optimizer,
@@ -35,7 +37,7 @@ from traceview.facts.launches import cuda_graphs
 from traceview.facts.memory import levels
 from traceview.facts.operations import Kind, gpu_cells, kernel_operations, operations
 from traceview.facts.ranges.selection import selected_kernels
-from traceview.facts.steps.steps import launched_in_warm_up, steady_kernels, steps
+from traceview.facts.steps.steps import launched_in_warm_up, steady_kernels
 from traceview.findings import LOW, Severity, Subject
 from traceview.rules import (
     FindingRule,
@@ -157,8 +159,6 @@ def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:
 
 
 _HOPPER = 90
-_PER_TENSOR = r"elementwise_kernel<.*\baddcdiv_cuda_kernel"
-_MANY_TENSORS = 20
 _OWN_KERNEL_PCT = 10.0
 _TINY_NS = 3_000
 _MANY_TINY = 1_000
@@ -198,26 +198,15 @@ def _rotations(trace: Trace) -> Iterable[TimeClaim]:
 
 
 def _chains(trace: Trace) -> Iterator[TimeClaim]:
-    for claim in unfused_kernels(trace, unfused_attention(trace)):
+    others = unfused_attention(trace)
+    others[tensor_loops(trace).rows] = True
+    for claim in unfused_kernels(trace, others):
         yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
 
 
 def _optimizers(trace: Trace) -> Iterator[TimeClaim]:
     for claim in unfused_optimizer(trace):
         yield replace(claim, remedy=_FUSED_REAL if named(trace, r"c10::complex<").any() else "")
-
-
-def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
-    """Adam-like optimizers that update each tensor alone: only these call addcdiv.
-
-    The cost lies in the launches, which other analyses claim, so no time is claimed here.
-    """
-    kernels, rows = trace.recorded("kernels"), steady(trace, named(trace, _PER_TENSOR))
-    if len(rows) < _MANY_TENSORS * max(len(steps(trace)), 1):
-        return
-    name = str(kernels.texts("name")[rows[0]])
-    values = {"updates": len(rows), "device": int(kernels["device"][rows[0]])}
-    yield TimeClaim(Subject("kernel", name), values, "kernels", {"name": name}, severity="low")
 
 
 def _tiny(trace: Trace) -> Iterator[TimeClaim]:
@@ -326,12 +315,6 @@ UNFUSED_OPTIMIZER = FindingRule(
     "The optimizer is not fused: {kernels:foreach kernel} in {runs:run} take {total_ns}. One "
     "kernel that reads and writes each tensor once takes up to {less_ns} less.",
     "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step.",
-)
-TENSOR_BY_TENSOR = FindingRule(
-    _tensor_by_tensor,
-    "The optimizer updates its tensors one by one, {updates:update} in all, each of several "
-    "kernels.",
-    "Use foreach=True, or fused=True (Adam, AdamW): a few kernels update all tensors.",
 )
 TINY_KERNELS = FindingRule(
     _tiny,

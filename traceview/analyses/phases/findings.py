@@ -255,7 +255,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         return
     remedy, trials = _REMEDIES[tool], tool == code.CUDNN
     if tool == code.UNKNOWN and not recording_options(trace).python_samples:
-        ours = "traceview record --python-samples"
+        ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
     values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}

@@ -14,7 +14,7 @@ from traceview.analyses.verdict.parts import (
     steady_parts,
 )
 from traceview.facts.copies import outer_migration_time
-from traceview.facts.dependencies.forecast import without_recorder
+from traceview.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
 from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.kernel_classes import KernelClass
@@ -60,8 +60,8 @@ class Verdict:
     `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
     the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
     the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
-    `step_unrecorded_ns` is the median step as replayed without the recorder's cost per call, absent
-    where that is about the same or the cost is not known.
+    `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
+    about the same or not known.
     """
 
     text: str
@@ -199,9 +199,17 @@ DIFFERS = 0.05
 
 
 def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
-    """The median step as replayed without the recorder; None where that is about the same."""
+    """The step without the recorder; None where that is about the same.
+
+    That is what the steps before the recorded window took, if `traceview record --steps` timed
+    them, else the median step as replayed without the recorder's cost per call.
+    """
+    if median_ns is None:
+        return None
+    if (measured := trace.run.get(UNRECORDED_NS, "")).isdecimal():
+        return int(measured) if int(measured) <= (1 - DIFFERS) * median_ns else None
     times = without_recorder(trace)
-    if median_ns is None or times is None:
+    if times is None:
         return None
     share = times.replayed_ns / max(times.recorded_ns, 1.0)
     return round(share * median_ns) if share <= 1 - DIFFERS else None
@@ -212,7 +220,11 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         return f"No steps found in {units.duration(parts.span_ns)}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
-    plain = f" (about {units.duration(plain_ns)} without nsys)" if plain_ns is not None else ""
+    plain = ""
+    if plain_ns is not None:
+        tool = "nsys" if trace.recorder == "nsys" else "the profiler"
+        about = "" if UNRECORDED_NS in trace.run else "about "
+        plain = f" ({about}{units.duration(plain_ns)} without {tool})"
     return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
 
 

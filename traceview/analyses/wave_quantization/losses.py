@@ -19,7 +19,7 @@ from traceview.facts.grid_waves import LaunchedGrid
 from traceview.facts.idle.gaps import busy, steady_span_ns
 from traceview.facts.launch_configurations import Configuration
 from traceview.facts.operations import HOST, gpu_cells
-from traceview.facts.savings import Gain
+from traceview.facts.savings import Gain, faster
 from traceview.findings import severity_of
 from traceview.hardware import SmLimits, occupancy
 from traceview.hardware.occupancy import filling_sizes
@@ -305,7 +305,7 @@ def _gaining(
             duration_ns = kernels.duration_ns[rows]
             part = min(loss.lost_ns / max(int(duration_ns.sum()), 1), 1.0)
             less_ns: Integers = np.ceil(duration_ns * part).astype(np.int64)
-            gain = of_kernels(trace, rows, less_ns).at_most(loss.lost_ns)
+            gain = of_kernels(trace, rows, faster(less_ns)).at_most(loss.lost_ns)
             result.append(replace(loss, gain=gain))
     return tuple(result)
 

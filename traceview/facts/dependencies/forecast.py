@@ -4,9 +4,13 @@ The graph of a long recording is that of its middle steps: `MOST_ITEMS` calls an
 enough for a forecast. A step ends where its last GPU work does, as in `steps`; without steps the
 run counts as one. Of a selection only steps with selected work count.
 
+A recorder makes calls longer, and with them the CPU the limit where it is not: what counts is the
+share of a step that an edit wins where each call is cheaper by that cost, in terms of the recorded
+step.
+
 The error adds, as squares, the spread of the saving over the steps (95 % of the mean's), what
 guessed edges between operations make of it (the saving if recorded ones alone explained the same
-times), and what the recorder's cost makes of it (the saving if each call were cheaper by that).
+times), and half of what the recorder's cost makes of it: that cost is known to a factor of two.
 Threads that take turns are no guess: forecasts for PyTorch's backward pass came within 2 % of what
 was measured on an H200 (docs/accuracy.md).
 """
@@ -34,8 +38,10 @@ MOST_ITEMS = 60_000
 """Building the graph then takes 0.06 s of the 1.3 s of a report on 1 M kernels, a replay 2 ms."""
 LEAST_STEPS = 3
 """Fewer steps have no spread."""
-RECORDER_CALL_NS = 4_000
-"""What nsys adds to a CUDA call: 4 µs as docs/backends.md has it, on one H200's host."""
+RECORDER_CALL_NS = 8_000
+"""What a recorder adds to a CUDA call: 4 to 12 µs explain the steps that eleven programs, whose
+limit is the CPU, took without nsys on H200 hosts (docs/accuracy.md)."""
+MOST_CALL_NS = 32_000
 
 _GUESSED = INFERRED - {Edge.HAND_OVER}
 
@@ -101,21 +107,25 @@ class StepModel:
             end[begin:until] = np.maximum.accumulate(end[begin:until])
         return end
 
-    def forecast(self, *edits: Edit, alike: RowNumbers | None = None) -> StepForecast:
-        """What these edits together win per step.
+    def forecast(
+        self, *edits: Edit, recorder: bool = False, alike: RowNumbers | None = None
+    ) -> StepForecast:
+        """What these edits together win per step; with the `recorder`, as it was recorded.
 
         Its spread is that over the steps, or over spans of steps that begin at the rows `alike`:
         what wins in every third step differs from step to step all the same.
         """
-        saved = self.recorded - self.durations(replay(self.graph, edits))
+        as_recorded = self.recorded - self.durations(replay(self.graph, edits))
+        without = self._unrecorded(edits)
+        saved, other = (as_recorded, without) if recorder else (without, as_recorded)
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
         each = saved if alike is None else np.add.reduceat(saved, alike)
         spread = 0.0
         if len(each) >= LEAST_STEPS:
             spread = 1.96 * float(each.std(ddof=1)) * float(np.sqrt(len(each))) / len(saved)
-        inferred = abs(mean - self._mean_without_inferred(edits))
-        recorder = abs(mean - self._mean_without_recorder(edits))
-        error = float(np.sqrt(spread**2 + inferred**2 + recorder**2))
+        inferred = abs(float(as_recorded.mean()) - self._mean_without_inferred(edits))
+        cost = abs(mean - float(other.mean())) / (1 if recorder else 2)
+        error = float(np.sqrt(spread**2 + inferred**2 + cost**2))
         steps = len(saved) if len(self.follows) else 0
         return StepForecast(
             round(recorded),
@@ -124,17 +134,23 @@ class StepModel:
             steps,
             round(spread),
             round(inferred),
-            round(recorder),
+            round(cost),
         )
 
     def saved_ns(self, *edits: Edit) -> int:
         """What these edits together win per step, without an error: one replay."""
-        saved = self.recorded - self.durations(replay(self.graph, edits))
-        return round(float(saved.mean()))
+        return round(float(self._unrecorded(edits).mean()))
+
+    def _unrecorded(self, edits: Sequence[Edit]) -> Array:
+        """What edits win of each step without the recorder, in terms of the recorded step."""
+        after = self.durations(replay(self.graph, [self.cheaper, *edits]))
+        times = float(self.recorded.mean()) / max(float(self.before_cheaper.mean()), 1.0)
+        saved: Array = (self.before_cheaper - after) * times
+        return saved
 
     def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
         if not len(self._recorded_alone[0]):
-            return self.saved_ns(*edits)
+            return float((self.recorded - self.durations(replay(self.graph, edits))).mean())
         rows, lag_ns = self._recorded_alone
 
         def recorded_alone(changed: Changed) -> None:
@@ -171,17 +187,13 @@ class StepModel:
         lag[guess & ~alone] = np.iinfo(np.int64).min // 4
         return rows, lag
 
-    def _mean_without_recorder(self, edits: Sequence[Edit]) -> float:
-        after = self.durations(replay(self.graph, [self.cheaper, *edits]))
-        return float((self.before_cheaper - after).mean())
-
     @cached_property
     def before_cheaper(self) -> Integers:
         return self.durations(replay(self.graph, [self.cheaper]))
 
     def cheaper(self, changed: Changed) -> None:
-        """The run without what a recorder adds to each call."""
-        cheaper(changed)
+        """The edit that takes the recorder's cost off each call."""
+        raise NotImplementedError
 
 
 @record
@@ -210,15 +222,12 @@ class Model(StepModel):
     @cached_property
     def usual_ns(self) -> tuple[int, int]:
         """The median time of a launch call, and of its thread's pause between it and another."""
-        edges = self.graph.begin
-        launches = np.zeros(len(self.graph), bool)
-        launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
-        pauses = (edges.kind == Edge.THREAD) & launches[edges.of] & (edges.on >= 0)
-        pauses &= launches[edges.on]
-        own, pause = self.graph.own_ns[launches], edges.lag_ns[pauses]
+        edges, between = self.graph.begin, self.graph.pauses.time_ns
+        launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
+        own = self.graph.own_ns[launches]
         return (
             int(arrays.median(own)) if len(own) else 0,
-            int(arrays.median(pause)) if len(pause) else 0,
+            int(arrays.median(between)) if len(between) else 0,
         )
 
     @cached_property
@@ -234,9 +243,36 @@ class Model(StepModel):
         steps = intervals.union(np.minimum(end[rows - 1], end[rows]), end[rows])
         return intervals.inside(steps, self.graph.start_ns)
 
+    @cached_property
+    def call_ns(self) -> int:
+        """What the recorder adds to a call.
 
-def cheaper(changed: Changed) -> None:
-    changed.cheaper_calls(RECORDER_CALL_NS)
+        Where `traceview record --steps` timed steps without it, the cost with which a replay takes
+        as long; else RECORDER_CALL_NS.
+        """
+        told = self.trace.run.get(UNRECORDED_NS, "")
+        if not told.isdecimal() or not len(self.follows):
+            return RECORDER_CALL_NS
+        least, most = 0, MOST_CALL_NS
+        while most - least > MOST_CALL_NS // 64:
+            middle = (least + most) // 2
+            if self.durations(replay(self.graph, [cheaper_by(middle)])).mean() > int(told):
+                least = middle
+            else:
+                most = middle
+        return (least + most) // 2
+
+    def cheaper(self, changed: Changed) -> None:
+        changed.cheaper_calls(self.call_ns)
+
+
+UNRECORDED_NS = "unrecorded_step_ns"
+"""Name in TRACEVIEW_RUN of the time per step before the recorded window."""
+
+
+def cheaper_by(call_ns: int) -> Edit:
+    """The edit that takes so much off each call."""
+    return lambda changed: changed.cheaper_calls(call_ns)
 
 
 @fact

@@ -98,6 +98,22 @@ class Edges:
 
 
 @record
+class Pauses:
+    """What threads do between launches that follow each other, which belongs to these.
+
+    Per pause the launch `before` and `after` it, and its time outside of calls and in `queries`,
+    calls that only look something up: nsys records some before nearly every launch. `ends` is the
+    launch or other call in front of which each call of the graph is made, or that call itself.
+    """
+
+    before: Array
+    after: Array
+    time_ns: Integers
+    queries: Array
+    ends: Array
+
+
+@record
 class Dependencies:
     """The graph of a recording, or of the part that was launched in a window of time.
 
@@ -152,6 +168,26 @@ class Dependencies:
             ready = np.where(edges.kind == Edge.LAUNCH, begun[edges.on], returned[edges.on])
             edges.on[ready >= at[edges.of]] = -1
         return row_numbers(items[order])
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """The pauses between launches as recorded."""
+        edges, launches = self.begin, np.zeros(self.calls, bool)
+        launches[edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)]] = True
+        query = ~launches & (self.does == CallKind.OTHER)
+        others = np.flatnonzero(~query)
+        ends = np.append(others, -1)[np.cumsum(~query) - ~query]
+        # Behind the last other call of a thread comes none.
+        ends[(ends >= 0) & (self.thread[ends] != self.thread)] = -1
+        spent_ns = np.where(query, self.own_ns[: self.calls], 0)
+        rows = np.flatnonzero((edges.kind == Edge.THREAD) & (edges.lag_ns > 0))
+        spent_ns[edges.of[rows]] += edges.lag_ns[rows]
+        known = ends >= 0
+        time_ns = groups.added(ends[known], spent_ns[known], self.calls)
+        before, after = others[:-1], others[1:]
+        follows = launches[before] & launches[after] & (self.thread[before] == self.thread[after])
+        before, after = before[follows], after[follows]
+        return Pauses(before, after, time_ns[after], np.flatnonzero(query), ends)
 
 
 @record

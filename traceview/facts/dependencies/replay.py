@@ -73,43 +73,80 @@ class Changed:
         self.own_ns[call] = 0
 
     def remove_operations(self, operation: Array) -> None:
-        """These operations do not run. Beyond the usual pitch, a wait before them stays."""
+        """These operations do not run: what waits for one begins with it, without a pitch."""
         self.own_ns[operation] = 0
-        edges = self.graph.begin
-        chosen = self._of(edges, operation) & (edges.kind == Edge.STREAM)
+        # Edges on nothing, −1, are on the last.
+        chosen = np.flatnonzero(groups.marked(operation, len(self.graph) + 1)[self.graph.begin.on])
         lag_ns = self.begin_ns[chosen]
         self.begin_ns[chosen] = np.minimum(lag_ns, np.maximum(lag_ns - self.graph.pitch_ns, 0))
 
     def remove_launches(
-        self, operation: Array, beside: Array, usual_ns: tuple[int, int] | None = None
+        self,
+        operation: Array,
+        beside: Array,
+        group: Array,
+        usual_ns: tuple[int, int] | None = None,
+        part: float = 1.0,
     ) -> None:
         """These operations are not launched: the calls that launched nothing else go, too.
 
-        With each call goes the thread's time between it and the launch of an operation of `beside`
-        next to it, of which they are a part: the framework's cost of each operation of a chain.
-        Of calls and pauses much longer than usual (see `Model.usual_ns`) only the usual part
-        goes: the rest has other reasons, such as code that is loaded.
+        `group` is that of each operation of `beside`, of which they are a part: with a call goes
+        the thread's time between it and the launch of its group next to it, the framework's cost of
+        each operation of a chain. Of calls and pauses much longer than usual (`Model.usual_ns`)
+        only the usual part goes: the rest has other reasons, such as code that is loaded. Of what
+        would go `part` does: the rest is what the program does instead.
         """
-        edges, gone = self.graph.begin, np.zeros(len(self.graph), bool)
+        graph, edges, gone = self.graph, self.graph.begin, np.zeros(len(self.graph), bool)
         gone[operation] = True
-        near = np.zeros(len(self.graph), bool)
-        near[beside] = True
         self.remove_operations(operation)
         launch = (edges.kind == Edge.LAUNCH) & (edges.on >= 0)
         call, leaves = edges.on[launch], gone[edges.of[launch]]
-        without = np.zeros(len(self.graph), bool)
+        without = np.zeros(graph.calls, bool)
         without[call[leaves]] = True
         without[call[~leaves]] = False
         calls = np.flatnonzero(without)
         self.wait_for_nothing(calls)
-        self.own_ns[calls] -= _usual(self.own_ns[calls], usual_ns and usual_ns[0])
-        launches = without.copy()
-        launches[call[near[edges.of[launch]]]] = True
-        between = (edges.kind == Edge.THREAD) & (edges.on >= 0)
-        between &= launches[edges.of] & launches[edges.on]
-        between &= without[edges.of] | without[edges.on]
-        between &= self.begin_ns > 0
-        self.begin_ns[between] -= _usual(self.begin_ns[between], usual_ns and usual_ns[1])
+        usual_call_ns, usual_pause_ns = usual_ns or (None, None)
+        less_ns = part * _usual(self.own_ns[calls], usual_call_ns)
+        self.own_ns[calls] -= np.round(less_ns).astype(np.int64)
+        of_operation = np.full(len(graph), -1, np.int64)
+        of_operation[beside] = group
+        of_call = np.full(graph.calls, -1, np.int64)
+        of_call[call] = np.maximum(of_call[call], of_operation[edges.of[launch]])
+        between = graph.pauses
+        before, after = between.before, between.after
+        goes = (without[before] | without[after]) & (of_call[before] == of_call[after])
+        goes &= of_call[after] >= 0
+        less = np.zeros(graph.calls + 1)
+        less[after] = part * _usual(between.time_ns, usual_pause_ns)
+        less[after] /= np.maximum(between.time_ns, 1)
+        less[after[~goes]] = 0
+        self._shorten_pauses(less[between.ends], between.queries)
+
+    def fuse(
+        self,
+        operation: Array,
+        group: Array,
+        factor: float,
+        usual_ns: tuple[int, int] | None = None,
+    ) -> None:
+        """The operations of each group become its last one, which takes `factor` of their time.
+
+        They follow each other on a stream. Only that one is launched, see `remove_launches`.
+        """
+        left_ns = on_last(group, np.round(self.own_ns[operation] * factor).astype(np.int64))
+        self.own_ns[operation] = left_ns
+        gone = np.ones(len(operation), bool)
+        gone[last_rows(group)] = False
+        self.remove_launches(operation[gone], operation, group, usual_ns)
+
+    def _shorten_pauses(self, part: Array, queries: Array) -> None:
+        """The threads spend so much less, as a part, before each call, and in these calls."""
+        edges = self.graph.begin
+        rows = np.flatnonzero((edges.kind == Edge.THREAD) & (self.begin_ns > 0))
+        less_ns = self.begin_ns[rows] * part[edges.of[rows]]
+        self.begin_ns[rows] -= np.round(less_ns).astype(np.int64)
+        self.own_ns[queries] -= np.round(self.own_ns[queries] * part[queries]).astype(np.int64)
 
     def scale_pause(self, call: Array, factor: float | Array) -> None:
         """The thread takes `factor` of its time before these calls, outside of calls."""
@@ -200,6 +237,21 @@ class Changed:
         result = self.begin_ns.copy()
         result[rows] = np.maximum(result[rows] - less[edges.on[rows]], latency_ns)
         return result
+
+
+def last_rows(group: Array) -> Integers:
+    """The last row of each group."""
+    of_group = groups.group(group)
+    result = np.zeros(of_group.size, np.int64)
+    result[of_group.ids] = np.arange(len(group))
+    return result
+
+
+def on_last(group: Array, time_ns: Integers) -> Integers:
+    """The time of each group on its last row, nothing on the others."""
+    result = np.zeros(len(group), np.int64)
+    result[last_rows(group)] = groups.sums(groups.group(group), time_ns)
+    return result
 
 
 def _usual(times_ns: Array, usual_ns: int | None) -> Array:

@@ -221,12 +221,30 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
         return None
     last = np.append(passes.first[1:], passes.end) - 1
-    until = np.maximum.accumulate(end[last])
-    begin = np.append(start[passes.first[0]], until[:-1])
     thread = _thread(trace, process, calls["thread"][call])
+    until = np.maximum.accumulate(end[last])
+    until = _behind_ranges(trace, thread, start[passes.first], until)
+    begin = np.append(start[passes.first[0]], until[:-1])
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
+
+
+def _behind_ranges(trace: Trace, thread: int, first: Integers, until: Integers) -> Integers:
+    """The ends of passes, behind ranges of the thread that the pass opened and closes itself.
+
+    `first` has the first launch of each pass, `until` the end of its last: a range around the
+    forward pass ends a few µs later, and would lie across two steps.
+    """
+    ranges = trace.recorded("ranges")
+    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
+    start, end = ranges["start_ns"][own], ranges["end_ns"][own]
+    of = np.searchsorted(np.append(first[0], until[:-1]), start, side="right") - 1
+    following = np.append(first[1:], np.iinfo(np.int64).max)
+    closed = (of >= 0) & (start < until[of]) & (end < following[of])
+    result = until.copy()
+    np.maximum.at(result, of[closed], end[closed])
+    return result
 
 
 def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:

@@ -41,7 +41,7 @@ def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
             "process",
             _listed(Counter(_process(each) + _on(each.host_id, hosts) for each in trace.processes)),
         ),
-        ("duration", units.duration(trace.duration_ns)),
+        ("duration", duration(trace)),
         ("contains", _rows(trace)),
         ("only ranges", ", ".join(trace.selection.include)),
         ("without ranges", ", ".join(trace.selection.exclude)),
@@ -49,6 +49,12 @@ def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
         ("peaks given", ", ".join(f"{name}={value:g}" for name, value in trace.peaks.items())),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def duration(trace: TraceFacts) -> str:
+    """The time recorded, and whether the program ran on."""
+    ran_on = ", the program ran on" if "first_s" in trace.run else ""
+    return f"{units.duration(trace.duration_ns)}{ran_on}"
 
 
 def _recorder(trace: TraceFacts) -> str:

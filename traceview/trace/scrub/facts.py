@@ -85,6 +85,7 @@ _OF_RUN: Mapping[str, Rule] = {
     "git_dirty": _form("yes|no"),
     "host_os": _system,
     "steps": _form(r"\d{1,6}:\d{1,6}"),
+    **dict.fromkeys(("first_s", "unrecorded_step_ns", "unrecorded_steps"), _form(r"\d{1,15}")),
     "range": lambda value, texts: texts.of(TextKind.RANGE, value),
     "nsys_command": _recorder_command,
     "command_line": lambda value, texts: texts.command(value),

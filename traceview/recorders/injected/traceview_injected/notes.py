@@ -10,15 +10,25 @@ if TYPE_CHECKING:
 
 STARTED = "started"
 NOTES = "notes.txt"
+STOPPED = "stopped"
 _MOST_BYTES = 64_000
 _noted: set[str] = set()
 
 
 def started(folder: str) -> None:
     """Leave a marker file: the hooks of a Python process have started."""
+    _mark(folder, STARTED)
+
+
+def stopped(folder: str) -> None:
+    """Leave a marker file: the recording ended before the program, as it was long enough."""
+    _mark(folder, STOPPED)
+
+
+def _mark(folder: str, name: str) -> None:
     try:
         flags = os.O_WRONLY | os.O_CREAT
-        os.close(os.open(os.path.join(folder, STARTED), flags, 0o600))
+        os.close(os.open(os.path.join(folder, name), flags, 0o600))
     except OSError:
         pass
 

@@ -1,4 +1,4 @@
-"""Sample the Python stacks of all threads from a thread of our own, where nsys cannot.
+"""Sample the Python stacks of all threads from a thread of our own.
 
 Samples are kept in memory and appended to a file once per second, so that a killed program leaves
 what it had. Its lines, with tab-separated fields:
@@ -18,7 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
-PERIOD_S = 0.005
+PERIOD_S = 0.01
+"""A sample stops a Python thread for some 0.1 ms: docs/record.md has what that costs."""
 SWITCH_S = 0.0005
 """How long the sampler waits for a thread that computes in Python. With the default of 5 ms, most
 samples would be taken where the program gives up the interpreter lock by itself, as in a sleep."""

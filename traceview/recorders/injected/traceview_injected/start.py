@@ -40,7 +40,7 @@ def begin() -> None:
         with notes.noting_errors(folder, "bounding the recording failed"):
             from .annotations import training_steps
 
-            training_steps.capture(steps)
+            training_steps.capture(steps, folder)
     ranges = os.environ.get(ANNOTATE)
     if ranges:
         with notes.noting_errors(folder, "adding ranges failed"):

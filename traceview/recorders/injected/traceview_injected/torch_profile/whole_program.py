@@ -7,8 +7,9 @@ import os
 import signal
 import threading
 from functools import wraps
+from time import perf_counter
 
-from .. import dynamo
+from .. import dynamo, notes
 from ..annotations import training_steps
 from ..import_hooks import after
 from . import mirrored_ranges, nvtx_calls, session
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+MOST_S, LEAST_STEPS = 10.0, 50
+"""A launch-bound loop then fills 70 MB: it took 10.1 MB for 1.5 s (docs/backends.md)."""
+
 
 def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
     """Record this process from now on, or from the start of the requested steps or range."""
@@ -29,21 +33,26 @@ def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
     modules = (mirrored_ranges, nvtx_calls, session)
     after("torch._dynamo", lambda _: dynamo.hide(modules))
     if steps := settings.get("steps"):
-        training_steps.watch = _step_window(started, *steps)
+        training_steps.window(tuple(steps), started.start, started.stop, folder)
     elif name := settings.get("range"):
         started.ranges.watch = _range_window(started, name)
     else:
         started.start()
+        if not settings.get("whole"):
+            training_steps.watch = _enough(started, folder)
 
 
-def _step_window(started: TorchSession, first: int, end: int) -> Callable[[int], None]:
-    """Record from the start of step `first` to the start of step `end`."""
+def _enough(started: TorchSession, folder: str) -> Callable[[int], None]:
+    """Stop at the first step after MOST_S seconds of recorded steps and LEAST_STEPS of them."""
+    began: list[tuple[int, float]] = []
 
     def begins(step: int) -> None:
-        if step >= end:
+        if not began:
+            began.append((step, perf_counter()))
+        elif step - began[0][0] >= LEAST_STEPS and perf_counter() - began[0][1] >= MOST_S:
+            training_steps.watch = None
             started.stop()
-        elif step >= first:
-            started.start()
+            notes.stopped(folder)
 
     return begins
 
