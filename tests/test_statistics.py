@@ -13,12 +13,12 @@ from traceview import statistics
 from traceview.statistics import (
     _drawn_differences,
     _order_statistics,
-    _t_quantile,
     difference_bounds,
     fewest_runs,
     mann_whitney,
     mean_bounds,
     runs_to_decide,
+    t_quantile,
 )
 
 values = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=4)
@@ -129,7 +129,7 @@ def test_against_scipy():
             stats.mannwhitneyu(before, after).pvalue, rel=1e-9
         )
     for freedom in (4, 8, 20):
-        assert _t_quantile(0.95, freedom) == pytest.approx(stats.t.ppf(0.95, freedom), rel=0.01)
+        assert t_quantile(0.95, freedom) == pytest.approx(stats.t.ppf(0.95, freedom), rel=0.01)
 
 
 @pytest.mark.parametrize("distance", [0.7, 1.5, 3.0])

@@ -86,7 +86,7 @@ writes a checkpoint, the median step has none."""
 
 @record
 class LoopTime:
-    """The steady steps of one loop.
+    """The steady steps of one loop, `steps` of them.
 
     `time` is the union of these steps, `total_ns` their time without first uses and compilation,
     `median_ns` and `mean_ns` the time of one step. `devices` (rows in devices) run work of the
@@ -99,6 +99,7 @@ class LoopTime:
     devices: frozenset[int] = frozenset()
     name: str = ""
     mean_ns: int = 0
+    steps: int = 0
 
     @property
     def is_uneven(self) -> bool:

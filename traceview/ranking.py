@@ -354,6 +354,20 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
     return replace(ranked, finding=replace(ranked.finding, severity="info"))
 
 
+def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
+    """The findings of a recording that shows no habit: only what is missing in it matters."""
+    health = trace_health.ANALYSIS.name
+    notes = (
+        RankedFinding(
+            row.analysis,
+            replace(row.finding, severity="info", time_at_stake_ns=0, share_of_step_pct=None),
+        )
+        for row in findings
+        if row.analysis != health
+    )
+    return (*(row for row in findings if row.analysis == health), *notes)
+
+
 def _reach(finding: Finding) -> float:
     """The part of a finding's time that one remedy is likely to save."""
     return REACH if finding.general else 1.0

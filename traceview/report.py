@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from threading import Thread
 
-import numpy as np
-
 from traceview import analyses as registered
 from traceview import display, stages
 from traceview.analyses.base import Analysis, Failed
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
+from traceview.analyses.verdict.loops import recorded_span
 from traceview.analyses.verdict.parts import loop_times
+from traceview.analyses.verdict.series import cold_passes, is_start_up_alone
 from traceview.analyses.wording import time_of
 from traceview.errors import InputError, suggestion
 from traceview.facts import copies, kernel_classes, launches
@@ -26,7 +26,7 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
-from traceview.ranking import Outcome, PlanStep, RankedFinding, plan, ranked
+from traceview.ranking import Outcome, PlanStep, RankedFinding, as_notes, plan, ranked
 from traceview.records import record
 from traceview.tables import Column, Table
 from traceview.trace import Fact, Selection, Trace, fact
@@ -60,11 +60,6 @@ and which takes longest on some traces."""
 _BESIDE = 6
 """Place in that order at which `beside` is started, at the latest with the last one: by then most
 facts that it shares with them are computed, and it ends about when the last analysis does."""
-_TIMED_TABLES = (
-    *("kernels", "copies", "sets", "graph_launches", "api_calls", "synchronizations", "ranges"),
-    *("os_calls", "overheads", "python_samples"),
-)
-
 _FINDING_COLUMNS = (
     Column("severity", "text", "high, medium, low or info"),
     Column("analysis", "text", "name of the analysis that reports it"),
@@ -242,13 +237,11 @@ def report_of(
     def findings() -> tuple[RankedFinding, ...]:
         steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
         loops = loop_times(trace)
-        return ranked(
-            answers,
-            loops,
-            lambda one: time_of(trace, one),
-            steady_ns,
-            lambda: model(trace),
-        )
+        cold = cold_passes(trace)
+        # A replay of cold passes is a forecast of nothing.
+        replayed = None if cold and cold.passes else lambda: model(trace)
+        rows = ranked(answers, loops, lambda one: time_of(trace, one), steady_ns, replayed)
+        return as_notes(rows) if is_start_up_alone(trace) else rows
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)
@@ -301,19 +294,6 @@ def facts_of(trace: Trace) -> TraceFacts:
 
 @fact
 def duration_ns(trace: Trace) -> int:
-    """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing.
-
-    As for phases, the start-up of a program counts, which only OS calls, samples and the recorder's
-    own overhead show.
-    """
-    first, last = [], []
-    for table in map(trace.recorded, _TIMED_TABLES):
-        # A damaged recording may hold an end before its start: either column may have the extreme.
-        for name in {"start_ns", "end_ns", "time_ns"} & {column.name for column in table.columns}:
-            times, absent = table[name], table.is_null(name)
-            times = times[~absent] if absent.any() else times
-            if len(times):
-                # As Python integers: the difference of damaged times can overflow int64.
-                first.append(int(np.min(times)))
-                last.append(int(np.max(times)))
-    return max(last, default=0) - min(first, default=0)
+    """Nanoseconds from the first start to the last end of anything recorded; 0 for nothing."""
+    start, end = recorded_span(trace)
+    return end - start

@@ -176,13 +176,13 @@ def runs_to_decide(
     scatter = math.sqrt(squares / freedom)
     distance = abs(fmean(after) - fmean(before) - limit)
     for runs in range(fewest_runs(tail), MOST_RUNS + 1):
-        reach = _t_quantile(1 - tail, 2 * runs - 2) * scatter * math.sqrt(2 / runs)
+        reach = t_quantile(1 - tail, 2 * runs - 2) * scatter * math.sqrt(2 / runs)
         if reach <= distance * _REACH:
             return runs
     return None
 
 
-def _t_quantile(probability: float, freedom: int) -> float:
+def t_quantile(probability: float, freedom: int) -> float:
     """Student's quantile by the first terms of its expansion (Abramowitz and Stegun 26.7.5)."""
     z = NormalDist().inv_cdf(probability)
     first = (z**3 + z) / 4

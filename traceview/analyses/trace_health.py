@@ -29,6 +29,7 @@ from traceview.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
+from traceview.analyses.verdict.series import cold_passes
 from traceview.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.facts.idle.gaps import unknown_idle
 from traceview.facts.launches import cuda_graphs, cut_window, unpaired
@@ -300,6 +301,25 @@ def _span(trace: Trace) -> tuple[int, int]:
     return (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
 
 
+_MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
+_COLD = "The recording is cold, so savings per step are unknown: "
+_RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
+
+
+def _cold(trace: Trace) -> list[Check]:
+    """A warning where the passes recorded are the first ones, which say nothing of the others."""
+    cold = cold_passes(trace)
+    if cold is None:
+        return []
+    values = {name: int(value) for name, value in vars(cold).items() if value}
+    if not cold.passes:
+        return [Check("cold", "note", _MOSTLY_ONCE, None, values)]
+    of_all = f"of {{passes}} passes, {_MOSTLY_ONCE}"
+    of_two = "of {passes} passes the first takes {first_ns}, the second {second_ns}."
+    template = f"{_COLD}{of_two if cold.first_ns else of_all}"
+    return [Check("cold", "warning", template, _RECORD_MORE, values, all_in_doubt=True)]
+
+
 _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _gpu_work,
     _unpaired,
@@ -307,6 +327,7 @@ _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
     _ranges,
     lost_events,
     recorded_window,
+    _cold,
     missing_copies,
     impossible_rows,
     _profiler_overhead,

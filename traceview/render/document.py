@@ -82,12 +82,14 @@ class Document:
     """An answer. An absent part is empty; `nothing_found` replaces an empty list of findings.
 
     `title` names the only subject; where there are two, the first of the `facts` does. `warnings`
-    are pairs of what they warn of and a text. `plan` says what the findings win one after another.
+    are pairs of what they warn of and a text. `shares` says what parts of a recording the answer is
+    about, `plan` what the findings win one after another.
     """
 
     title: str = ""
     facts: tuple[str, ...] = ()
     headline: str = ""
+    shares: str = ""
     tiles: tuple[ScoreTile, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
     plan: str = ""

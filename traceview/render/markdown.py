@@ -70,6 +70,8 @@ def _lines(of: Document) -> Iterator[str]:
     yield from (facts if of.facts else f"### {escaped(of.title, _MOST_CELL)}", "")
     if of.headline:
         yield from (f"**{escaped(of.headline)}**", "")
+    if of.shares:
+        yield from (escaped(of.shares), "")
     if of.tiles:
         yield _tabulated(tile.name for tile in of.tiles)
         yield _tabulated("---" for _ in of.tiles)

@@ -180,6 +180,8 @@ def _opening(report: Report, width: int) -> Iterator[Text]:
         yield Text("")
         lines = wrapped(visible(report.verdict.text, SENTENCE), width, _VERDICT_LINES)
         yield from (Text(line, "bold") for line in lines)
+        if shares := visible(report.verdict.shares_text, SENTENCE):
+            yield from (Text(line, "dim") for line in wrapped(shares, width, _VERDICT_LINES))
     if report.scoreboard:
         yield Text("")
         yield from scoreboard_lines(tiles(report.scoreboard), width)

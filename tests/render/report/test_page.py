@@ -117,6 +117,20 @@ def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, tra
         assert shown.problems == []
 
 
+def test_places_like_the_shown_one_are_marked_and_gone_through(browser, path):
+    with opened(browser, path) as shown:
+        shown.page.get_by_role("button", name="Show in the timeline").first.click()
+        canvas, said = shown.page.locator(".tl-scroll canvas"), shown.page.locator(".tl-hits")
+        shown.page.wait_for_function("document.querySelector('.tl-hits').textContent")
+        assert " of 12,175 like it, " in said.inner_text()
+        before = shown.page.evaluate("location.hash")
+        canvas.press("n")
+        shown.page.wait_for_function("before => location.hash !== before", arg=before)
+        canvas.press("Escape")
+        assert said.inner_text() == ""
+        assert shown.problems == []
+
+
 def sort_of(report, finding):
     """The table, the columns and the kind of subject that a finding names, and how it is timed."""
     evidence, window = finding.evidence, window_of(report, finding)

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.gpu_idle.line_sites import starved_devices
+from traceview.analyses.verdict.series import after_warm_up, series
 from traceview.facts import savings
 from traceview.facts.idle import cpu_activity, lines
 from traceview.facts.idle.gaps import UnknownIdle, device_work, gaps, steady_spans_ns, unknown_idle
@@ -20,7 +21,7 @@ from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
 from traceview.facts.operations import Kind, kernel_operations, operations, operations_by_device
 from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.ranges.selection import selected, selected_operations
+from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import (
     loop_names,
     operations_in_warm_up,
@@ -270,19 +271,20 @@ class MainLoop:
 
 def main_loop(trace: Trace) -> MainLoop:
     """The series of selected steps that takes most of the time; no steps where there is none."""
-    series = _series(trace)
-    if not series:
+    every = series(trace)
+    if not every:
         return MainLoop(0, None)
-    steady = _steady(trace, series[0])
-    lossy = _after_warm_up(trace, steady)
+    steady = after_warm_up(trace, every[0])
+    lossy = _lossy(trace, steady)
     mean_ns = round(_total_ns(trace, lossy) / len(lossy))
-    return MainLoop(len(series[0]), _median(_usual_ns(trace, steady)), mean_ns)
+    return MainLoop(len(every[0]), _median(_usual_ns(trace, steady)), mean_ns)
 
 
+@fact
 def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
     """The steady steps of each series, that with most time first."""
-    steady = [_steady(trace, rows) for rows in _series(trace)]
-    lossy = [_after_warm_up(trace, rows) for rows in steady]
+    steady = [after_warm_up(trace, rows) for rows in series(trace)]
+    lossy = [_lossy(trace, rows) for rows in steady]
     devices = _devices(trace, lossy)
     return tuple(
         _loop_time(trace, rows, _median(_usual_ns(trace, all_steady)), used)
@@ -290,7 +292,7 @@ def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
     )
 
 
-def _after_warm_up(trace: Trace, rows: Integers) -> Integers:
+def _lossy(trace: Trace, rows: Integers) -> Integers:
     # No time is lost in the first step, which is warm-up in any case.
     later = rows[steps(trace).cpu_start_ns[rows] >= warm_up_end_ns(trace)]
     return later if len(later) else rows
@@ -320,30 +322,25 @@ def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[
         total_ns,
         median_ns,
         devices,
-        loop_names(trace)[rows[0]] or "",
+        _name(trace, rows),
         round(total_ns / len(rows)),
+        len(rows),
     )
+
+
+def _name(trace: Trace, rows: Integers) -> str:
+    """The name of the loop of some steps of a series, or of all of its loops if it has several."""
+    of_each = rows[groups.group(pace(trace).loop[rows]).first].tolist()
+    names = {loop_names(trace)[row] or "" for row in of_each}
+    if len(names) == 1:
+        return names.pop()
+    tree = range_tree(trace)
+    return tree.patterns[int(tree.path_pattern[tree.path[steps(trace).range[rows[0]]]])]
 
 
 def _total_ns(trace: Trace, rows: Integers) -> int:
     """The time of steps, without first uses and compilation."""
     return int((pace(trace).duration_ns[rows] - step_parts(trace).once_ns[rows]).sum())
-
-
-def _series(trace: Trace) -> list[Integers]:
-    """The selected steps of each series, in the order of the time that they take."""
-    all_steps, timed = steps(trace), pace(trace)
-    rows = np.flatnonzero(timed.timed & selected(trace, all_steps.process, all_steps.cpu_start_ns))
-    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
-    there = groups.different(all_steps.series[rows])
-    order = np.argsort(-total_ns[there], kind="stable")
-    return [rows[all_steps.series[rows] == each] for each in there[order].tolist()]
-
-
-def _steady(trace: Trace, rows: Integers) -> Integers:
-    """The steps after warm-up; all of them where none is."""
-    steady = rows[~pace(trace).warm_up[rows]]
-    return steady if len(steady) else rows
 
 
 def _usual_ns(trace: Trace, rows: Integers) -> Integers:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from traceview import intervals, units
+from traceview.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.analyses.verdict.parts import (
     LargestClass,
     MainLoop,
@@ -12,6 +14,12 @@ from traceview.analyses.verdict.parts import (
     main_loop,
     steady_operations,
     steady_parts,
+)
+from traceview.analyses.verdict.series import (
+    LEAST_NS,
+    ColdPasses,
+    cold_passes,
+    is_start_up_alone,
 )
 from traceview.facts.copies import outer_migration_time
 from traceview.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
@@ -30,8 +38,8 @@ BUSY_PCT = 90.0
 MOST_PCT, AHEAD = 50.0, 1.5
 """Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
 as much again as the next part. Otherwise the limit is mixed."""
-LEAST_OPERATIONS, LEAST_NS = 4, 1_000_000
-"""Fewer operations than the first, shorter than the second in all, are not a program to judge."""
+LEAST_OPERATIONS = 4
+"""Fewer operations, shorter than LEAST_NS in all, are not a program to judge."""
 WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
 """A part of the time is said from the first on, one that is not the limit from the second."""
 
@@ -61,7 +69,8 @@ class Verdict:
     the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
     the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
     `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
-    about the same or not known.
+    about the same or not known. `shares` divides the recording into loops and what is outside of
+    them; `shares_text` says so, empty for a selection and where one loop is nearly all.
     """
 
     text: str
@@ -71,11 +80,22 @@ class Verdict:
     limit: Limit
     steps_from: StepsSource
     step_unrecorded_ns: int | None = None
+    shares: RunShares | None = None
+    shares_text: str = ""
 
 
 @fact
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
+    result = _limited(trace)
+    if trace.selection:
+        return result
+    parts = steady_parts(trace)
+    shares = run_shares(trace, parts.device if parts else None)
+    return replace(result, shares=shares, shares_text=shares_text(shares))
+
+
+def _limited(trace: Trace) -> Verdict:
     loop, parts = main_loop(trace), steady_parts(trace)
     source: StepsSource = steps_source(trace) if loop.steps else "none"
     if parts is None or "kernels" in trace.unread:
@@ -84,7 +104,8 @@ def verdict(trace: Trace) -> Verdict:
         text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     operations = len(steady_operations(trace, parts.device))
-    if operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS:
+    too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
+    if too_few or is_start_up_alone(trace):
         text = _next_to_nothing(operations, parts)
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
@@ -215,7 +236,24 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     return round(share * median_ns) if share <= 1 - DIFFERS else None
 
 
+def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
+    """What was recorded of first passes; of no step in the time that is left without them."""
+    times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
+    once, total, first, second = map(units.duration, times)
+    if cold.first_ns:
+        return f"Cold: the first of 2 passes takes {first}, the second {second}"
+    if cold.passes:
+        return (
+            f"Cold: first uses and compilation take {once} of the {total} of {cold.passes} passes"
+        )
+    left = units.duration(parts.span_ns)
+    return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
+
+
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
+    cold = cold_passes(trace)
+    if cold:
+        return _cold_phrase(cold, parts)
     if loop.median_ns is None:
         return f"No steps found in {units.duration(parts.span_ns)}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Set
+from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
@@ -252,6 +253,12 @@ def _of_whole(
     part_ns, whole_ns = part_of_ns
     # A bound has no error.
     error_ns = forecast.error_ns if forecast.saving == "about" else None
+    if error_ns and error_ns >= part_ns:
+        # It may save nothing: all that is known is a bound.
+        most_ns = min(part_ns + error_ns, whole_ns)
+        forecast = replace(forecast, saving="at-most", speedup_at_most=None)
+        most = 100.0 * most_ns / whole_ns
+        return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, most, forecast)
     return Claim(
         lead,
         units.with_error(part_ns, error_ns),
@@ -280,6 +287,7 @@ def report_document(report: Report) -> Document:
         title=report.trace.path.rpartition("/")[2],
         facts=tuple(facts[name] for name in _FACTS if name in facts),
         headline=report.verdict.text if report.verdict else "",
+        shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
         warnings=tuple(("Warning", text) for text in report.trace.warnings),
         plan=plan_text(report),

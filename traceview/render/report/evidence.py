@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview import units
+from traceview import groups, units
 from traceview.analyses.base import Analysis, Result
 from traceview.errors import InputError, TraceFormatError
 from traceview.facts.steps.steps import kernels_in_warm_up
@@ -19,7 +19,7 @@ from traceview.render.base.code import CodeBlock, CodeLine
 from traceview.render.base.page import TableView, key, row_id, table_view
 from traceview.render.base.safe_text import visible
 from traceview.report import Report
-from traceview.tables import Mask, Table, TableSpec
+from traceview.tables import Integers, Mask, Table, TableSpec
 from traceview.trace import Trace
 from traceview.units import Value
 
@@ -117,6 +117,22 @@ def _listing(compiled: Compiled) -> CodeBlock | None:
     return ptx_block(function, _MOST_LINES) if function else None
 
 
+MOST_ALIKE = 1_000
+"""A finding's places that the page lists, 20 kB at most: a map 1,000 pixels wide shows no more."""
+
+
+@record
+class Alike:
+    """The places of a finding, to be marked beside the one that its window shows.
+
+    `text` has starts and ends in order, each as the difference to the one before it. Of more than
+    MOST_ALIKE it has as many at even distances, the shown one among them; `count` counts all.
+    """
+
+    text: str
+    count: int
+
+
 @record
 class EvidenceView:
     """The evidence of a finding. `table` has one row, whose id on the page is `row`.
@@ -134,6 +150,7 @@ class EvidenceView:
     basis: str
     source: SourceView | None
     code: CodeBlock | None = None
+    alike: Alike | None = None
 
 
 def table_key(analysis: str, table: str) -> str:
@@ -175,6 +192,7 @@ def evidence_view(
         basis=evidence.basis,
         source=source_view(report.recording, ranked.finding.subject, recorded),
         code=code.get(ranked.finding.subject.name),
+        alike=alike_of(report, ranked.finding, window) if window else None,
     )
 
 
@@ -194,21 +212,47 @@ def _window_text(window: tuple[int, int] | None) -> str:
 
 
 def window_of(report: Report, finding: Finding) -> tuple[int, int] | None:
-    """Time window of the evidence; for a kernel without one, that of its longest launch."""
+    """Time window of the evidence; for a kernel without one, that of its median launch."""
     evidence, trace = finding.evidence, report.recording
     if evidence.start_ns is not None and evidence.end_ns is not None:
         return evidence.start_ns, evidence.end_ns
     if finding.subject.kind != "kernel" or trace is None:
         return None
     kernels = trace.recorded("kernels")
-    launches = np.flatnonzero(_launches(kernels, finding))
+    launches = _steady_launches(trace, finding)
     if not len(launches):
         return None
-    # A launch in warm-up is shown only if there is no other.
+    in_order = launches[np.argsort(kernels.duration_ns[launches], kind="stable")]
+    middle = in_order[(len(in_order) - 1) // 2]
+    return int(kernels["start_ns"][middle]), int(kernels["end_ns"][middle])
+
+
+def alike_of(report: Report, finding: Finding, window: tuple[int, int]) -> Alike | None:
+    """The places of a finding; None where its window shows the only one."""
+    claimed, trace = finding.lost or finding.work, report.recording
+    if claimed:
+        start, end = claimed.time
+    elif trace is not None and finding.subject.kind == "kernel":
+        kernels = trace.recorded("kernels")
+        launches = _steady_launches(trace, finding)
+        order = np.argsort(kernels["start_ns"][launches], kind="stable")
+        start, end = (kernels[name][launches][order] for name in ("start_ns", "end_ns"))
+    else:
+        return None
+    if len(start) < 2:
+        return None
+    shown = max(int(np.searchsorted(start, window[0], side="right")) - 1, 0)
+    even = np.linspace(0, len(start) - 1, min(len(start), MOST_ALIKE)).astype(np.int64)
+    listed = groups.different(np.append(even, shown))
+    times = np.stack((start[listed], end[listed]), axis=1).ravel()
+    return Alike(" ".join(map(str, np.diff(times, prepend=0).tolist())), len(start))
+
+
+def _steady_launches(trace: Trace, finding: Finding) -> Integers:
+    """The launches of a finding's kernel; those in warm-up only if there are no others."""
+    launches = np.flatnonzero(_launches(trace.recorded("kernels"), finding))
     steady = launches[~kernels_in_warm_up(trace)[launches]]
-    shown = steady if len(steady) else launches
-    longest = shown[np.argmax(kernels.duration_ns[shown])]
-    return int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])
+    return steady if len(steady) else launches
 
 
 def _launches(kernels: Table, finding: Finding) -> Mask:

@@ -275,6 +275,7 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         _PAGE,
         Style(STYLES),
         verdict=report.verdict.text if report.verdict else "",
+        shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
         time=time_bar(report.run_time) if report.run_time else None,
         nothing_found=nothing_found(report),

@@ -58,9 +58,14 @@ def _times(rows: Sequence[PlanStep]) -> list[str]:
     for more in range(_MOST_MORE_DIGITS + 1):
         texts = [_time(row, more) for row in rows]
         values = [_ERROR.sub("", text) for text in texts]
-        if all(one != other for one, other in pairwise(values)):
+        if all(one != other for one, other in pairwise(map(_number, values))):
             break
     return [*values[:-1], texts[-1]]
+
+
+def _number(time: str) -> tuple[float, str]:
+    number, _, unit = time.partition(" ")
+    return float(number.replace(",", "")), unit
 
 
 def _time(row: PlanStep, more: int) -> str:

@@ -214,7 +214,9 @@ def _opening(report: Report, page: _Page, links: bool) -> list[RenderableType]:
 
 
 def _verdict(report: Report) -> list[RenderableType]:
-    return [Prose(visible(report.verdict.text, SENTENCE))] if report.verdict else []
+    of = report.verdict
+    texts = [text for text in (of.text, of.shares_text) if text] if of else []
+    return [Prose(visible(text, SENTENCE)) for text in texts]
 
 
 def _header(report: Report) -> RenderableType:

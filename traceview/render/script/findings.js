@@ -64,12 +64,13 @@ function lead(page, id, tables) {
  * @param {import("./timeline/timeline.js").Timeline | null} timeline
  */
 function addWays(card, timeline) {
-  const { start, end } = card.dataset;
+  const { start, end, alike, count } = card.dataset;
   const evidence = card.querySelector(".evidence");
   const ways = element("div", { class: "deeds" });
   if (timeline && start && end) {
     ways.append(button("Show in the timeline", () => {
-      timeline.show({ start_ns: start, end_ns: end });
+      const listed = alike ? { text: alike, count: Number(count) } : undefined;
+      timeline.show({ start_ns: start, end_ns: end, alike: listed });
       document.getElementById("timeline")?.scrollIntoView({ block: "start" });
     }));
   }

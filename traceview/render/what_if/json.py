@@ -15,7 +15,7 @@ _ERROR = JsonShape(
     StepForecast,
     "error_ns spread_ns inferred_ns recorder_ns",
     error_ns="plus or minus; the root of the sum of squares of the terms",
-    spread_ns="of the saving over the steps: 95 % of the mean's",
+    spread_ns="of the saving over steps of equal length, 95 %",
     inferred_ns="how far the saving rests on inferred order",
     recorder_ns="how far the saving changes with the recorder's cost per call",
 )

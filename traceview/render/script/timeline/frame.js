@@ -12,6 +12,7 @@ const KEYS = [
   ["click, arrow keys", "select a row, and its neighbours"],
   ["double click, Enter, f", "zoom to what is selected"],
   ["g", "go to the launch call, or to what a call launched"],
+  ["n p", "the next and the previous hit, or place like the one that a finding shows"],
   ["/", "search; Enter and Shift + Enter go through the hits"],
   ["Esc", "nothing selected"],
 ];

@@ -1,5 +1,6 @@
 /** The timeline of the page: its window, its selection, and how both change. */
 
+import { alikeOf, goOn, sayWhich } from "./alike.js";
 import { linksOf } from "./canvas/arrows.js";
 import { colorsOf } from "./canvas/colors.js";
 import { draw, folds } from "./canvas/draw.js";
@@ -19,10 +20,12 @@ import { View } from "./view.js";
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{track: import("./model.js").Track, row: number}} Place */
 
+/** @typedef {{text: string, count: number}} Listed places like one, as the page holds them */
+
 /**
  * The interface of the timeline for the rest of the page. Times are on the recording's clock.
  * @typedef {object} Timeline
- * @property {(place: {start_ns: number | string, end_ns: number | string, select?: number}) => void} show
+ * @property {(place: {start_ns: number | string, end_ns: number | string, select?: number, alike?: Listed}) => void} show
  * @property {(act: (selected: number | null) => void) => void} onSelect
  * @property {Promise<Lanes>} ready
  */
@@ -58,8 +61,8 @@ export function mountTimeline(within, data, role = ALONE) {
   const ready = modelOf(data).then((model) => new Lanes(within, model, listeners, role));
   ready.catch((error) => within.prepend(`The timeline cannot be shown: ${error}`));
   return {
-    show: ({ start_ns, end_ns, select }) =>
-      void ready.then((lanes) => lanes.showRecorded(BigInt(start_ns), BigInt(end_ns), select ?? null)),
+    show: ({ start_ns, end_ns, select, alike }) =>
+      void ready.then((lanes) => lanes.showRecorded(BigInt(start_ns), BigInt(end_ns), select ?? null, alike)),
     onSelect: (act) => void listeners.push(act),
     ready,
   };
@@ -87,6 +90,7 @@ export class Lanes {
     this.links = /** @type {import("./canvas/arrows.js").Pair[]} */ ([]);
     this.range = /** @type {{from: number, to: number} | null} */ (null);
     this.hits = /** @type {Uint8Array | null} */ (null);
+    this.alike = /** @type {import("./alike.js").Alike | null} */ (null);
     this.asked = 0;
     this.later = 0;
     this.narrow = false;
@@ -165,7 +169,7 @@ export class Lanes {
     canvas.style.height = `${this.height}px`;
     this.view.left = this.narrow ? 0 : MARGIN;
     this.view.right = this.width;
-    drawMap(map, this.model, this.colors, this.width, this.ratio);
+    drawMap(map, this.model, this.colors, this.width, this.ratio, this.alike?.start);
     this.redraw();
   }
 
@@ -248,9 +252,10 @@ export class Lanes {
     this.moved();
   }
 
-  /** @param {bigint} start @param {bigint} end @param {number | null} select */
-  showRecorded(start, end, select) {
+  /** @param {bigint} start @param {bigint} end @param {number | null} select @param {Listed} [listed] */
+  showRecorded(start, end, select, listed) {
     const [from, to] = [Number(start - this.model.origin), Number(end - this.model.origin)];
+    if (listed || this.alike) this.mark(listed ? alikeOf(listed.text, listed.count, this.model.origin, from) : null);
     const margin = Math.max((to - from) * 0.15, LEAST_SPAN);
     this.range = to > from ? { from, to } : null;
     this.showWindow(from - margin, to + margin);
@@ -381,17 +386,37 @@ export class Lanes {
     this.showWindow(track.start[row] - length, track.end[row] + length);
   }
 
+  /** Mark places like the one shown on the map; the buttons for hits go through them. @param {import("./alike.js").Alike | null} alike */
+  mark(alike) {
+    this.alike = alike;
+    this.frame.search.value = "";
+    this.search("");
+    this.resize();
+  }
+
+  /** @param {1 | -1} step */
+  goToAlike(step) {
+    if (!this.alike) return;
+    const { from, to } = goOn(this.alike, step);
+    const half = Math.max(this.view.span / 2, (to - from) * 0.65);
+    this.range = to > from ? { from, to } : null;
+    this.showWindow((from + to) / 2 - half, (from + to) / 2 + half);
+    this.select(filling(this.model, from, to));
+    this.search("");
+  }
+
   /** @param {string} text */
   search(text) {
     this.hits = text ? namesWith(this.model, text) : null;
     const found = this.hits ? countOf(this.model, this.hits) : 0;
-    this.frame.hits.textContent = this.hits ? `${count(found)} hit${found === 1 ? "" : "s"}` : "";
+    const alike = this.alike ? sayWhich(this.alike) : "";
+    this.frame.hits.textContent = this.hits ? `${count(found)} hit${found === 1 ? "" : "s"}` : alike;
     this.redraw();
   }
 
   /** @param {1 | -1} step */
   goToHit(step) {
-    if (!this.hits) return;
+    if (!this.hits) return this.goToAlike(step);
     const { selected } = this;
     const from = selected
       ? { time: selected.track.start[selected.row], number: selected.track.offset + selected.row }
@@ -415,7 +440,10 @@ export class Lanes {
       f: () => this.zoomToSelected(),
       Enter: () => this.zoomToSelected(),
       g: () => this.goAlong(),
+      n: () => this.goToHit(1),
+      p: () => this.goToHit(-1),
       Escape: () => {
+        if (this.alike) this.mark(null);
         this.range = null;
         this.select(null);
       },

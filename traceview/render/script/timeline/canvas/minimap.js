@@ -1,8 +1,9 @@
-/** The minimap: how busy the GPUs were over the whole recording, and the window that is shown. */
+/** The minimap: how busy the GPUs were over the whole recording, places like the one shown, and its window. */
 
 import { walk } from "../tree.js";
 
 const HEIGHT = 34;
+const TICK = 8;
 
 /**
  * Draw the map once; the window over it is an element that moves.
@@ -11,8 +12,9 @@ const HEIGHT = 34;
  * @param {import("./colors.js").Colors} colors
  * @param {number} width in CSS pixels
  * @param {number} ratio
+ * @param {Float64Array | undefined} marked times to mark by ticks
  */
-export function drawMap(canvas, model, colors, width, ratio) {
+export function drawMap(canvas, model, colors, width, ratio, marked) {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(HEIGHT * ratio);
   canvas.style.height = `${HEIGHT}px`;
@@ -46,4 +48,6 @@ export function drawMap(canvas, model, colors, width, ratio) {
     pen.fillStyle = colors.fill[kind[x]];
     pen.fillRect(x, canvas.height - tall, 1, tall);
   }
+  pen.fillStyle = colors.high;
+  for (const time of marked ?? []) pen.fillRect(Math.floor(time / pixel), 0, Math.max(ratio, 1), TICK * ratio);
 }

@@ -1,0 +1,96 @@
+"""Recordings of first passes are called cold, and promise nothing per step."""
+
+import pytest
+
+import traceview
+from tests.build import Export
+from tests.places import DATA
+from traceview.analyses.verdict.series import cold_passes, is_start_up_alone
+from traceview.facts.steps.inferred import with_steps
+from traceview.ranking import as_notes
+
+MS = 1_000_000
+
+COLD = {
+    # Four passes that compile, two of which the first imports, and none at all.
+    "foreign/cupy_gmm": "Cold: first uses and compilation take 10.7 s of the 10.7 s of 4 passes",
+    "first_checkpoint": "Cold: the first of 2 passes takes 3.38 s, the second 74.3 ms",
+    "launches": "Cold: first uses and compilation take 1.91 s of 2.24 s · no steps found in 330 ms",
+}
+WARM = (
+    # Two passes after a warm-up; four of which the first loads code; a loop whose first step does.
+    *("workloads/attention", "workloads/recomputation", "foreign/tensorboard_resnet"),
+    *("workloads/transformer", "foreign/nanogpt", "host_loop"),
+)
+
+
+def loaded(name):
+    return with_steps(traceview.load(DATA / f"{name}.sqlite.xz"))
+
+
+@pytest.mark.parametrize("name", COLD)
+def test_a_cold_recording_says_so_and_promises_nothing_per_step(name):
+    report = traceview.analyze(loaded(name))
+    assert report.verdict.text.startswith(COLD[name])
+    assert (report.verdict.steps, report.verdict.step_median_ns) == (0, None)
+    forecasts = [each.forecast for each in report.findings if each.forecast]
+    assert all(forecast.saved_per_step_ns is None for forecast in forecasts)
+    first, has_passes = report.findings[0], " passes" in COLD[name]
+    assert (first.analysis == "trace-health") is has_passes
+    assert first.finding.action.startswith("Record more passes") is has_passes
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_a_recording_with_usual_passes_is_not_cold(name):
+    trace = loaded(name)
+    assert cold_passes(trace) is None
+    assert not is_start_up_alone(trace)
+
+
+def passes(tmp_path, *lengths):
+    export, at = Export(), 1_000
+    for number, length in enumerate(lengths):
+        export.range(f"step_{number}", at, at + length)
+        export.launch((at + 10, at + 20), (at + 30, at + length))
+        at += length
+    return export.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "is_cold"),
+    [
+        ((10_000, 4_000), True),
+        ((10_000, 6_000), False),
+        # Of three the first is warm-up, which needs no word.
+        ((10_000, 4_000, 4_000), False),
+    ],
+)
+def test_of_two_passes_the_first_is_cold_if_it_is_much_longer(tmp_path, lengths, is_cold):
+    assert bool(cold_passes(passes(tmp_path, *lengths))) is is_cold
+
+
+def start_up(tmp_path, kernels):
+    export = Export()
+    for number in range(kernels):
+        at = number * MS
+        export.launch((at, at + 1_000), (at + 2_000, at + 4_000), name=f"fill_{number % 2}")
+    return export.load(tmp_path)
+
+
+def test_a_few_operations_are_the_start_of_a_program(tmp_path):
+    trace = with_steps(start_up(tmp_path, 12))
+    report = traceview.analyze(trace)
+    assert report.verdict.text.startswith("Next to no GPU work was recorded: ")
+    assert report.verdict.steps == 0
+    assert {each.finding.severity for each in report.findings} <= {"info"}
+    assert not any(each.finding.time_at_stake_ns for each in report.findings)
+
+
+def test_as_many_more_are_a_program(tmp_path):
+    assert not is_start_up_alone(start_up(tmp_path, 24))
+
+
+def test_what_is_missing_in_a_recording_stays_a_finding():
+    report = traceview.analyze(loaded("first_checkpoint"))
+    kept = [each for each in as_notes(report.findings) if each.finding.severity != "info"]
+    assert [each.analysis for each in kept] == ["trace-health"]

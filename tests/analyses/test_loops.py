@@ -1,0 +1,79 @@
+"""The loops of a recording with their shares, and what the report leaves out."""
+
+import pytest
+
+import traceview
+from tests.build import Export
+from tests.places import DATA
+from traceview.analyses.verdict import verdict
+from traceview.facts.steps.inferred import with_steps
+from traceview.report import duration_ns
+from traceview.trace import Selection
+
+LINES = {
+    # One loop that is nearly all of the recording, and one of which the program's start is most.
+    "comparison/blocks": "",
+    "foreign/nanogpt": "Of 12.1 s recorded: steps 4.9 % · start-up and warm-up 89.4 % · "
+    "after 5.6 %",
+    "cuda_graphs": "Of 3.98 s recorded: eager_# 0.5 % (6 steps of 3.59 ms) · replay_# 0.1 % "
+    "(7 steps of 472 µs) · start-up and warm-up 90.4 % · after 8.6 %",
+    # Loops over sizes are named by what they share.
+    "workloads/mlp_sweep": "Of 8.13 s recorded: batch_#/step_# 0.3 % (8 steps of 2.21 ms) · "
+    "dim_#/step_# 0.2 % (6 steps of 3.01 ms) · layers_#/step_# 0.2 % (5 steps of 2.38 ms) · "
+    "start-up and warm-up 86.1 % · between steps 5.1 % · after 8.1 %",
+    # Threads that run the same loop at once.
+    "threads": "Of 3.96 s recorded: steps 1.0 % · start-up and warm-up 90.3 % · after 8.7 %",
+    "launches": "Of 6.72 s recorded: first to last GPU work 33.4 % · before 56.5 % · after 10.1 %",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_report_says_which_part_of_the_run_it_is_about(name):
+    assert verdict(loaded(name)).shares_text == LINES[name]
+
+
+@pytest.mark.parametrize("name", [*LINES, "two_gpus", "two_processes", "foreign/cupy_gmm"])
+def test_loops_and_what_is_outside_of_them_are_the_recording(name):
+    trace = loaded(name)
+    shares = verdict(trace).shares
+    assert shares.run_ns == duration_ns(trace)
+    inside_ns = shares.run_ns - shares.outside_ns
+    assert min(shares.before_ns, shares.between_ns, shares.after_ns) >= 0
+    times = [loop.time_ns for loop in shares.loops]
+    # Loops of several threads may run at once.
+    assert max(times, default=inside_ns) <= inside_ns <= sum(times or [inside_ns])
+
+
+def test_a_selection_leaves_out_the_rest_anyway():
+    trace = loaded("cuda_graphs").but(selection=Selection(("replay_*",)))
+    assert (verdict(trace).shares, verdict(trace).shares_text) == (None, "")
+
+
+def test_an_empty_recording_has_no_shares(tmp_path):
+    found = verdict(Export().load(tmp_path))
+    assert (found.shares.run_ns, found.shares.loops, found.shares_text) == (0, (), "")
+
+
+def test_two_loops_by_hand(tmp_path):
+    export = Export()
+    for step in range(4):
+        at = 1_000 + 100 * step
+        export.range(f"train_{step}", at, at + 90).launch((at, at + 5), (at + 10, at + 100))
+    for step in range(4):
+        at = 2_000 + 50 * step
+        export.range(f"test_{step}", at, at + 40).launch((at, at + 5), (at + 10, at + 50))
+    export.range("end", 2_900, 3_000)
+    shares = verdict(export.load(tmp_path)).shares
+    assert [(loop.name, loop.steps, loop.step_median_ns) for loop in shares.loops] == [
+        ("train_#", 3, 100),
+        ("test_#", 4, 50),
+    ]
+    assert [loop.time_ns for loop in shares.loops] == [300, 200]
+    # The first step of the program is warm-up.
+    assert (shares.run_ns, shares.before_ns, shares.between_ns, shares.after_ns) == (
+        *(2_000, 100, 600, 800),
+    )
+
+
+def loaded(name):
+    return with_steps(traceview.load(DATA / f"{name}.sqlite.xz"))
