@@ -10,7 +10,7 @@ step.
 
 The error adds, as squares, the spread of the saving over steps of equal length (see `spread_of`),
 what guessed edges between operations make of it (the saving if recorded ones alone explained the
-same times), and half of what the recorder's cost makes of it: that cost is known to a factor of two.
+same times), and half of what the recorder's cost makes of it, which is known to a factor of two.
 Threads that take turns are no guess: forecasts for PyTorch's backward pass came within 2 % of what
 was measured on an H200 (docs/accuracy.md).
 """
