@@ -179,7 +179,7 @@ def test_an_edit_touches_the_selected_ranges_alone(replay):
     # Two steps at the pace of the CPU, the whole one behind them, and two of 4 µs of pitch.
     assert times(every)[1] == pytest.approx((20 + 20 + 408 + 4 + 4) / 5)
     cheaper = replay(launch_bound(), "no-recorder", ranges="step_3")
-    assert times(cheaper)[1] == pytest.approx(200 - 4 * 4 / 5, abs=0.01)
+    assert times(cheaper)[1] == pytest.approx(200 - 4 * 8 / 5, abs=0.01)
     with pytest.raises(InputError, match="no range matches 'nowhere'"):
         replay(gpu_bound(), "kernel *=0", ranges="nowhere")
 

@@ -349,7 +349,7 @@ def _next(model: Model, edits: Sequence[Edit], saved_ns: int) -> NextLimit:
         changed.scale_pause(np.arange(calls), 0.9)
 
     return NextLimit(
-        model.saved_ns(*edits, less_gpu) - saved_ns, model.saved_ns(*edits, less_cpu) - saved_ns
+        *(model.saved_ns(*edits, less, recorder=True) - saved_ns for less in (less_gpu, less_cpu))
     )
 
 

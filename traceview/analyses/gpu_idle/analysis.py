@@ -15,16 +15,15 @@ from traceview import groups, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.analyses.gpu_idle.findings import idle_findings
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence, activity_name, operation_name
-from traceview.analyses.wording import by_recorder, warm_up_notes
+from traceview.analyses.wording import warm_up_notes
 from traceview.facts.idle.cpu_activity import CPU_CAUSES, late_idle
-from traceview.facts.idle.gaps import Gaps, device_work, gaps, steady_spans_ns
+from traceview.facts.idle.gaps import Gaps, device_work, gaps
 from traceview.facts.idle.lines import idle_samples, line_cells, sum_lines
 from traceview.facts.operations import HOST, device_hosts, gpu_cells, operations
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations
 from traceview.tables import Array, Column, Integers, Table, TableSpec, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES
 
 # The tables of `gpu-idle`, column by column.
@@ -178,7 +177,6 @@ LINES = TableSpec(
 
 LONGEST = 100
 ALL_EXPLAINED = 0.99
-MUCH = 0.10
 
 
 def compute(trace: Trace) -> Result:
@@ -194,7 +192,7 @@ def compute(trace: Trace) -> Result:
             }
         ),
         idle_findings(trace),
-        notes=(*warm_up_notes(trace), *_line_notes(trace, every), *_sample_notes(trace)),
+        notes=(*warm_up_notes(trace), *_line_notes(trace, every)),
     )
 
 
@@ -264,21 +262,6 @@ def _line_notes(trace: Trace, gaps: Gaps) -> tuple[str, ...]:
     what = "Python samples show the line" if python else "Samples and waits show the function"
     shown, waiting = units.duration(shown_ns), units.duration(waiting_ns)
     return (f"{what} for {shown} of the {waiting} that the GPU sat idle waiting for the CPU.",)
-
-
-def _sample_notes(trace: Trace) -> tuple[str, ...]:
-    """A note on recording stacks, where the GPU waited long for Python and there are none."""
-    if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
-        return ()
-    own = "traceview record"
-    how = by_recorder(trace, own, "torch.profiler.profile(with_stack=True)", own)
-    python_ns = int(late_idle(trace).python_ns.sum())
-    if python_ns < MUCH * max(sum(steady_spans_ns(trace).values()), 1):
-        return ()
-    return (
-        f"The GPU sat idle for {units.duration(python_ns)} while Python code ran; to see which "
-        f"lines, record again with {how}.",
-    )
 
 
 def _lines(trace: Trace, gaps: Gaps) -> Table:

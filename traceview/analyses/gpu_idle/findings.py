@@ -128,6 +128,8 @@ def _rest(
     elif site and not parts.parts:
         # The time of a site is that of all late launches: the parts are in it.
         sentences.add_late_site(wording, trace, site)
+    if cause == LAUNCH_LATE and not line:
+        wording.remedy += remedies.how_to_see_lines(trace)
     severity = sentences.add_details(wording, trace, cause, own, severity, by_line=line is not None)
     if cause == LAUNCH_LATE:
         severity = _behind_data(wording, trace, device, severity, parts)

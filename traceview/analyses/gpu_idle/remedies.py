@@ -16,8 +16,9 @@ from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import Edge
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.idle.causes import idle_graph, idle_parts
+from traceview.facts.idle.cpu_activity import late_idle
 from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.idle.gaps import gaps
+from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.lines import IdleSamples
 from traceview.facts.kernel_classes import framework, terms
 from traceview.facts.launches import cuda_graphs, waits
@@ -28,6 +29,7 @@ from traceview.facts.steps.steps import pace, step_of_operations
 from traceview.findings import Edit
 from traceview.tables import Array, Integers, Mask, RowNumbers
 from traceview.trace import Trace, fact
+from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.activities import ACTIVITIES, CPU
 from traceview.vocabulary.causes import (
     ALLOCATION,
@@ -312,6 +314,22 @@ def _do_elsewhere(trace: Trace) -> str:
     if len(pace(trace).timed):
         return "take the CPU work between launches out of the loop"
     return "do the CPU work between launches earlier or later"
+
+
+_MUCH_PYTHON = 0.1
+
+
+def how_to_see_lines(trace: Trace) -> str:
+    """How to record stacks, where the GPU waited long for Python and there are none; else empty."""
+    if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
+        return ""
+    python_ns = int(late_idle(trace).python_ns.sum())
+    if python_ns < _MUCH_PYTHON * max(sum(steady_spans_ns(trace).values()), 1):
+        return ""
+    how = wording.by_recorder(
+        trace, "traceview record", "torch.profiler.profile(with_stack=True)", "traceview record"
+    )
+    return f" To see the lines, record again with {how}."
 
 
 def allocation_remedy(trace: Trace, rows: Array) -> str:

@@ -118,7 +118,7 @@ class StepModel:
         Its spread is that over the steps, or over spans of steps that begin at the rows `alike`:
         what wins in every third step differs from step to step all the same.
         """
-        as_recorded = self.recorded - self.durations(replay(self.graph, edits))
+        as_recorded = self._as_recorded(edits)
         without = self._unrecorded(edits)
         saved, other = (as_recorded, without) if recorder else (without, as_recorded)
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
@@ -139,9 +139,13 @@ class StepModel:
             round(cost),
         )
 
-    def saved_ns(self, *edits: Edit) -> int:
+    def saved_ns(self, *edits: Edit, recorder: bool = False) -> int:
         """What these edits together win per step, without an error: one replay."""
-        return round(float(self._unrecorded(edits).mean()))
+        saved = self._as_recorded(edits) if recorder else self._unrecorded(edits)
+        return round(float(saved.mean()))
+
+    def _as_recorded(self, edits: Sequence[Edit]) -> Array:
+        return self.recorded - self.durations(replay(self.graph, edits))
 
     def _unrecorded(self, edits: Sequence[Edit]) -> Array:
         """What edits win of each step without the recorder, in terms of the recorded step."""
@@ -152,15 +156,13 @@ class StepModel:
 
     def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
         if not len(self._recorded_alone[0]):
-            return float((self.recorded - self.durations(replay(self.graph, edits))).mean())
+            return float(self._as_recorded(edits).mean())
         rows, lag_ns = self._recorded_alone
 
         def recorded_alone(changed: Changed) -> None:
             changed.begin_ns[rows] = lag_ns
 
-        return float(
-            (self.recorded - self.durations(replay(self.graph, [recorded_alone, *edits]))).mean()
-        )
+        return float(self._as_recorded([recorded_alone, *edits]).mean())
 
     @cached_property
     def _recorded_alone(self) -> tuple[Array, Integers]:
