@@ -24,9 +24,10 @@ def planted(jobs: int) -> None:
     counted: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     errors: list[tuple[int, int]] = []
-    savings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    savings: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for seed in range(jobs):
-        judged = judge(with_straggler(seed), per_host=(8, 2)[seed % 2], losses=seed % 4 == 3)
+        job, losses = with_straggler(seed), seed % 4 == 3
+        judged = judge(job, per_host=(8, 2)[seed % 2], losses=losses, graphs=True)
         fault = judged.job.fault
         assert fault is not None
         right = judged.late_rank_named and judged.cause_named
@@ -38,7 +39,8 @@ def planted(jobs: int) -> None:
         finding = judged.finding
         if finding is not None and len(fault.ranks) == 1:
             worth = worth_of_steady_steps(judged.job)
-            savings[finding.saving].append((finding.time_at_stake_ns, worth))
+            error_ns = finding.error_ns or 0
+            savings[finding.saving].append((finding.time_at_stake_ns, error_ns, worth))
     print(f"{jobs} jobs with a late rank: named first", _percent(counted["rank"], jobs))
     print("  with its cause", _percent(counted["cause"], jobs))
     print("  with its place or class", _percent(counted["place"], jobs))
@@ -67,14 +69,16 @@ def alarms(jobs: int) -> None:
     print("  by shape:", dict(named))
 
 
-def _savings(kind: str, savings: Sequence[tuple[int, int]]) -> None:
-    """Forecasts against what the job wins without its fault: bounds kept within 5 %, estimates."""
-    forecast, true = np.array(savings, float).T
+def _savings(kind: str, savings: Sequence[tuple[int, int, int]]) -> None:
+    """Forecasts against what the job wins without its fault."""
+    forecast, error, true = np.array(savings, float).T
     ratio = forecast / np.maximum(true, 1)
-    kept = _percent(int((ratio >= 0.95).sum()), len(ratio))
+    off = np.abs(ratio - 1)
+    inside = _percent(int((np.abs(forecast - true) <= error).sum()), len(off))
     quarter, middle, most = np.percentile(ratio, [25, 50, 75])
-    print(f"{len(ratio)} forecasts, {kind}: at least what is won {kept}")
+    print(f"{len(ratio)} forecasts, {kind}: within their error {inside}")
     print(f"  forecast over won: {middle:.2f} (median), {quarter:.2f} to {most:.2f} (half of them)")
+    print(f"  off by {100 * np.median(off):.1f} % (median), {100 * np.percentile(off, 90):.1f} %")
 
 
 def _clocks(errors: Sequence[tuple[int, int]]) -> None:

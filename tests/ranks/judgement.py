@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from tests.ranks.job_model import BEGIN_NS, GPU_FAULTS, PLANTED, Job
 from tests.ranks.rank_programs import run, total_ns
+from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded, figures, lossy, recordings
 from tests.ranks.simulation import RankTimeline
 from traceview.findings import Finding
 from traceview.ranks.answer import job_report
+from traceview.ranks.figures import RankFigures
 from traceview.ranks.job import JobReport
+from traceview.ranks.rank_figures import figures_of_ranks
+from traceview.trace.load import load
 
 CPU_CAUSES = ("launch-late", "sync-drain")
 """The CPU is late: at once, or after a wait that let the GPU run dry."""
@@ -73,14 +79,33 @@ class Judged:
         return None
 
 
-def judge(job: Job, *, per_host: int = 8, clocks: bool = True, losses: bool = False) -> Judged:
-    """Run a job, record its ranks and ask who is late."""
+def judge(
+    job: Job,
+    *,
+    per_host: int = 8,
+    clocks: bool = True,
+    losses: bool = False,
+    graphs: bool = False,
+) -> Judged:
+    """Run a job, record its ranks and ask who is late.
+
+    With `graphs` the ranks are written as recordings, too, and read for what is replayed.
+    """
     lines = run(job)
     recorded = recordings(job.seed, job.ranks, per_host=per_host, clocks=clocks)
     if losses:
         recorded = lossy(recorded, lines, job.seed)
     ranks = [figures(line, each) for line, each in zip(lines, recorded, strict=True)]
+    if graphs:
+        ranks = [*map(_with_graph, ranks, lines, recorded)]
     return Judged(job, lines, recorded, job_report(ranks))
+
+
+def _with_graph(rank: RankFigures, line: RankTimeline, recorded: Recorded) -> RankFigures:
+    with TemporaryDirectory() as folder:
+        path = write(line, recorded, Path(folder) / f"rank{line.program.rank}.sqlite")
+        (read,) = figures_of_ranks(load(path))
+    return replace(rank, graph=read.graph)
 
 
 def clock_errors(judged: Judged) -> list[tuple[int, int]]:

@@ -99,6 +99,15 @@ class _Writer:
         work = self.at(line.start_ns[place]), self.at(line.end_ns[place])
         if op.pause is not None:
             self._pause(op.pause, line.call_ns[place] - op.pause_ns, line.call_ns[place])
+        if op.pause_ns > US and self._waits_for_other_stream(op):
+            event = call[0] - 400, call[0] - 100
+            self.to.sync(
+                "cudaStreamWaitEvent_v3020",
+                *event,
+                sync_type="stream-wait-event",
+                stream=op.stream,
+                event=1,
+            )
         if op.does == SYNCHRONIZE:
             self.to.sync("cudaStreamSynchronize_v3020", *call)
         elif op.does == COLLECTIVE:
@@ -110,6 +119,10 @@ class _Writer:
             self.to.launch(call, work, name=KERNELS[op.kind], stream=op.stream)
         else:
             self.to.copy(call, work, source="pinned", stream=op.stream)
+
+    def _waits_for_other_stream(self, op: Operation) -> bool:
+        ops = self.line.program.operations
+        return any(ops[place].stream != op.stream for place in op.after)
 
     def _nccl(self, op: Operation, call: tuple[int, int]) -> None:
         parts = op.members if op.kind in PARTS else 1

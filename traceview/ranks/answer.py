@@ -24,6 +24,7 @@ from traceview.ranks.job_facts import (
     waits_by_row,
 )
 from traceview.ranks.job_findings import findings_of
+from traceview.ranks.job_replay import with_savings
 from traceview.ranks.lateness import CommonSteps, common_steps, lateness, needs_of
 from traceview.ranks.matching import match_ranks
 from traceview.ranks.process_groups import process_groups
@@ -85,8 +86,11 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
         wait_ns=waits_by_row(ordered, matched),
         needs=needs,
     )
-    late_ranks = partial(stragglers, ordered, matched, late, span_ns, needs)
-    return replace(facts, stragglers=parts.part("late ranks", late_ranks, ()))
+    late_ranks = parts.part(
+        "late ranks", partial(stragglers, ordered, matched, late, span_ns, needs), ()
+    )
+    facts = replace(facts, stragglers=late_ranks)
+    return parts.part("savings", partial(with_savings, facts), facts)
 
 
 def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:
@@ -136,6 +140,8 @@ def _notes(job: JobFacts) -> Iterator[str]:
     sizes = sum(int((rank.collectives.bytes < 0).sum()) for rank in job.ranks)
     if sizes == count and unnamed < count:
         yield f"The sizes of collectives are not in the recordings. {_record(job)}"
+    if job.replay_note:
+        yield job.replay_note
     if not len(job.steps.names):
         yield "No steps were found, so figures are of whole recordings: mark steps by ranges."
 

@@ -28,14 +28,12 @@ _HIDDEN_FRACTION = 0.1
 class PathSegment:
     """A part of the path on a rank (by place): `what` is one of LATE_CAUSES or of KINDS.
 
-    `place` is a row of the rank's places, −1 where unknown. `avoidable_ns` is how much shorter the
-    step would be without the segment, at most.
+    `place` is a row of the rank's places, −1 where unknown.
     """
 
     rank: int
     what: str
     duration_ns: int
-    avoidable_ns: int = 0
     place: int = UNKNOWN
 
 
@@ -146,44 +144,12 @@ def _own_time(job: _Job, rank: int, row: int) -> list[PathSegment]:
     """Segments of work and of idle time before a collective, whose true order is not known."""
     collectives = job.ranks[rank].collectives
     spent = [int(collectives.work_ns[row]), *map(int, collectives.idle_ns[row])]
-    avoidable, place = _avoidable(job, rank, row), int(collectives.place[row])
+    place = int(collectives.place[row])
     return [
-        PathSegment(
-            rank,
-            cause,
-            ns,
-            min(avoidable.get(cause, 0), ns),
-            UNKNOWN if cause == GPU_WORK else place,
-        )
+        PathSegment(rank, cause, ns, UNKNOWN if cause == GPU_WORK else place)
         for cause, ns in zip(LATE_CAUSES, spent, strict=True)
         if ns
     ]
-
-
-def _avoidable(job: _Job, rank: int, row: int) -> dict[str, int]:
-    """By cause, how much shorter the step would be: at most until the second rank arrives.
-
-    Of the rank's work, only the excess over the median rank counts.
-    """
-    number, column = int(job.communicator[rank][row]), int(job.column[rank][row])
-    if number < 0:
-        return {}
-    of = job.matched[number]
-    wait, rows = of.wait_ns[:, column], of.rows[:, column]
-    place = of.ranks.index(rank)
-    if int(of.last[column]) != place:
-        return {}
-    others = [p for p in range(len(of.ranks)) if p != place and wait[p] >= 0]
-    works = [int(job.ranks[of.ranks[p]].collectives.work_ns[rows[p]]) for p in others]
-    collectives = job.ranks[rank].collectives
-    longer = int(collectives.work_ns[row]) - int(np.median(works)) if works else 0
-    left, result = min((int(wait[p]) for p in others), default=0), {}
-    idle = zip(LATE_CAUSES[1:], collectives.idle_ns[row].tolist(), strict=True)
-    spent = {**{cause: ns for cause, ns in idle if ns}, GPU_WORK: max(longer, 0)}
-    for cause, ns in sorted(spent.items(), key=lambda item: -item[1]):
-        result[cause] = min(ns, left)
-        left -= result[cause]
-    return result
 
 
 def _through(job: _Job, rank: int, row: int) -> tuple[int, int, PathSegment]:
@@ -209,11 +175,7 @@ def _merged(segments: Sequence[PathSegment]) -> list[PathSegment]:
         last = result[-1] if result else None
         alike = ("rank", "what", "place")
         if last and all(getattr(last, name) == getattr(segment, name) for name in alike):
-            segment = replace(
-                segment,
-                duration_ns=last.duration_ns + segment.duration_ns,
-                avoidable_ns=last.avoidable_ns + segment.avoidable_ns,
-            )
+            segment = replace(segment, duration_ns=last.duration_ns + segment.duration_ns)
             result.pop()
         result.append(segment)
     return result

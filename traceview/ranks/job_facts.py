@@ -27,7 +27,7 @@ class JobFacts:
 
     `span_ns` is the median rank's time in the steady steps that all ranks share, or without steps
     its whole steady time. `wait_ns` has an array per rank: the wait in each of its collectives, −1
-    where unknown.
+    where unknown. `replay_note` says what the savings of late ranks rest on where not on all ranks.
     """
 
     ranks: tuple[RankFigures, ...]
@@ -42,6 +42,7 @@ class JobFacts:
     span_ns: int
     wait_ns: tuple[Integers, ...]
     needs: Needs | None = None
+    replay_note: str = ""
 
     @property
     def has_waits(self) -> bool:

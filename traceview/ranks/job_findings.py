@@ -261,7 +261,8 @@ def _straggler(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
         Evidence(values, "stragglers", {"rank": name}),
         None if late.is_once else share_pct(late.saved_ns, job.span_ns),
         cause=late.cause,
-        saving="about" if late.is_estimate else "at-most",
+        saving="at-most" if late.error_ns is None else "about",
+        error_ns=late.error_ns,
     )
 
 

@@ -141,11 +141,6 @@ class Needs:
         total = np.where(there, values, 0.0).sum(axis=1)
         return np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.nan)
 
-    @property
-    def pace_ns(self) -> Reals:
-        """The longer of the mean CPU and GPU needs of each rank: running ahead evens out steps."""
-        return np.fmax(self.mean_ns(self.cpu_ns), self.mean_ns(self.gpu_ns))
-
 
 def needs_of(
     ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], steps: CommonSteps
@@ -184,9 +179,6 @@ def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
 
 GPU_WORK = "gpu-work"
 LATE_CAUSES = (GPU_WORK, *CAUSE_NAMES)
-_SLOWED = 0.23
-"""Slow-down of compute beside a collective, as a fraction of their shared time. The same kernels
-took 0.20 and 0.23 longer beside waiting all-reduces of NCCL 2.28, on two H200 of one host."""
 _OF_CPU = [
     LATE_CAUSES.index(cause)
     for cause in CAUSE_NAMES
@@ -218,10 +210,8 @@ class Lateness:
 
     `late_ns` is the time by which each rank is late through its own fault, shape (ranks, steps);
     the steps are the steady ones, or a single one for all collectives without steps. `parts_ns`
-    splits it by LATE_CAUSES. `longer_ns` is how much longer the rank worked and idled than the
-    median rank, whether or not others waited, without the slow-down beside collectives; None
-    without steps. `rows` are the late arrivals by communicator, in the order of `matched`.
-    `step_rows` has the row in RankSteps of each step, −1 where a rank lacks it.
+    splits it by LATE_CAUSES. `rows` are the late arrivals by communicator, in the order of
+    `matched`. `step_rows` has the row in RankSteps of each step, −1 where a rank lacks it.
     """
 
     late_ns: Integers
@@ -229,7 +219,6 @@ class Lateness:
     steps: Integers
     rows: tuple[LateRows, ...]
     step_rows: Integers
-    longer_ns: Reals | None = None
 
 
 def lateness(
@@ -252,10 +241,8 @@ def lateness(
         late += _sums(cell, arrivals.blame_ns[inside], shape).astype(np.int64)
         for cause in np.flatnonzero(arrivals.parts_ns.any(axis=0)).tolist():
             parts[:, :, cause] += _sums(cell, arrivals.parts_ns[inside, cause], shape)
-    alone = None
     if len(numbers):
         more, longer = _longer_steps(ranks, steps, numbers)
-        alone = _longer_alone(ranks, steps, numbers)
         if needs is not None and needs.launch_bound:
             late, parts = _by_cpu(late, needs, longer)
         else:
@@ -265,7 +252,7 @@ def lateness(
             limited = np.minimum(late, np.minimum(more, whole))
             late = limited.astype(np.int64)
             parts = parts * (limited / np.where(whole > 0, whole, 1.0))[:, :, None]
-    return Lateness(late, parts, numbers, rows, steps.row[:, numbers], alone)
+    return Lateness(late, parts, numbers, rows, steps.row[:, numbers])
 
 
 def _sums(cell: Integers, values: Array, shape: tuple[int, int]) -> Reals:
@@ -322,20 +309,6 @@ def _longer_steps(
     for cause in np.flatnonzero(spent.any(axis=(0, 1))).tolist():
         parts[:, :, cause] = _longer(spent[:, :, cause], row >= 0)
     return _longer(spent.sum(axis=2), row >= 0), parts
-
-
-def _longer_alone(ranks: Sequence[RankFigures], steps: CommonSteps, numbers: Integers) -> Reals:
-    """Work and idle time of each rank per step beyond the median rank, if no collective waited.
-
-    A waiting collective takes SMs from the compute beside it, on the ranks that are not late.
-    """
-    row = steps.row[:, numbers]
-    spent = np.zeros(row.shape)
-    for figures, rows, to in zip(ranks, row, spent, strict=True):
-        present, of = rows >= 0, figures.steps
-        work = of.compute_ns + of.copies_ns - _SLOWED * of.hidden_ns
-        to[present] = (work + of.idle_ns.sum(axis=1))[rows[present]]
-    return _longer(spent, row >= 0)
 
 
 def _late_rows(

@@ -27,6 +27,7 @@ from traceview.hardware.rates import rates_of
 from traceview.intervals import Intervals
 from traceview.ranks import figures, rank_windows
 from traceview.ranks.figures import Place, RankFigures, RankName, RankSteps, WorkPart
+from traceview.ranks.rank_graph import LEAST_OF_LAUNCHES, rank_graphs
 from traceview.ranks.rank_windows import RankOwner, RankTime, operations_of, rank_names, rank_owners
 from traceview.tables import Array, Integers, Texts
 from traceview.trace import Selection, Trace
@@ -103,9 +104,7 @@ def rank_collectives(
 
     `loop` has the rows of its loop in the table of steps.
     """
-    moved, ops = transfers(trace), operations(trace)
-    chosen = moved.is_collective & (moved.device == owner.device)
-    rows = np.flatnonzero(chosen & (ops.process[moved.operation] == owner.process))
+    moved, rows = transfers(trace), exchanges_of(trace, owner)
     if not len(rows):
         return figures.no_collectives(), ()
     start, end = moved.start_ns[rows], moved.end_ns[rows]
@@ -136,6 +135,13 @@ def rank_collectives(
         place_ns=idle.place_ns,
     )
     return collectives, idle.places
+
+
+def exchanges_of(trace: Trace, owner: RankOwner) -> Integers:
+    """Rows of the collectives of a rank in transfers, in order of start."""
+    moved, process = transfers(trace), operations(trace).process
+    chosen = moved.is_collective & (moved.device == owner.device)
+    return np.flatnonzero(chosen & (process[moved.operation] == owner.process))
 
 
 def _kinds(moved: Transfers, rows: Integers) -> Array:
@@ -179,7 +185,7 @@ def group_texts(
 MOST_PLACES = 32
 LAUNCH_NS = 100_000
 """A longer launch call waits for a full queue; the excess is not the CPU's own time."""
-_LEAST_OF_LAUNCHES, _MOST_PERIODS = 0.05, 10
+_MOST_PERIODS = 10
 _SLEEPS = re.compile(r"\bsleep\(")
 
 
@@ -208,7 +214,7 @@ def _blocked(trace: Trace, owner: RankOwner) -> Intervals:
     calls, ops, held = api_calls(trace), operations(trace), waits(trace)
     own = ops.call[(ops.process == owner.process) & (ops.device == owner.device) & ops.launched]
     count = np.bincount(calls.thread[own], minlength=int(calls.thread.max(initial=0)) + 1)
-    launching = count >= _LEAST_OF_LAUNCHES * max(len(own), 1)
+    launching = count >= LEAST_OF_LAUNCHES * max(len(own), 1)
     syncs = np.isin(held.does, (CallKind.SYNCHRONIZE, CallKind.COPY)) & launching[held.thread]
     full = (calls.does == CallKind.LAUNCH) & (calls.duration_ns > LAUNCH_NS)
     full &= launching[calls.thread] & ~first_launch_calls(trace)
@@ -264,11 +270,22 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     trace = with_steps(trace.but(selection=Selection()) if trace.selection else trace)
     owners = rank_owners(trace)
     names = rank_names(trace, owners)
-    return tuple(_figures(trace, *pair) for pair in zip(owners, names, strict=True))
+    loops = [rank_windows.loop_of(trace, owner) for owner in owners]
+    graphs = rank_graphs(
+        trace,
+        {
+            owner: (loop, transfers(trace).operation[exchanges_of(trace, owner)])
+            for owner, loop in zip(owners, loops, strict=True)
+        },
+    )
+    return tuple(
+        replace(_figures(trace, *each), graph=graphs.get(each[0]))
+        for each in zip(owners, names, loops, strict=True)
+    )
 
 
-def _figures(trace: Trace, owner: RankOwner, name: RankName) -> RankFigures:
-    time, loop = rank_windows.rank_time(trace, owner), rank_windows.loop_of(trace, owner)
+def _figures(trace: Trace, owner: RankOwner, name: RankName, loop: Integers) -> RankFigures:
+    time = rank_windows.rank_time(trace, owner)
     steps = rank_windows.rank_steps(trace, loop, time)
     collectives, places = rank_collectives(trace, owner, time, loop)
     cpu_ns, cpu_places, cpu_place_ns = _cpu_pace(trace, owner, loop)

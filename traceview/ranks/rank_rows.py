@@ -181,7 +181,6 @@ def path_table(job: JobFacts) -> Table:
                 "what": segment.what,
                 "offset_ns": offset_ns,
                 "duration_ns": segment.duration_ns,
-                "avoidable_ns": segment.avoidable_ns,
                 "place": place.text or None if place else None,
             }
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceview.ranks.clocks import Reals, exposed_waits
-from traceview.ranks.figures import KINDS, POINT_TO_POINT, Place, RankFigures
+from traceview.ranks.figures import KINDS, Place, RankFigures
 from traceview.ranks.job import MatchedCommunicator
 from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES, Lateness, LateRows, Needs
 from traceview.records import record
@@ -46,10 +46,10 @@ class Straggler:
     `late` marks the steps of Lateness in which the rank loses time, `late_ns` has the time lost in
     each of these. `calls` counts the collectives in which it is late, `cause` is one of
     LATE_CAUSES, `place` where its program is, None if unknown. `others_wait_ns` is the time that
-    all others waited for it, `saved_ns` how much shorter the job could be at most. `more_work` is
-    True if it launches more kernels or blocks than the others: the saving is then that of sharing
-    them evenly. `is_estimate` is True if the saving is not a bound: the CPU of a rank runs free,
-    slowed by the recorder, or the rank is a stage of a pipeline.
+    all others waited for it, `saved_ns` how much shorter the job is without its lateness: as
+    replayed ± `error_ns`, or where that is None at most, all of its lateness. `more_work` is True
+    if it launches more kernels or blocks than the others: the saving is then that of sharing them
+    evenly.
     """
 
     rank: int
@@ -62,7 +62,7 @@ class Straggler:
     saved_ns: int
     kind: int
     more_work: bool = False
-    is_estimate: bool = False
+    error_ns: int | None = None
 
     @property
     def is_once(self) -> bool:
@@ -178,32 +178,19 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
     cause = LATE_CAUSES[int(np.argmax(late.parts_ns[rank, marked].sum(axis=0)))]
     late_ns = late.late_ns[rank, marked]
     whole_ns = int(late_ns.sum())
-    waited = [
-        _waited(ranks, of, rank, rows, at, job.chosen)
+    others_wait_ns = sum(
+        _waited_ns(ranks, of, rank, rows, at)
         for of, rows, at in zip(matched, late.rows, own, strict=True)
-    ]
-    others_wait_ns, saved_ns = map(sum, zip(*waited, strict=True))
+    )
     place = None
     if cause != GPU_WORK:
         place = _cpu_place(ranks, rank, late, marked) if needs is not None else None
         place = place or _place(ranks[rank], late.rows, own)
     more_work = _has_more_work(ranks, rank, job.chosen)
-    if needs is not None and free:
-        saved_ns = min(_forecast_ns(needs, job.chosen, even=more_work), whole_ns)
-    else:
-        # Waits fall short of the excess time of the late steps if others queue work meanwhile:
-        # they were upper bounds of the saving in 80 % of cases, the excess in 93 %.
-        if late.longer_ns is not None:
-            saved_ns = int(late.longer_ns[rank, marked].sum())
-        saved_ns -= saved_ns // len(ranks) if more_work else 0
     # The kind of collective with most of the rank's blame.
     by_kind = np.zeros(len(KINDS))
     for of, rows, at in zip(matched, late.rows, own, strict=True):
         np.add.at(by_kind, of.kind[rows.column[at]], rows.blame_ns[at])
-    # The pause of a pipeline stage may delay several stages in turn.
-    passes_messages = any(
-        rank in of.ranks and np.isin(of.kind, POINT_TO_POINT).any() for of in matched
-    )
     return Straggler(
         rank=rank,
         late=marked,
@@ -212,26 +199,10 @@ def _straggler(job: _Job, rank: int, marked: Mask) -> Straggler:
         cause=cause,
         place=place,
         others_wait_ns=min(others_wait_ns, (len(ranks) - 1) * whole_ns),
-        saved_ns=max(saved_ns, 0),
+        saved_ns=whole_ns - whole_ns // len(ranks) if more_work else whole_ns,
         kind=int(np.argmax(by_kind)),
         more_work=more_work,
-        is_estimate=not more_work and ((free and cause != GPU_WORK) or passes_messages),
     )
-
-
-def _forecast_ns(needs: Needs, chosen: Sequence[int], *, even: bool) -> int:
-    """The time saved over all steps if the late ranks needed no more than the others.
-
-    With `even`, the work of all ranks is shared evenly instead.
-    """
-    pace, steps = needs.pace_ns, needs.duration_ns.shape[1]
-    others = np.delete(pace, list(chosen))
-    others = others[~np.isnan(others)]
-    whole = float(np.nanmedian(needs.duration_ns, axis=0).sum())
-    if not len(others):
-        return 0
-    floor = float(np.nanmean(pace)) if even else float(others.max())
-    return int(whole - steps * floor)
 
 
 def _has_more_work(ranks: Sequence[RankFigures], rank: int, chosen: Sequence[int]) -> bool:
@@ -285,27 +256,22 @@ def _times_of_others(ranks: Sequence[RankFigures], rank: int) -> list[Reals]:
     return times
 
 
-def _waited(
+def _waited_ns(
     ranks: Sequence[RankFigures],
     of: MatchedCommunicator,
     rank: int,
     rows: LateRows,
     at: Integers,
-    chosen: Sequence[int],
-) -> tuple[int, int]:
-    """The time that others waited for a rank, and the part until the next other rank arrives.
+) -> int:
+    """The time that others waited for a rank.
 
     Time that several stragglers cost together counts for each of them.
     """
     if not len(at):
-        return 0, 0
-    blame, wait = rows.blame_ns[at], exposed_waits(ranks, of)[:, rows.column[at]]
+        return 0
+    wait = exposed_waits(ranks, of)[:, rows.column[at]]
     longer = wait - wait[of.ranks.index(rank)]
-    behind = np.where(wait >= 0, np.clip(longer, 0, blame), 0)
-    free = ~np.isin(of.ranks, list(chosen))[:, None] & (wait >= 0)
-    most = np.iinfo(np.int64).max
-    until = np.where(free, np.clip(longer, 0, None), most).min(axis=0)
-    return int(behind.sum()), int(np.minimum(np.where(until < most, until, 0), blame).sum())
+    return int(np.where(wait >= 0, np.clip(longer, 0, rows.blame_ns[at]), 0).sum())
 
 
 def _place(figures: RankFigures, rows: Sequence[LateRows], own: Sequence[Integers]) -> Place | None:

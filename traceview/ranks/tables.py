@@ -140,14 +140,9 @@ CRITICAL_PATH = TableSpec(
             "offset_ns", "int64", "start of the segment, from the start of the step on the path"
         ),
         Column("duration_ns", "int64", "time on the path"),
-        Column(
-            "avoidable_ns",
-            "int64",
-            "at most how much shorter the step would be without it: until the second rank arrives",
-        ),
         _PLACE,
     ),
-    brief=("rank", "what", "offset_ns", "duration_ns", "avoidable_ns", "place"),
+    brief=("rank", "what", "offset_ns", "duration_ns", "place"),
     adds=("duration_ns",),
     rare=True,
 )

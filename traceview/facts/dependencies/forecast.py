@@ -72,7 +72,7 @@ class StepForecast:
 
 
 @record
-class Model:
+class StepModel:
     """The graph that forecasts rest on, and where its steps end.
 
     `last` are the items that may end a step, `step` the number of the step of each; steps are
@@ -80,57 +80,15 @@ class Model:
     follow another one of their loop.
     """
 
-    trace: Trace
     graph: Dependencies
     last: RowNumbers
     step: Integers
     follows: Array
 
     @cached_property
-    def item_of_operation(self) -> RowNumbers:
-        """The item of each operation of the trace, −1 for those outside of the graph."""
-        result = np.full(len(operations(self.trace)), -1, np.int32)
-        result[self.graph.operation] = np.arange(len(self.graph.operation)) + self.graph.calls
-        return result
-
-    def operations(self, rows: Array) -> RowNumbers:
-        """The items of operations that are in the graph."""
-        item = self.item_of_operation[rows]
-        return item[item >= 0]
-
-    def calls(self, rows: Array) -> RowNumbers:
-        """The items of API calls that are in the graph, each once."""
-        item = self.graph.item_of_call[rows]
-        return row_numbers(groups.different(item[item >= 0]))
-
-    @cached_property
     def recorded(self) -> Integers:
         """The time of each step that follows another, as recorded."""
         return self.durations(Times(self.graph.start_ns, self.graph.end_ns))
-
-    @cached_property
-    def usual_ns(self) -> tuple[int, int]:
-        """The median time of a launch call, and of its thread's pause between it and another."""
-        edges, between = self.graph.begin, self.graph.pauses.time_ns
-        launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
-        own = self.graph.own_ns[launches]
-        return (
-            int(arrays.median(own)) if len(own) else 0,
-            int(arrays.median(between)) if len(between) else 0,
-        )
-
-    @cached_property
-    def timed(self) -> Mask:
-        """True for the items that begin within the steps whose time is forecast."""
-        if not len(self.follows):
-            result = np.ones(len(self.graph), bool)
-            result[self.graph.calls :] = False
-            result[self.last] = True
-            return result
-        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))
-        rows = np.flatnonzero(self.follows)
-        steps = intervals.union(np.minimum(end[rows - 1], end[rows]), end[rows])
-        return intervals.inside(steps, self.graph.start_ns)
 
     def durations(self, times: Times) -> Integers:
         """The time of each step that follows another, or of the run."""
@@ -152,13 +110,21 @@ class Model:
             end[begin:until] = np.maximum.accumulate(end[begin:until])
         return end
 
-    def forecast(self, *edits: Edit, recorder: bool = False) -> StepForecast:
-        """What these edits together win per step; with the `recorder`, as it was recorded."""
+    def forecast(
+        self, *edits: Edit, recorder: bool = False, alike: RowNumbers | None = None
+    ) -> StepForecast:
+        """What these edits together win per step; with the `recorder`, as it was recorded.
+
+        Its spread is that over the steps, or over spans of steps that begin at the rows `alike`:
+        what wins in every third step differs from step to step all the same.
+        """
         as_recorded = self._as_recorded(edits)
         without = self._unrecorded(edits)
         saved, other = (as_recorded, without) if recorder else (without, as_recorded)
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
-        spread = spread_of(saved, self.recorded)
+        spans = np.arange(len(saved)) if alike is None else alike
+        each, lasted = (np.add.reduceat(times, spans) for times in (saved, self.recorded))
+        spread = spread_of(each, lasted) * len(each) / len(saved)
         inferred = abs(float(as_recorded.mean()) - self._mean_without_inferred(edits))
         cost = abs(mean - float(other.mean())) / (1 if recorder else 2)
         error = float(np.sqrt(spread**2 + inferred**2 + cost**2))
@@ -226,6 +192,62 @@ class Model:
         return rows, lag
 
     @cached_property
+    def before_cheaper(self) -> Integers:
+        return self.durations(replay(self.graph, [self.cheaper]))
+
+    def cheaper(self, changed: Changed) -> None:
+        """The edit that takes the recorder's cost off each call."""
+        raise NotImplementedError
+
+
+@record
+class Model(StepModel):
+    """The graph of a recording."""
+
+    trace: Trace
+
+    @cached_property
+    def item_of_operation(self) -> RowNumbers:
+        """The item of each operation of the trace, −1 for those outside of the graph."""
+        result = np.full(len(operations(self.trace)), -1, np.int32)
+        result[self.graph.operation] = np.arange(len(self.graph.operation)) + self.graph.calls
+        return result
+
+    def operations(self, rows: Array) -> RowNumbers:
+        """The items of operations that are in the graph."""
+        item = self.item_of_operation[rows]
+        return item[item >= 0]
+
+    def calls(self, rows: Array) -> RowNumbers:
+        """The items of API calls that are in the graph, each once."""
+        item = self.graph.item_of_call[rows]
+        return row_numbers(groups.different(item[item >= 0]))
+
+    @cached_property
+    def usual_ns(self) -> tuple[int, int]:
+        """The median time of a launch call, and of its thread's pause between it and another."""
+        edges, between = self.graph.begin, self.graph.pauses.time_ns
+        launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
+        own = self.graph.own_ns[launches]
+        return (
+            int(arrays.median(own)) if len(own) else 0,
+            int(arrays.median(between)) if len(between) else 0,
+        )
+
+    @cached_property
+    def timed(self) -> Mask:
+        """True for the items that begin within the steps whose time is forecast."""
+        if not len(self.follows):
+            result = np.ones(len(self.graph), bool)
+            result[self.graph.calls :] = False
+            result[self.last] = True
+            return result
+        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))
+        rows = np.flatnonzero(self.follows)
+        steps = intervals.union(np.minimum(end[rows - 1], end[rows]), end[rows])
+        return intervals.inside(steps, self.graph.start_ns)
+
+    @cached_property
     def call_ns(self) -> int:
         """What the recorder adds to a call.
 
@@ -238,26 +260,22 @@ class Model:
         least, most = 0, MOST_CALL_NS
         while most - least > MOST_CALL_NS // 64:
             middle = (least + most) // 2
-            if self.durations(replay(self.graph, [_cheaper_by(middle)])).mean() > int(told):
+            if self.durations(replay(self.graph, [cheaper_by(middle)])).mean() > int(told):
                 least = middle
             else:
                 most = middle
         return (least + most) // 2
 
     def cheaper(self, changed: Changed) -> None:
-        """The edit that takes the recorder's cost off each call."""
         changed.cheaper_calls(self.call_ns)
-
-    @cached_property
-    def before_cheaper(self) -> Integers:
-        return self.durations(replay(self.graph, [self.cheaper]))
 
 
 UNRECORDED_NS = "unrecorded_step_ns"
 """Name in TRACEVIEW_RUN of the time per step before the recorded window."""
 
 
-def _cheaper_by(call_ns: int) -> Edit:
+def cheaper_by(call_ns: int) -> Edit:
+    """The edit that takes so much off each call."""
     return lambda changed: changed.cheaper_calls(call_ns)
 
 
@@ -337,7 +355,7 @@ def model(trace: Trace) -> Model:
         step = np.where(steady_operations(trace)[graph.operation], 0, -1)
         step = step if (step >= 0).any() else np.zeros(len(step), np.int64)
     chosen = np.flatnonzero(step >= 0)
-    return Model(trace, graph, row_numbers(chosen + graph.calls), step[chosen], follows)
+    return Model(graph, row_numbers(chosen + graph.calls), step[chosen], follows, trace)
 
 
 def _middle(trace: Trace, rows: Array) -> tuple[int, int | None, Array]:

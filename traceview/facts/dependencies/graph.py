@@ -156,8 +156,9 @@ class Dependencies:
         returning = np.flatnonzero(np.diff(self.finish.first))
         items = np.concatenate([np.arange(len(key)), ~returning])
         when = np.concatenate([key, self.end_ns[returning]])
-        # At one time a waiting call returns first, then calls begin, then operations.
+        # At one time an operation ends first, then a waiting call returns, then calls begin.
         rank = np.repeat([1, 2, 0], [self.calls, len(key) - self.calls, len(returning)])
+        rank[len(key) :] -= returning >= self.calls
         order = np.lexsort((rank, when))
         place = np.empty(len(items), np.int64)
         place[order] = np.arange(len(order))

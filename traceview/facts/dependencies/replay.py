@@ -9,6 +9,7 @@ Left out: kernels that run at once do not slow each other down, and the launch q
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
@@ -46,6 +47,13 @@ class Changed:
         self.own_ns = graph.own_ns.copy()
         self.begin_ns = graph.begin.lag_ns.copy()
         self.finish_ns = graph.finish.lag_ns.copy()
+
+    def part(self, graph: Dependencies, items: slice, begin: slice, finish: slice) -> Changed:
+        """What edits change of a graph that is a part of this one: they change it here, too."""
+        result = copy(self)
+        result.graph, result.own_ns = graph, self.own_ns[items]
+        result.begin_ns, result.finish_ns = self.begin_ns[begin], self.finish_ns[finish]
+        return result
 
     def scale(self, item: Array, factor: float | Array) -> None:
         """These items take `factor` of their own time."""
