@@ -231,19 +231,20 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
 
 
 def _behind_ranges(trace: Trace, thread: int, first: Integers, until: Integers) -> Integers:
-    """The ends of passes, behind ranges of the thread that the pass opened and closes itself.
+    """The ends of passes, behind the program's ranges that a pass opened and closes itself.
 
     `first` has the first launch of each pass, `until` the end of its last: a range around the
     forward pass ends a few µs later, and would lie across two steps.
     """
     ranges = trace.recorded("ranges")
-    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
+    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL) & origins.program_ranges(trace)
     start, end = ranges["start_ns"][own], ranges["end_ns"][own]
     of = np.searchsorted(np.append(first[0], until[:-1]), start, side="right") - 1
-    following = np.append(first[1:], np.iinfo(np.int64).max)
-    closed = (of >= 0) & (start < until[of]) & (end < following[of])
+    closed = (of >= 0) & (start < until[of]) & (end < np.append(first[1:], end.max(initial=0))[of])
     result = until.copy()
     np.maximum.at(result, of[closed], end[closed])
+    # Nothing follows the last pass: it closes its ranges as late as the others do.
+    result[-1] = min(result[-1], until[-1] + (result - until)[:-1].max(initial=0))
     return result
 
 
