@@ -188,7 +188,7 @@ def bounds(options: RecordOptions) -> Mapping[str, str]:
 def unrecorded_step(gathered: Path) -> Mapping[str, str]:
     """The time of the steps before the window, and their number, as facts for TRACEVIEW_RUN."""
     try:
-        step_ns, steps = (gathered / UNRECORDED).read_text().split()
+        step_ns, steps = (gathered / UNRECORDED).read_text("utf-8").split()
     except (OSError, ValueError):
         return {}
     return {"unrecorded_step_ns": step_ns, "unrecorded_steps": steps}

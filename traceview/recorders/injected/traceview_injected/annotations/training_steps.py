@@ -182,7 +182,7 @@ def _wait() -> None:
 def _tell(folder: str | None, step_s: float, steps: int) -> None:
     if folder:
         try:
-            with open(os.path.join(folder, UNRECORDED), "w") as file:
+            with open(os.path.join(folder, UNRECORDED), "w", encoding="utf-8") as file:
                 file.write(f"{round(step_s * 1e9)} {steps}")
         except OSError:  # The recording goes on without.
             return
