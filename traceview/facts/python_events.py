@@ -79,7 +79,7 @@ def of_kind(
     With `within`, only events that overlap these times count.
     """
     events = _of_kinds(trace, kind)
-    own = (events["process"] == process) & ~events.is_null("line")
+    own = (events["process"] == process) & ~events.is_null("line") & ~events.is_null("file")
     if within is not None:
         own &= intervals.overlap(within, events["start_ns"], events["end_ns"]) > 0
     events = events.take(own)
