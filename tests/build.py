@@ -45,6 +45,7 @@ from traceview.trace.nsys.added_tables import KERNELS_TABLE, packed
 from traceview.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]
+DAY_NS = 1_795_331_501_386_098_606
 HOST = 1
 STATIC_SCHEMA = 1 << 24
 NVTX_TYPES = {"i": 5, "Q": 18, "N": 22}
@@ -506,6 +507,38 @@ class Export(ExportFile):
         self._rows.setdefault("TRACEVIEW_SOURCE_LINES", [])
         return self.raw("TRACEVIEW_SOURCE_LINES", file=file, line=line, text=text)
 
+    def python_event(
+        self,
+        kind: str,
+        start: int,
+        end: int,
+        *,
+        at: tuple[str, int, str] = ("train.py", 1, "step"),
+        source: str | None = None,
+        reason: str | None = None,
+        process: int = 1,
+        thread: int | None = None,
+    ) -> Self:
+        """Add what the program noted of Python or torch.compile, `at` (file, line, function)."""
+        table = "TRACEVIEW_PYTHON_EVENTS"
+        self._tables[table] = (
+            "start! end! globalTid! line guards kind:T! file:T function:T source:T reason:T"
+        )
+        self._rows.setdefault(table, [])
+        file, line, function = at
+        return self.raw(
+            table,
+            start=start,
+            end=end,
+            globalTid=global_tid(process, thread),
+            line=line,
+            kind=kind,
+            file=file,
+            function=function,
+            source=source,
+            reason=reason,
+        )
+
     def nccl(
         self,
         function: str,
@@ -623,6 +656,12 @@ class Export(ExportFile):
         level = SEVERITIES[severity]
         row = {"timestamp": time, "severity": level, "source": 1, "text": text, **about}
         return self.raw("DIAGNOSTIC_EVENT", **row)
+
+    def started(self, of_day_ns: int) -> Self:
+        """Let the timeline begin at this time, in ns since the epoch."""
+        self._tables["TARGET_INFO_SESSION_START_TIME"] = "utcEpochNs"
+        self._rows["TARGET_INFO_SESSION_START_TIME"] = [{"utcEpochNs": of_day_ns}]
+        return self
 
     def capture(self, name: str, value: str) -> Self:
         """Add an option of the recorder."""

@@ -83,7 +83,7 @@ ON_REQUEST = {
     *("thread_runs", "call_sites", "gpu_metrics", "kernel_counters"),
     *("native_samples", "native_frames"),
     *("os_calls", "python_samples", "python_frames", "host_functions", "jit_compilations"),
-    "source_lines",
+    *("source_lines", "python_events"),
     *("collective_calls", "communicators"),
 }
 VERDICTS = {

@@ -2,7 +2,8 @@
 
 What shows it, each by itself:
 
-1. Samples of Python stacks of a thread that calls CUDA, with a frame in a compiler.
+1. Compilations that torch.compile reported (see `python_events`), and samples of Python stacks of
+   a thread that calls CUDA, with a frame in a compiler.
 2. XLA's own ranges around compilation, kernels that only autotuners launch, and trials of
    convolution algorithms and of configurations (see `algorithm_trials`, `configuration_trials`).
 3. Compiler processes (ptxas, gcc) that start while the process launches nothing. nsys lists every
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview import groups, intervals
-from traceview.facts import code
+from traceview.facts import code, python_events
 from traceview.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.facts.operations import CallKind, call_kinds, operations
 from traceview.facts.ranges.origins import range_name_forms
@@ -30,20 +31,6 @@ from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import NULL, Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact
-
-# When each process compiled GPU code: torch.compile, Triton, XLA, NVRTC, autotuners.
-#
-# What shows it, each by itself:
-#
-# 1. Samples of Python stacks of a thread that calls CUDA, with a frame in a compiler. 2. XLA's
-# own ranges around compilation, kernels that only autotuners launch, and trials of convolution
-# algorithms and of configurations (see `algorithm_trials`, `configuration_trials`). 3. Compiler
-# processes (ptxas, gcc) that start while the process launches nothing. nsys lists every process
-# it follows among its overheads. Samples are more exact, so that where there are some, a compiler
-# process shows only the time between the first and the last. Which tool started them is told by
-# the kernels that ran.
-#
-# Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not compilation.
 
 LEAST_NS = 10_000_000
 """Shorter compilation cannot be distinguished from the lookup of a compiled function."""
@@ -193,6 +180,7 @@ def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     """Windows by tool, each a union, some empty; a tool may come several times."""
     by_stack = list(_sampled(trace, process))
     yield from by_stack
+    yield code.TORCH_COMPILE, python_events.compilations(trace, process)
     yield code.JAX, _xla_ranges(trace, process)
     # The autotuner that launches kernels of its own: in a program of JAX that is XLA.
     jax = framework(trace) == "jax"

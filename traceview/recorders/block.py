@@ -19,7 +19,12 @@ from traceview.errors import RecordingError, ToolNotFoundError, TraceviewError
 from traceview.outputs import check_trace_output
 from traceview.recorders import checks as surroundings
 from traceview.recorders import options, torch_recording
-from traceview.recorders.injected.traceview_injected import notes, sync_hooks, triton_kernels
+from traceview.recorders.injected.traceview_injected import (
+    notes,
+    python_events,
+    sync_hooks,
+    triton_kernels,
+)
 from traceview.recorders.injected.traceview_injected.annotations import install as add_ranges
 from traceview.recorders.injected.traceview_injected.python_sampler import Sampler
 from traceview.recorders.injected.traceview_injected.torch_profile import nvtx_calls
@@ -99,6 +104,7 @@ class _Block:
         _once("kernels", lambda: _kernels.append(_KernelFolder()))
         if options.sync_sites:
             _once("sync", sync_hooks.install)
+        python_events.install(str(gathered))
         if options.annotate != "off":
             _once("annotate", lambda: add_ranges(options.annotate))
         self._sampler = Sampler(str(gathered)) if options.python_samples else None

@@ -291,8 +291,6 @@ def environment(
     sample_python = options.python_samples and not any(
         _name(each) == "--python-sampling" for each in options.nsys_options
     )
-    if options.kernels or sample_python or torch_settings:
-        folder.mkdir(exist_ok=True)
     if options.kernels:
         wanted[start.GATHER] = str(folder)
     if sample_python:
@@ -307,6 +305,8 @@ def environment(
         wanted[start.ANNOTATE] = options.annotate
     if not wanted:
         return {}
+    folder.mkdir(exist_ok=True)
+    wanted[start.EVENTS] = str(folder)
     # An empty entry would be the current folder.
     entries = [str(_INJECTED), os.environ.get("PYTHONPATH", "")]
     return {**wanted, "PYTHONPATH": os.pathsep.join(filter(None, entries))}

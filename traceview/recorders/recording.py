@@ -176,6 +176,7 @@ def _export(
     if has_started(gathered):
         written_tables.write_kernels(raw, gathered)
     written_tables.write_python_samples(raw, gathered)
+    written_tables.write_python_events(raw, gathered)
     folders = (Path.cwd(), script_of(job.words).absolute().parent)
     written_tables.write_source_tables(raw, folders, excerpts=options.source_lines)
 

@@ -16,6 +16,7 @@ import numpy as np
 from traceview.errors import RecordingError
 from traceview.recorders import checks as surroundings
 from traceview.recorders import nsys, written_tables
+from traceview.recorders.injected.traceview_injected import python_events
 from traceview.recorders.injected.traceview_injected.notes import STOPPED
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.recorders.injected.traceview_injected.torch_profile import (
@@ -43,10 +44,15 @@ from traceview.recorders.options import (
     remarks,
     unrecorded_step,
 )
-from traceview.recorders.written_tables import SampledProcess, sampled_process
+from traceview.recorders.written_tables import (
+    SampledProcess,
+    recorded_events,
+    sampled_process,
+)
 from traceview.tables import Array, Mask, Table, Texts, object_array, rows_of
 from traceview.trace import Trace
 from traceview.trace.load import load
+from traceview.trace.nsys.added_tables import EVENT_TEXTS
 from traceview.trace.nsys.ranges import NOTED, split_marks
 from traceview.trace.schema import TABLES, THREADS
 from traceview.trace.scrub.scrubber import scrub
@@ -71,7 +77,7 @@ def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:
     trace = _with_ranges(trace, ranges, facts)
     for path in sorted(gathered.glob(f"{process}-*{SUFFIX}")):
         trace = _with_samples(trace, sampled_process(path))
-    return trace
+    return _with_events(trace, process, gathered / f"{process}{python_events.SUFFIX}")
 
 
 def _with_ranges(
@@ -126,12 +132,7 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
     """The trace with the Python stacks that the sampler in the program took."""
     origin = int(trace.run.get("clock_origin_ns", "0"))
     clocked = ((time - origin, thread, stack) for time, thread, stack in sampled.samples)
-    ends = [
-        int(table["end_ns"].max())
-        for table in trace.tables.values()
-        if len(table) and any(column.name == "end_ns" for column in table.columns)
-    ]
-    last = max(ends, default=0)
+    last = _last_ns(trace)
     kept = [sample for sample in clocked if 0 <= sample[0] <= last]
     frames = [frame for frame in sampled.frames if frame]
     if not kept or not frames:
@@ -160,6 +161,42 @@ def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
         "python_frames": _frames(number_of, frames),
     }
     return replace(trace, tables=tables)
+
+
+def _last_ns(trace: Trace) -> int:
+    ends = [
+        int(table["end_ns"].max())
+        for table in trace.tables.values()
+        if len(table) and any(column.name == "end_ns" for column in table.columns)
+    ]
+    return max(ends, default=0)
+
+
+def _with_events(trace: Trace, process_id: int, path: Path) -> Trace:
+    """The trace with the garbage collections and compilations of its process."""
+    origin = int(trace.run.get("clock_origin_ns", "0"))
+    if not path.is_file():
+        return trace
+    events = list(recorded_events(path, lambda time_ns: time_ns - origin, _last_ns(trace)))
+    threads, row = _thread_rows(
+        trace, process_id, np.array([e["thread"] for e in events], np.int64)
+    )
+    process = threads["process"][row].tolist()
+    rows = [
+        {
+            **{name: event[name] for name in EVENT_TEXTS},
+            "guards_ns": event["guards"] or None,
+            "line": event["line"] if 0 < event["line"] <= INT32.max else None,
+            "start_ns": event["start"],
+            "end_ns": event["end"],
+            "thread": thread,
+            "process": owner,
+        }
+        for event, thread, owner in zip(events, row.tolist(), process, strict=True)
+    ]
+    rows.sort(key=lambda each: each["start_ns"])
+    table = Table.from_rows(TABLES["python_events"].columns, rows)
+    return replace(trace, tables={**trace.tables, "threads": threads, "python_events": table})
 
 
 def _thread_rows(trace: Trace, process_id: int, thread: Array) -> tuple[Table, Array]:

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import threading
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import chain, zip_longest
@@ -21,11 +21,15 @@ import numpy as np
 
 from traceview import groups
 from traceview.errors import RecordingError
+from traceview.recorders.injected.traceview_injected import python_events
+from traceview.recorders.injected.traceview_injected.compilations import BREAK
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.tables import NULL, Integers, Table
 from traceview.trace import Trace, model
 from traceview.trace.load import load
 from traceview.trace.nsys.added_tables import (
+    EVENT_TEXTS,
+    EVENTS,
     EXCERPTS_TABLE,
     FRAMES,
     KERNELS_TABLE,
@@ -220,6 +224,49 @@ def _recorded_ns(connection: sqlite3.Connection) -> int:
     except sqlite3.OperationalError:
         longest = None
     return longest if isinstance(longest, int) and longest > 0 else int(np.iinfo(np.int64).max)
+
+
+def write_python_events(database: Path, folder: Path) -> None:
+    """Add the events in a gathered folder, if any, to the export.
+
+    Raises RecordingError if the database is damaged.
+    """
+    rows: list[Row] = []
+    try:
+        with closing(sqlite3.connect(database)) as connection:
+            owners, last_ns = global_pids(connection), _recorded_ns(connection)
+            for path in sorted(folder.glob(f"*{python_events.SUFFIX}")):
+                owner = owners.get(int(path.stem))
+                clock = None if owner is None else sample_clock(connection, owner)
+                if owner is None or clock is None:
+                    continue
+                for event in recorded_events(path, clock.one_ns, last_ns):
+                    rows.append({**event, "globalTid": owner | event["thread"]})
+    except sqlite3.Error as error:
+        raise _damaged(error) from error
+    if rows:
+        integers = dict.fromkeys(("start", "end", "globalTid", "line", "guards"), "INTEGER")
+        write_table(database, EVENTS, {**integers, **dict.fromkeys(EVENT_TEXTS, "TEXT")}, rows)
+
+
+def recorded_events(
+    path: Path, timeline_ns: Callable[[int], int], last_ns: int
+) -> Iterator[dict[str, Any]]:
+    """The events of a process on the timeline, as far as they lie between 0 and `last_ns`.
+
+    Graph breaks cost time ever after, so that earlier ones are kept, at 0. The last line may be cut
+    off.
+    """
+    for line in path.read_text("utf-8", "replace").split("\n"):
+        cells = line.split("\t")
+        if len(cells) != len(python_events.FIELDS) or not all(map(str.isdecimal, cells[:5])):
+            continue
+        event: dict[str, Any] = dict(zip(python_events.FIELDS, cells, strict=True))
+        event |= {name: text or None for name, text in event.items()}
+        event |= {name: int(event[name]) for name in python_events.NUMBERS}
+        start, end = (min(max(timeline_ns(event[name]), 0), last_ns) for name in ("start", "end"))
+        if end > start or event["kind"] == BREAK:
+            yield {**event, "start": start, "end": end}
 
 
 def sampled_process(path: Path) -> SampledProcess:

@@ -357,6 +357,26 @@ PYTHON_FRAMES = TableSchema(
         optional("source", "text", "text of the line, truncated if long"),
     ),
 )
+PYTHON_EVENTS = TableSchema(
+    "python_events",
+    "long garbage collections of Python, and what torch.compile did",
+    "traceview record SCRIPT",
+    (
+        *(START, END, THREAD, PROCESS),
+        Column(
+            "kind",
+            "text",
+            "garbage-collection, compilation, recompilation, backward-compilation, graph-break, "
+            "uncompiled (runs without compilation) or compile-limit (compiled too often)",
+        ),
+        optional("file", "text", "source file, relative to the working or import folder"),
+        optional("line", "int32", "line of a graph break or collection, else of the function"),
+        optional("function", "text", "function that was compiled, or in which Python collected"),
+        optional("source", "text", "text of the line that broke the graph or called gc.collect"),
+        optional("reason", "text", "why it was compiled again, or why the graph broke"),
+        optional("guards_ns", "int64", "time of a check of its guards, which each call makes"),
+    ),
+)
 SOURCE_LINES = TableSchema(
     "source_lines",
     "lines of the program's files: those that waited or were sampled most, and their neighbours",
@@ -526,7 +546,7 @@ TABLES = {
         *(HOST_FUNCTIONS, JIT_COMPILATIONS),
         *(THREAD_RUNS, OS_CALLS),
         *(NATIVE_SAMPLES, NATIVE_FRAMES),
-        *(PYTHON_SAMPLES, PYTHON_FRAMES, SOURCE_LINES),
+        *(PYTHON_SAMPLES, PYTHON_FRAMES, PYTHON_EVENTS, SOURCE_LINES),
         *(DIAGNOSTICS, KERNEL_CODE),
         *(GPU_METRICS, KERNEL_COUNTERS),
         *(DEVICES, PROCESSES, THREADS),

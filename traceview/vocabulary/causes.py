@@ -172,6 +172,17 @@ PROFILER = add(IdleCause(
     idle="held up by the profiler",
     rank="the profiler holds it up",
 ))
+GARBAGE_COLLECTION = add(IdleCause(
+    "garbage-collection", letter=("g", "garbage collection"), colors=("#8fa35a", "#a9bd74"),
+    limit="cpu-launch", once="", on_cpu=True,
+    meaning="Python collected garbage for most of the gap",
+    lost="while Python collected garbage",
+    action="Call gc.freeze() once model and data are set up, so that collections skip them, or "
+    "gc.disable(), and gc.collect() between epochs; make fewer objects in reference cycles.",
+    idle="while Python collects garbage",
+    rank="its Python collects garbage",
+    apart="collecting garbage in Python",
+))
 # A finding of phases.
 COMPILATION = add(IdleCause(
     "compilation", letter=("k", "compilation"), colors=("#8a7fc7", "#a79ee0"), limit="compilation",

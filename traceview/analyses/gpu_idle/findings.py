@@ -59,6 +59,7 @@ from traceview.vocabulary.causes import (
     CAUSE_NAMES,
     CAUSES,
     COMPILATION,
+    GARBAGE_COLLECTION,
     LAUNCH_LATE,
     LOST_WORK,
     SYNC_DRAIN,
@@ -121,7 +122,10 @@ def _rest(
         action = remedies.allocation_remedy(trace, rows)
     wording = opening_sentence(trace, idle, remedies.lost_by(trace, cause), action)
     sentences.add_not_counted(wording, parts.by_doing())
-    line = line_sites.longest_line(trace, parts.rest, idle_ns)
+    # Where Python collects garbage, the line at that moment did not make it.
+    line = (
+        line_sites.longest_line(trace, parts.rest, idle_ns) if cause != GARBAGE_COLLECTION else None
+    )
     site = late_idle_in(trace, rows).longest(device) if cause == LAUNCH_LATE else None
     if line:
         sentences.add_line(wording, trace, line, cause)

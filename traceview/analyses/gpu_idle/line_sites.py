@@ -30,7 +30,7 @@ from traceview.records import record
 from traceview.tables import Array, Cell, Mask, Texts
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT
-from traceview.vocabulary.causes import GRAPH_LAUNCH, LAUNCH_LATE
+from traceview.vocabulary.causes import GARBAGE_COLLECTION, GRAPH_LAUNCH, LAUNCH_LATE
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
@@ -262,7 +262,7 @@ def _all(trace: Trace) -> tuple[Accident, ...]:
     return tuple(
         accident
         for device in steady_spans_ns(trace)
-        for cause in (LAUNCH_LATE, GRAPH_LAUNCH)
+        for cause in (LAUNCH_LATE, GRAPH_LAUNCH, GARBAGE_COLLECTION)
         for accident in _accidents(trace, device, cause)
     )
 
@@ -278,7 +278,8 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
     own = np.flatnonzero((every.cause == cause) & (every.device == device) & ~every.one_time)
     if not len(own):
         return
-    usual_ns = round(float(np.median(every.idle_ns[own])))
+    # No length of a garbage collection is usual: it is long by the objects that there are.
+    usual_ns = 0 if cause == GARBAGE_COLLECTION else round(float(np.median(every.idle_ns[own])))
     long = own[every.idle_ns[own] >= max(LONG * usual_ns, LEAST_NS)]
     names = trace.recorded("api_calls").texts("name").codes
     call = every.within[long]
@@ -296,11 +297,13 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
             kept = (took >= max(LONG * usual, LEAST_NS)) & (2 * took >= every.idle_ns[rows])
         else:
             # Where samples show the line, that says more.
-            kept = ~sampled[rows]
+            kept = ~sampled[rows] | (cause == GARBAGE_COLLECTION)
         rows, within = rows[kept], within[kept]
         # What else held these gaps up belongs to it, as the first launch of a new graph.
         rows = own[groups.isin(every.gap[own], every.gap[rows])]
-        few = len(within) <= _most(steps) and len(own) > OTHERS * len(within)
+        few = len(within) <= _most(steps) and len(own) > OTHERS * len(within) * (
+            cause != GARBAGE_COLLECTION
+        )
         lost_ns, span_ns = int(every.idle_ns[rows].sum()), steady_spans_ns(trace)[device]
         if len(rows) and few and severity_of(lost_ns, span_ns) in ("high", "medium"):
             yield Accident(device, cause, rows, within[within >= 0], usual)

@@ -34,6 +34,7 @@ from traceview.vocabulary.activities import ACTIVITIES, CPU
 from traceview.vocabulary.causes import (
     ALLOCATION,
     CAUSES,
+    GARBAGE_COLLECTION,
     GRAPH_LAUNCH,
     JIT_COMPILE,
     LAUNCH_LATE,
@@ -59,7 +60,7 @@ def of_cause(trace: Trace, cause: int, rows: Array) -> Edit | None:
     if cause == GRAPH_LAUNCH:
         calls = _calls_in(trace, rows)
         return remove_calls(trace, calls[api_calls(trace).does[calls] == CallKind.GRAPH])
-    return None
+    return remove_pauses(trace, rows) if cause == GARBAGE_COLLECTION else None
 
 
 def launch_at_once(trace: Trace, rows: Array) -> Edit | None:

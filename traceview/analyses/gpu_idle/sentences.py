@@ -16,6 +16,7 @@ from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL,
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.launches import cuda_graphs
 from traceview.facts.operations import CallKind, api_calls, operations
+from traceview.facts.python_events import collections
 from traceview.facts.steps.steps import pace
 from traceview.findings import SEVERITIES, Severity
 from traceview.tables import Array, Cell, Mask, Table
@@ -25,6 +26,7 @@ from traceview.vocabulary.activities import ACTIVITIES
 from traceview.vocabulary.causes import (
     CAUSES,
     DEPENDENCY,
+    GARBAGE_COLLECTION,
     GRAPH_LAUNCH,
     JIT_COMPILE,
     LAUNCH_LATE,
@@ -132,6 +134,8 @@ def add_details(
         unexplained = _add_queued(wording, trace, own)
         explained = _add_host_functions(wording, trace, own)
         in_doubt = unexplained and not explained
+    elif cause == GARBAGE_COLLECTION:
+        add_collections(wording, trace, own)
     elif cause != LAUNCH_LATE and not by_line:
         _add_call_site(wording, trace, cause, own)
     if lone is None and may_be_once and not pace(trace).timed.any():
@@ -147,6 +151,13 @@ def of_accident(trace: Trace, accident: Accident, idle: LostIdle, whole_ns: int)
     """Message and remedy for idle time in few calls that took far longer than usual, or pauses."""
     every, calls = gaps(trace), api_calls(trace)
     longest = int(accident.gaps[np.argmax(every.idle_ns[accident.gaps])])
+    if accident.cause == GARBAGE_COLLECTION:
+        wording = opening_sentence(
+            trace, idle, CAUSES[GARBAGE_COLLECTION].lost, CAUSES[GARBAGE_COLLECTION].action
+        )
+        add_collections(wording, trace, idle.gaps)
+        wording.remedy = remedies.if_repeated(trace, wording.remedy, GARBAGE_COLLECTION)
+        return wording
     if not len(accident.calls):
         action = remedies.if_repeated(trace, remedies.take_out(trace), accident.cause)
         lost = "of {whole_ns} waiting for launches, in long pauses of the CPU outside CUDA"
@@ -187,6 +198,38 @@ def _add_host_functions(wording: Wording, trace: Trace, own: Mask) -> bool:
     )
     wording.remedy = remedies.KEEP_STREAM_FREE
     return True
+
+
+COLLECT_SELDOM = (
+    "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
+)
+
+
+def add_collections(wording: Wording, trace: Trace, own: Mask) -> None:
+    """Add how often Python collected garbage in some gaps, how long, and the line that asked."""
+    every, events = gaps(trace), collections(trace)
+    idle = intervals.union(every.start_ns[own], every.end_ns[own])
+    took_ns = intervals.overlap(idle, events["start_ns"], events["end_ns"])
+    events = events.take(2 * took_ns > events.duration_ns)
+    if not len(events):
+        return
+    called = np.flatnonzero(events.texts("source").codes >= 0)
+    values: dict[str, Cell] = {}
+    where = ""
+    if 2 * len(called) > len(events):
+        row = int(called[0])
+        file, line = events.texts("file")[row], events["line"][row]
+        values = {"site": f"{str(file).rpartition('/')[2]}:{line}"}
+        values |= {"source": events.texts("source")[row]}
+        where = ", called at {site} (`{source}`)"
+        wording.remedy = COLLECT_SELDOM
+    took = "{collection_ns}" if len(events) == 1 else "{collection_ns} each (median)"
+    wording.add(
+        f" It took {{collections:collection}} of {took}{where}.",
+        collections=len(events),
+        collection_ns=round(float(np.median(events.duration_ns))),
+        **values,
+    )
 
 
 def add_jit(wording: Wording, trace: Trace, own: Mask) -> None:

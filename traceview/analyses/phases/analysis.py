@@ -13,6 +13,8 @@ gpu-bound from 95 %, else that of the causes of more than half of the idle time,
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from traceview import groups
@@ -20,8 +22,9 @@ from traceview.analyses.base import Analysis, Chart, Result
 from traceview.analyses.phases.findings import RULES, replayed_sequences
 from traceview.analyses.phases.phases import Phase, Phases, phases, selected_phases
 from traceview.analyses.verdict.verdict import late_word
+from traceview.facts import python_events
 from traceview.facts.code import TOOLS
-from traceview.facts.compilation import compilation
+from traceview.facts.compilation import compilation, working_processes
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.idle.launching import IDLE_PCT, of_idle_time
 from traceview.facts.idle.lines import idle_samples
@@ -173,6 +176,37 @@ REPLAYS = TableSpec(
 )
 
 
+COMPILED = TableSpec(
+    "compiled",
+    "one row per function or line that torch.compile reported, and kind of report, longest first",
+    (
+        _PROCESS,
+        Column(
+            "kind",
+            "text",
+            "compilation, recompilation, backward-compilation, graph-break, uncompiled or "
+            "compile-limit, as in python_events",
+        ),
+        Column("file", "text", "source file"),
+        Column("line", "int64", "line of the graph break, else of the function"),
+        Column("function", "text", "the function"),
+        Column("times", "int64", "how often"),
+        Column("total_ns", "int64", "time spent in compilation"),
+        Column(
+            "guards_ns",
+            "int64",
+            "time of one check of its guards, which each call makes; torch measures it with cold "
+            "caches",
+            nullable=True,
+        ),
+        Column("reason", "text", "the guards that failed, or why the graph broke", nullable=True),
+        Column("source", "text", "text of the line that broke the graph", nullable=True),
+    ),
+    brief=("kind", "file", "line", "function", "times", "total_ns", "guards_ns", "reason"),
+    rare=True,
+)
+
+
 def compute(trace: Trace) -> Result:
     every = phases(trace)
     shown = selected_phases(trace)
@@ -180,6 +214,7 @@ def compute(trace: Trace) -> Result:
         "phases": _phases(trace, every, shown),
         "totals": _totals(trace, every, shown),
         "replays": _replays(trace),
+        "compiled": _compiled(trace),
     }
     return Result(tables, tuple(findings(trace, RULES)))
 
@@ -201,6 +236,25 @@ def _replays(trace: Trace) -> Table:
         for each in replayed_sequences(trace)
     ]
     return Table.from_rows(REPLAYS.columns, rows)
+
+
+def _compiled(trace: Trace) -> Table:
+    rows: list[dict[str, Any]] = [
+        {
+            "process_id": int(trace.processes["process_id"][process]),
+            "kind": kind,
+            "reason": "; ".join(each.reasons) or None,
+            **{name: getattr(each, name) for name in _OF_CODE},
+        }
+        for process in working_processes(trace)
+        for kind in python_events.OF_TORCH
+        for each in python_events.of_kind(trace, kind, process)
+    ]
+    rows.sort(key=lambda row: -row["total_ns"])
+    return Table.from_rows(COMPILED.columns, rows)
+
+
+_OF_CODE = ("file", "line", "function", "times", "total_ns", "guards_ns", "source")
 
 
 def _phases(trace: Trace, every: Phases, shown: Mask) -> Table:
@@ -269,7 +323,7 @@ ANALYSIS = Analysis(
     title="Phases",
     question="What did the program do when, and how long did it compile?",
     needs=("kernels", "api_calls"),
-    tables=(PHASES, TOTALS, REPLAYS),
+    tables=(PHASES, TOTALS, REPLAYS, COMPILED),
     compute=compute,
     charts=(Chart("bars", "totals", "Time of the process by phase", "phase", "total_ns"),),
 )

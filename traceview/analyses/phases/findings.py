@@ -8,6 +8,7 @@ any case and only reported. Also: kernels that a CUDA graph replays faster.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -17,18 +18,19 @@ import numpy.typing as npt
 from traceview import groups, intervals
 from traceview.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.analyses.wording import by_recorder
-from traceview.facts import code
+from traceview.facts import code, python_events
 from traceview.facts.compilation import compilation, last_work_ns, working_processes
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.launches import cuda_graphs
 from traceview.facts.operations import Kind, operations
+from traceview.facts.python_events import COMPILATION, RECOMPILATION, CompiledCode
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
 from traceview.facts.steps.recompilation import recompilation
 from traceview.facts.steps.steps import operations_in_warm_up, steps
 from traceview.findings import Clause, LostTime, Severity, Subject, severity_of, share_pct
 from traceview.records import record
-from traceview.rules import FindingRule, TimeClaim, gpu_subject
+from traceview.rules import Claims, FindingRule, TimeClaim, gpu_subject
 from traceview.tables import Cell, Integers, Mask
 from traceview.trace import Trace, fact
 from traceview.trace.model import recording_options
@@ -200,6 +202,19 @@ _RECOMPILATION = {
     code.TRITON: "Use do_not_specialize for integer arguments that change, and fewer "
     "tl.constexpr arguments whose value varies.",
 }
+_BY_GUARD = (
+    (
+        r"size mismatch|stride mismatch|size\(\)|shape",
+        "Mark the size that varies as dynamic (torch._dynamo.mark_dynamic(tensor, dimension), or "
+        "torch.compile(dynamic=True)), or pad it to a few sizes.",
+    ),
+    (
+        r" == -?[\d.]+",
+        "Pass the number that changes as a tensor, or keep it out of the compiled function.",
+    ),
+    (r"", "Keep what the guard names equal in all steps, or compile a function for each case."),
+)
+"""Remedies by the guard that fails. The first pattern that is found counts."""
 _RECOMPILATION_OF_ALL = (
     "Look at what changes from pass to pass (sizes, types, constants): each new combination is "
     "compiled again. Pad sizes to a few, or compile them all before the loop."
@@ -224,8 +239,13 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
         "compile_pct": share_pct(compile_ns, span_ns),
         **hit,
     }
-    call = _compiled_line(trace, process, chosen)
-    if call:
+    inside = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    recompiled = python_events.of_kind(trace, RECOMPILATION, process, inside)
+    again = next((each for each in recompiled if each.reasons), None)
+    call = again or _compiled_line(trace, process, chosen)
+    if again:
+        values |= {"code": again.name, "place": again.place, "guard": again.reasons[0]}
+    elif call:
         values |= {"site": call.place, **({"source": call.source} if call.source else {})}
     claim = _claim(trace, process, chosen, severity, values)
     yield replace(
@@ -237,8 +257,50 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
             **claim.words,
             "times": "in {steps_hit} of {steps:step}" if hit else "{stretches:time}",
         },
-        remedy=_RECOMPILATION.get(_total(trace, chosen)[1], _RECOMPILATION_OF_ALL),
+        remedy=_recompilation_remedy(_total(trace, chosen)[1], again),
     )
+
+
+def _recompilation_remedy(tool: int, again: CompiledCode | None) -> str:
+    if again is None:
+        return _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL)
+    guard = again.reasons[0]
+    return next(remedy for pattern, remedy in _BY_GUARD if re.search(pattern, guard))
+
+
+def _reported(kind: str) -> Claims:
+    """Claims on what torch.compile reported of one kind, for the process with most of it."""
+
+    def claims(trace: Trace) -> Iterator[TimeClaim]:
+        by_process = {
+            process: python_events.of_kind(trace, kind, process)
+            for process in working_processes(trace)
+        }
+        process = max(by_process, key=lambda each: len(by_process[each]), default=-1)
+        if not by_process.get(process):
+            return
+        first, *others = by_process[process]
+        frames = {
+            (each.file, each.line)
+            for compiled in (COMPILATION, RECOMPILATION)
+            for each in python_events.of_kind(trace, compiled, process)
+        }
+        yield TimeClaim(
+            first.subject,
+            {
+                "code": first.function if kind == python_events.BREAK else first.name,
+                "site": first.place,
+                **({"reason": first.reasons[0]} if first.reasons else {}),
+                **({"source": first.source} if first.source else {}),
+                **({"others": len(others)} if others else {}),
+                **({"graphs": len(frames)} if frames else {}),
+            },
+            "compiled",
+            {"kind": kind, "file": first.file, "line": first.line},
+            severity="info",
+        )
+
+    return claims
 
 
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
@@ -408,7 +470,33 @@ RULES = (
         _recompiled,
         "Code was compiled again inside the loop by {compiler}[ in process {number}]: {times}, "
         "{compile_ns} in all, {compile_pct} of the loop.",
-        clauses=(Clause(" The call is at {site}[ (`{source}`)]."),),
+        clauses=(
+            Clause(" `{code}` at {place} is compiled again: {guard}."),
+            Clause(" The call is at {site}[ (`{source}`)]."),
+        ),
+    ),
+    FindingRule(
+        _reported(python_events.BREAK),
+        "torch.compile breaks the graph of `{code}` at {site}[ (`{source}`)][: {reason}].[ "
+        "{others:other line} {others?breaks|break} graphs, too.][ Instead of one graph per "
+        "function, there are {graphs} in all.]",
+        "Move the line out of the compiled function, or write it in operations of torch "
+        "(torch.where, torch.cond). For .item(), set "
+        "torch._dynamo.config.capture_scalar_outputs = True, or keep the value on the GPU.",
+    ),
+    FindingRule(
+        _reported(python_events.LIMIT),
+        "`{code}` at {site} was compiled as often as torch.compile allows, and runs without "
+        "compilation where no version fits[ ({reason})].[ So {others?does|do} {others:other "
+        "function}.]",
+        "Let fewer versions arise: mark sizes that vary as dynamic (torch._dynamo.mark_dynamic), "
+        "and keep numbers that change out of the compiled function.",
+    ),
+    FindingRule(
+        _reported(python_events.UNCOMPILED),
+        "torch.compile could not compile `{code}` at {site}, which runs without it[: {reason}].[ "
+        "So {others?does|do} {others:other function}.]",
+        "Move what it names out of the compiled function.",
     ),
     FindingRule(
         _compiled_once,

@@ -45,6 +45,7 @@ from traceview.facts.operations import (
     operations_by_device,
     pool_calls,
 )
+from traceview.facts.python_events import collections
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.trace import Trace, fact, fact_without_ranges
@@ -96,7 +97,8 @@ def gap_causes(trace: Trace) -> GapCauses:
     call, thread, wait = call[row], thread[row], wait[row]
     # A return from a wait that did not let the GPU run dry is a call like others.
     cause[(cause == causes.SYNC_DRAIN) & (wait < 0)] = causes.LAUNCH_LATE
-    rows = np.flatnonzero(np.isin(cause, (causes.LAUNCH_LATE, causes.SYNC_DRAIN)))
+    late = (causes.LAUNCH_LATE, causes.SYNC_DRAIN, causes.GARBAGE_COLLECTION)
+    rows = np.flatnonzero(np.isin(cause, late))
     compiles = compiling(trace, parts.start_ns[rows], parts.end_ns[rows])
     cause[rows[compiles]] = causes.COMPILATION
     cause[hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
@@ -182,6 +184,10 @@ def _causes(
     overheads, jit = trace.recorded("overheads"), trace.recorded("jit_compilations")
     own = profiler_overheads(trace) & ~overheads.is_null("thread")
     profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
+    # No thread runs Python while one collects.
+    process = np.append(trace.threads["process"], -1)[thread]
+    collected = collections(trace)
+    garbage = (collected[name] for name in ("process", "start_ns", "end_ns"))
     # Loads from the driver's cache compile nothing.
     compiled = jit.take(jit.texts("operation").isin(["compile"]))
     rules = (
@@ -189,6 +195,7 @@ def _causes(
         (other & copying, causes.COPY_WAIT),
         (other | (kind == IdlePart.HELD), causes.DEPENDENCY),
         (_mostly(parts, thread, *profiler), causes.PROFILER),
+        (_mostly(parts, process, *garbage), causes.GARBAGE_COLLECTION),
         (_mostly(parts, thread, *_spans(compiled)), causes.JIT_COMPILE),
         (loads | _mostly(parts, thread, *_spans(jit)), causes.MODULE_LOAD),
         ((kind == IdlePart.LAUNCH) & copies.pageable_uploads(trace)[after], causes.COPY_WAIT),
@@ -213,7 +220,7 @@ def _spans(table: object) -> tuple[Array, Integers, Integers]:
 def _mostly(
     parts: blame.IdleParts, thread: Array, on: Array, start: Integers, end: Integers
 ) -> Mask:
-    """True for the parts of which intervals on their thread cover more than half."""
+    """True for the parts of which intervals on their thread (or process) cover more than half."""
     result = np.zeros(len(parts), bool)
     for number in groups.different(on).tolist():
         rows, mine = np.flatnonzero(thread == number), on == number

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview import groups
-from traceview.tables import Array, Column, Integers, Mask, Texts, null_of, object_array
+from traceview.tables import NULL, Array, Column, Integers, Mask, Texts, null_of, object_array
 from traceview.tables.arrays import numbered
 from traceview.trace.nsys.processes import process_of
 from traceview.trace.nsys.ranges import CLOCK
@@ -113,6 +113,9 @@ SAMPLES = "TRACEVIEW_PYTHON_SAMPLES"
 FRAMES = "TRACEVIEW_PYTHON_FRAMES"
 SOURCE_LINES = "TRACEVIEW_SOURCE_LINES"
 OWN_SAMPLES = ExportTable(SAMPLES, ("start", "globalTid", "stack"))
+EVENTS = "TRACEVIEW_PYTHON_EVENTS"
+EVENT_TEXTS = ("kind", "file", "function", "source", "reason")
+OWN_EVENTS = ExportTable(EVENTS, ("start", "end", "globalTid", "line", "guards"), (), EVENT_TEXTS)
 OWN_FRAMES = ExportTable(FRAMES, ("stack", "depth", "line"), (), ("file", "function"))
 
 
@@ -152,6 +155,24 @@ def own_samples(reader: Reader) -> tuple[Staged, Staged] | None:
             "source": absent_texts(len(number)),
         },
     )
+
+
+def own_events(reader: Reader) -> Staged | None:
+    """The staged python_events; None if the program noted none."""
+    rows = reader.export.rows(OWN_EVENTS)
+    if rows is None:
+        return None
+    # Workers that load data collect garbage, too, and are no part of the program's own time.
+    rows = rows.where(reader.owners.has_processes(rows))
+    line, guards = rows.integer("line"), rows.integer("guards")
+    texts = {name: rows.texts(name) for name in EVENT_TEXTS}
+    return {
+        **reader.on_thread(rows),
+        **texts,
+        "kind": filled(texts["kind"], UNNAMED),
+        "guards_ns": np.where(guards > 0, guards, NULL),
+        "line": np.where((line > 0) & (line < INT32.max), line, INT32.min).astype(np.int32),
+    }
 
 
 def with_sources(database: Database, frames: Staged) -> Staged:
@@ -326,6 +347,10 @@ class SampleClock(NamedTuple):
         )
         result: Integers = of_day_ns - offset[0] - np.rint(drift).astype(np.int64)
         return result
+
+    def one_ns(self, of_day_ns: int) -> int:
+        """One wall-clock time on the timeline."""
+        return int(self.timeline_ns(np.array([of_day_ns], np.int64))[0])
 
 
 def global_pids(connection: sqlite3.Connection) -> dict[int, int]:

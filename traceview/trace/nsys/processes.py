@@ -94,6 +94,12 @@ class Owners:
         known = np.array([thread in self._threads.number for thread in distinct.tolist()], bool)
         return known[codes] if len(known) else np.zeros(len(rows), bool)
 
+    def has_processes(self, rows: Rows, name: str = "globalTid") -> Mask:
+        """True for the rows of threads of processes that appeared before; for all if none has."""
+        known = list(self._processes.number)
+        result: Mask = np.isin(rows.integer(name, UNKNOWN) & ~THREAD_BITS, known)
+        return result if known else ~result
+
     def devices(self, rows: Rows, processes: Codes) -> Codes:
         """Provisional GPU numbers, by process: each process numbers the GPUs it sees."""
         pairs, codes = numbered_pairs(processes, rows.identity("deviceId"))

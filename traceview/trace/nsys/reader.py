@@ -47,6 +47,7 @@ _OF_SEVERAL: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "overheads": tables.overheads,
     "host_functions": cpu_calls.host_functions,
     "kernel_code": lambda reader: added_tables.staged(reader.export.database),
+    "python_events": added_tables.own_events,
     "source_lines": lambda reader: added_tables.source_excerpts(reader.export.database),
 }
 

@@ -56,7 +56,7 @@ _EXPORT_TABLES = (
     *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, tables.METRIC_SAMPLES),
     *(cpu_calls.ON_STREAM, cpu_calls.ON_THREAD, cpu_calls.JIT),
     *(cpu_calls.NATIVE_SAMPLES, cpu_calls.SAMPLED_FRAMES, cpu_calls.OS_FRAMES),
-    *(added_tables.OWN_SAMPLES, added_tables.OWN_FRAMES),
+    *(added_tables.OWN_SAMPLES, added_tables.OWN_FRAMES, added_tables.OWN_EVENTS),
 )
 # Columns of these tables that hold texts, or their numbers; all others are numbers.
 _TEXTS_OF_EXPORT: Mapping[str, Kept] = {
@@ -71,6 +71,9 @@ _TEXTS_OF_EXPORT: Mapping[str, Kept] = {
     "jsonText": Kept(TextKind.STACK),
     "file": Kept(TextKind.FILE),
     "function": Kept(TextKind.FUNCTION),
+    "kind": Kept(TextKind.WORDS),
+    "source": Kept(TextKind.SOURCE),
+    "reason": Kept(TextKind.SOURCE),
 }
 _TEXT = {
     tables.DIAGNOSTICS.table: Kept(TextKind.MESSAGE),
@@ -150,9 +153,21 @@ _TEXTS_OF_TABLE: Mapping[tuple[str, str], TextKind] = {
         ],
         TextKind.CALL,
     ),
-    **dict.fromkeys([("call_sites", "file"), ("python_frames", "file")], TextKind.FILE),
-    **dict.fromkeys([("call_sites", "function"), ("python_frames", "function")], TextKind.FUNCTION),
-    **dict.fromkeys([("call_sites", "source"), ("python_frames", "source")], TextKind.SOURCE),
+    **dict.fromkeys(
+        [(table, "file") for table in ("call_sites", "python_frames", "python_events")],
+        TextKind.FILE,
+    ),
+    **dict.fromkeys(
+        [(table, "function") for table in ("call_sites", "python_frames", "python_events")],
+        TextKind.FUNCTION,
+    ),
+    **dict.fromkeys(
+        [
+            *((table, "source") for table in ("call_sites", "python_frames", "python_events")),
+            ("python_events", "reason"),
+        ],
+        TextKind.SOURCE,
+    ),
     **dict.fromkeys([("callchains", "symbol"), ("native_frames", "function")], TextKind.SYMBOL),
     **dict.fromkeys(
         [("callchains", "module"), ("native_frames", "module"), ("processes", "name")],
@@ -255,6 +270,8 @@ atoa atod atoh cu cpuctxsw ctoc dev dtoa dtod dtoh eviction executed fault fault
 memcpy memset migration none oper opr ptop verbose severity transfer uvmcpu wddm dtodpeer dma
 unregistered backtracing collectives gather scatter reduce alltoall group collnet ring tree
 cooperative coop multi fatal busy command commit compile compiled compilation invalidate overlapped
+
+garbage break recompilation uncompiled
 
 active alloc bf common created ctx dlclose early fx geometry gpc gr graphics holding ieee
 instrumentation issue libraries management marked media memopr nvlrx nvltx object pixel pct rx

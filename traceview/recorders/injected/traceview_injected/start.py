@@ -12,6 +12,7 @@ PYTHON_SAMPLES = "TRACEVIEW_PYTHON_SAMPLES"
 ANNOTATE = "TRACEVIEW_ANNOTATE"
 TORCH = "TRACEVIEW_TORCH"
 STEPS = "TRACEVIEW_STEPS"
+EVENTS = "TRACEVIEW_PYTHON_EVENTS"
 
 
 def begin() -> None:
@@ -53,3 +54,9 @@ def begin() -> None:
             from . import python_sampler
 
             python_sampler.install(samples)
+    events = os.environ.get(EVENTS)
+    if events:
+        with notes.noting_errors(events, "noting garbage collections failed"):
+            from . import python_events
+
+            python_events.install(events)

@@ -32,22 +32,29 @@ _texts: dict[tuple[int, int, str], str] = {}
 
 def place(hint: str, frame: FrameType | None) -> str:
     """`train.py:31 in step: loss.item() [Tensor.item]` for a call to `hint` from `frame`."""
-    best, least = frame, OURS
-    while frame is not None:
-        known = _ranks.get(id(frame.f_code))
-        rank = known[1] if known is not None else _ranked(frame.f_code)
-        if rank < least:
-            best, least = frame, rank
-            if rank == USER:
-                break
-        frame = frame.f_back
-    if best is None:
+    if frame is None:
         return f"(unknown):0 in (unknown):  [{hint}]"
+    best = innermost(frame)
     key = (id(best.f_code), best.f_lineno, hint)
     text = _texts.get(key)
     if text is None:
         text = _texts[key] = _described(best, hint)
     return text
+
+
+def innermost(frame: FrameType) -> FrameType:
+    """The innermost frame of the user's own code from `frame` up, else of another package."""
+    best, least = frame, OURS
+    above: FrameType | None = frame
+    while above is not None:
+        known = _ranks.get(id(above.f_code))
+        rank = known[1] if known is not None else _ranked(above.f_code)
+        if rank < least:
+            best, least = above, rank
+            if rank == USER:
+                break
+        above = above.f_back
+    return best
 
 
 def _ranked(code: CodeType) -> int:

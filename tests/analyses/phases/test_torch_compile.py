@@ -1,0 +1,118 @@
+"""What torch.compile reported: recompilation in the loop with its guard, graph breaks, limits."""
+
+from tests.analyses.single_answer import ask, rows
+from tests.build import Export
+from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.analyses.phases.analysis import ANALYSIS
+from traceview.trace.load import load
+from traceview.trace.scrub.scrubber import scrub
+
+MS = 1_000_000
+STEP = ("train.py", 31, "step")
+SIZES = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
+
+
+def program(recompiled: dict[int, str], steps: int = 40) -> Export:
+    """Steps of 20 ms; some first compile for 200 ms, for a reason."""
+    export, now = Export(), 0
+    for step in range(steps):
+        begin = now
+        if reason := recompiled.get(step):
+            export.python_event("recompilation", now, now + 200 * MS, at=STEP, reason=reason)
+            now += 200 * MS
+        export.launch(call=(now, now + 5_000), kernel=(now + 10_000, now + 20 * MS))
+        now += 20 * MS
+        export.range(f"step_{step}", begin, now)
+    return export
+
+
+def messages(export, folder, analysis=ANALYSIS):
+    return [finding.message for finding in ask(analysis, export, folder).findings]
+
+
+def test_a_size_that_changes_is_recompiled_for(tmp_path):
+    export = program({n: SIZES.format(n, n + 1) for n in range(10, 34, 2)})
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message == (
+        "Code was compiled again inside the loop by torch.compile: in 12 of 40 steps, 2.40 s in "
+        "all, 80.0 % of the loop. `step` at train.py:31 is compiled again: tensor 'x' size "
+        "mismatch at index 0. expected 10, actual 11 (then 13, 15, …)."
+    )
+    assert "mark_dynamic" in finding.action
+    assert finding.subject.name == "train.py:31"
+    # The gaps are told there, and not once more as idle time.
+    assert not messages(export, tmp_path, GPU_IDLE)
+
+
+def test_a_number_that_changes_has_another_remedy(tmp_path):
+    export = program({n: f"n == {n}" for n in range(10, 34, 2)})
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert "`step` at train.py:31 is compiled again: n == 10 (then 12, 14, …)." in finding.message
+    assert finding.action.startswith("Pass the number that changes as a tensor")
+
+
+def test_garbage_of_the_compiler_is_compilation(tmp_path):
+    export = program({n: f"n == {n}" for n in range(10, 34, 2)})
+    for step in range(12):
+        begin = 200 * MS + step * 240 * MS
+        export.python_event("garbage-collection", begin + 10 * MS, begin + 150 * MS)
+
+    causes = rows(ask(GPU_IDLE, export, tmp_path), "causes", "cause")
+
+    assert ("compilation",) in causes
+    assert ("garbage-collection",) not in causes
+
+
+def test_graph_breaks_are_told_with_line_and_reason(tmp_path):
+    export = program({})
+    for line in (20, 27, 28):
+        export.python_event("compilation", 0, 1 * MS, at=("train.py", line, "forward"))
+    for line, source in ((27, "y = x.item()"), (28, "print(y)")):
+        at = ("train.py", line, "forward")
+        export.python_event("graph-break", 0, 0, at=at, source=source, reason="Tensor.item()")
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert [finding.message for finding in result.findings] == [
+        "torch.compile breaks the graph of `forward` at train.py:27 (`y = x.item()`): "
+        "Tensor.item(). 1 other line breaks graphs, too. Instead of one graph per function, there "
+        "are 3 in all."
+    ]
+    assert rows(result, "compiled", "kind", "line", "times", "total_ns") == [
+        ("compilation", 20, 1, MS),
+        ("compilation", 27, 1, MS),
+        ("compilation", 28, 1, MS),
+        ("graph-break", 27, 1, 0),
+        ("graph-break", 28, 1, 0),
+    ]
+
+
+def test_code_that_runs_without_compilation(tmp_path):
+    limit = "recompile_limit: n == 3"
+    export = program({}).python_event("compile-limit", 0, 2 * MS, at=STEP, reason=limit)
+    export.python_event("uncompiled", 0, 2 * MS, at=STEP, reason="generator")
+
+    assert messages(export, tmp_path) == [
+        "`step` at train.py:31 was compiled as often as torch.compile allows, and runs without "
+        "compilation where no version fits (recompile_limit: n == 3).",
+        "torch.compile could not compile `step` at train.py:31, which runs without it: generator.",
+    ]
+
+
+def test_reasons_are_scrubbed_as_lines_of_source(tmp_path):
+    reason = "L['secret'] == 'hunter2'"
+    program(dict.fromkeys(range(10, 34, 2), reason)).load(tmp_path)
+    scrub(tmp_path / "built.sqlite", tmp_path / "clean.sqlite")
+    scrub(tmp_path / "built.sqlite", tmp_path / "own.sqlite", own=True)
+
+    clean, own = (
+        load(tmp_path / f"{name}.sqlite").recorded("python_events") for name in ("clean", "own")
+    )
+
+    assert {*clean.texts("kind").decode()} == {"recompilation"}
+    assert {*clean.texts("reason").decode()} == {None}
+    assert {*own.texts("reason").decode()} == {reason}
