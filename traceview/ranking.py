@@ -159,6 +159,34 @@ def ranked(
     return tuple(forecasts)
 
 
+def unrecorded(
+    findings: Sequence[RankedFinding], step_ns: int, unrecorded_ns: int | None
+) -> tuple[RankedFinding, ...]:
+    """The findings, times per step in terms of the step without the recorder; of `step_ns`.
+
+    The recorder makes some steps twice as long: what is saved of the recorded one can exceed the
+    step that the program takes by itself.
+    """
+    if not unrecorded_ns or not step_ns:
+        return tuple(findings)
+    times, result = unrecorded_ns / step_ns, []
+    for row in findings:
+        told, won = row.forecast, row.won
+        if told and told.saved_per_step_ns is not None and told.step_ns is not None:
+            told = replace(
+                told,
+                saved_per_step_ns=round(told.saved_per_step_ns * times),
+                step_ns=round(told.step_ns * times),
+                error_ns=None if told.error_ns is None else round(told.error_ns * times),
+            )
+        if won and won.per_step:
+            spans = (won.before_ns, won.after_ns, won.error_ns)
+            before, after, error = (round(each * times) for each in spans)
+            won = replace(won, before_ns=before, after_ns=after, error_ns=error)
+        result.append(replace(row, forecast=told, won=won))
+    return tuple(result)
+
+
 def _in_steps(finding: Finding, loops: Sequence[LoopTime]) -> bool:
     """Whether at least half of what a finding is about lies in one loop, as far as is known.
 

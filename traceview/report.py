@@ -26,7 +26,7 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
-from traceview.ranking import Outcome, PlanStep, RankedFinding, as_notes, plan, ranked
+from traceview.ranking import Outcome, PlanStep, RankedFinding, as_notes, plan, ranked, unrecorded
 from traceview.records import record
 from traceview.tables import Column, Table
 from traceview.trace import Fact, Selection, Trace, fact
@@ -241,6 +241,8 @@ def report_of(
         # A replay of cold passes is a forecast of nothing.
         replayed = None if cold and cold.passes else lambda: model(trace)
         rows = ranked(answers, loops, lambda one: time_of(trace, one), steady_ns, replayed)
+        told = verdict(trace)
+        rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
         return as_notes(rows) if is_start_up_alone(trace) else rows
 
     in_order = parts.part("ranking", findings, ())

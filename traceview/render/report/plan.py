@@ -33,7 +33,10 @@ def plan_text(report: Report) -> str:
     rows = plan[:MOST_STEPS]
     if len(rows) < LEAST_STEPS:
         return ""
-    per = "per step" if report.verdict and report.verdict.steps else "after warm-up"
+    told = report.verdict
+    per = "per step" if told and told.steps else "after warm-up"
+    if told and told.steps and told.step_unrecorded_ns:
+        per += f" without {'nsys' if report.trace.recorder == 'nsys' else 'the profiler'}"
     before = units.duration(rows[0].step_before_ns)
     texts, unit = [f"{before} {per}"], before.rpartition(" ")[2]
     for time, label, row in zip(_times(rows), _labels(report, rows), rows, strict=True):
