@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
-from benchmarks.error_rates.what_if_pairs import FOLDERS, HERE, program, versions
+import traceview
+from benchmarks.error_rates.what_if_pairs import FOLDERS, HERE, program, said_by, versions
+from tests.places import DATA
 
 pytestmark = pytest.mark.slow
 
@@ -43,3 +46,20 @@ def test_each_version_gives_the_same_result(name):
     for result in results.values():
         # A vocabulary of another size has other weights.
         assert result == pytest.approx(results["fault"], rel=0.1 if "gpt2" in name else 2e-3)
+
+
+SHIPPED = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("findings/*.xz"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_a_report_says_first_is_within_15_percent_of_the_step(name):
+    """The share of the step that the finding leaves, beside the one measured (docs/accuracy.md)."""
+    measured = json.loads((DATA / "findings/measured.json").read_text("utf-8"))["programs"]
+    times = {key: each["ms"] for key, each in measured[name]["versions"].items()}
+    report = traceview.analyze(traceview.load(DATA / f"findings/{name}.sqlite.xz"))
+
+    (_, place, *_), left = said_by(report, PAIRS[name]["A"]["finding"])
+
+    assert place == "1 high"
+    assert left is not None
+    assert abs(left[1] * times["fault"] - times["A"]) <= 0.15 * times["fault"]
