@@ -128,7 +128,7 @@ def ranked(
     ]
     whole_ns, per_ns = 0, 0.0
     if model and steady_ns and any(row.finding.edit for row in findings):
-        whole_ns, per_ns = _whole(model(), loops[0].step_ns if loops else 0, steady_ns)
+        whole_ns, per_ns = _whole(model(), loops[0] if loops else None, steady_ns)
         times = per_ns * steady_ns / whole_ns
         findings = [
             _replayed(row, model(), times)
@@ -259,12 +259,13 @@ def _planned(
     return sorted(result, key=lambda row: _rank(row, steady_ns / whole_ns))
 
 
-def _whole(model: Model, step_ns: int, steady_ns: int) -> tuple[int, float]:
+def _whole(model: Model, loop: LoopTime | None, steady_ns: int) -> tuple[int, float]:
     """The time that a plan begins with, and how much of it a ns of the model is."""
     if len(model.follows):
-        times = (step_ns or steady_ns) / max(float(model.recorded.mean()), 1.0)
+        whole_ns = loop.step_ns if loop else steady_ns
+        times = whole_ns / max(float(model.recorded.mean()), 1.0)
         # A mean step with what few steps do, such as a checkpoint, has no more to win.
-        return (step_ns, min(times, 1.0)) if step_ns else (steady_ns, times)
+        return whole_ns, min(times, 1.0) if loop and loop.is_uneven else times
     return steady_ns, int(steady_operations(model.trace).sum()) / max(len(model.last), 1)
 
 

@@ -15,6 +15,7 @@ from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
 from tests.recorders.fake_nsys import traceview
 from traceview.analyses import steps
+from traceview.facts.steps.inferred import with_steps
 from traceview.trace.load import load
 
 WORKLOADS = REPOSITORY / "workloads"
@@ -209,7 +210,7 @@ def recorded_series(torch_and_nvtx, nsys, tmp_path_factory):
     words = ("record", "--backtrace", "none", "run.py", WORKLOADS, json.dumps(RECORDED))
     done = traceview(*words, cwd=folder, environment=environment)
     assert done.returncode == 0, done.stderr
-    return steps.compute(load(folder / "run.sqlite")).tables
+    return steps.compute(with_steps(load(folder / "run.sqlite"))).tables
 
 
 @pytest.mark.programs

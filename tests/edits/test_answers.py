@@ -47,7 +47,7 @@ def times(answer):
         # 4 calls of 5 µs, and the 45 µs between the steps.
         (launch_bound, "cpu step=0", 65),
         (launch_bound, "cpu step=0.5", 132.5),
-        # Of 8 µs a call of 5 µs loses two thirds of its time, and the pause before it the rest.
+        # Of 8 µs a call of 5 µs loses half of its time, and the pause before it the rest.
         (launch_bound, "no-recorder", 200 - 4 * 8),
         # The GPU alone: a kernel and 1 µs.
         (synchronizing, "no-sync cudaStreamSynchronize", 101),

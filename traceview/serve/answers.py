@@ -210,9 +210,15 @@ class Answers:
         first = report.findings[:MOST_FINDINGS]
         left_out = len(report.findings) - len(first)
         outcomes = report.outcomes.items()
+        # `shares_text` says what the record of the shares holds.
+        told = {
+            k: v
+            for k, v in (vars(report.verdict) if report.verdict else {}).items()
+            if k != "shares"
+        }
         document = _plain(
             {
-                "verdict": vars(report.verdict) if report.verdict else None,
+                "verdict": told or None,
                 "scoreboard": vars(report.scoreboard) if report.scoreboard else None,
                 "findings": [_brief(number, ranked) for number, ranked in enumerate(first)],
                 "findings_left_out": left_out,

@@ -199,12 +199,12 @@ class Changed:
     def cheaper_calls(self, cost_ns: int) -> None:
         """Each call costs its thread so much less, as without a recorder.
 
-        A call keeps a third of its own time and the thread half of its pause before it: a recorder
+        A call keeps half of its own time and the thread half of its pause before it: a recorder
         works at both ends of a call.
         """
         graph = self.graph
         own = self.own_ns[: graph.calls]
-        less = np.minimum(cost_ns, own - own // 3)
+        less = np.minimum(cost_ns, own - own // 2)
         own -= less
         edges = graph.begin
         rows = np.flatnonzero((edges.kind == Edge.THREAD) & (self.begin_ns > 0))
