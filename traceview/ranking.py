@@ -240,7 +240,9 @@ def _planned(
     chosen = [
         at
         for at, row in enumerate(in_order)
-        if row.finding.edit and row.finding.severities[1] != "info"
+        # What came a few times, without a share of a step, is no part of a step's plan.
+        if row.finding.edit and row.finding.share_of_step_pct
+        if row.finding.severities[1] != "info"
     ]
     replays = min(MOST_REPLAYS, MOST_ITEMS_REPLAYED // max(len(model.graph), 1))
     most = next((n for n in range(len(chosen), 0, -1) if n * (n + 1) <= 2 * replays), 1)
