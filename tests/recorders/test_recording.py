@@ -339,3 +339,48 @@ def test_a_long_program_runs_on_when_enough_is_recorded(nsys, tmp_path, monkeypa
     assert trace.table("python_samples")["time_ns"].max() < 4.5e9
     duration = dict(header_facts(analyze(trace).trace))["duration"]
     assert duration.endswith("s, the program ran on")
+
+
+RUNS_ON = """
+import pathlib
+import nvtx
+try:
+    while True:
+        for _ in range(200):
+            nvtx.end_range(nvtx.start_range("often"))
+except KeyboardInterrupt:
+    pathlib.Path("interrupted").touch()
+"""
+BOUNDED = """
+import signal
+from traceview.api import recordings
+from traceview.recorders import nsys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+nsys.RAW_BYTES = 1_000_000
+found = recordings.record("runs_on.py", note=lambda line: print(line, flush=True))
+print(found.exit_status, found.interrupted)
+"""
+
+
+@pytest.mark.programs
+def test_an_interrupt_reaches_a_program_that_runs_on(nsys, tmp_path):
+    """nsys, once stopped, passes no signal on."""
+    pytest.importorskip("nvtx")
+    (tmp_path / "runs_on.py").write_text(RUNS_ON)
+    process = subprocess.Popen(
+        [sys.executable, "-c", BOUNDED],
+        cwd=tmp_path,
+        env={**os.environ, "TRACEVIEW_NSYS": str(nsys)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(tmp_path.glob(".*/recording.nsys-rep")):
+        time.sleep(0.2)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+
+    assert said.endswith("130 True\n")
+    assert "let the program run on" in said
+    assert (tmp_path / "interrupted").exists()

@@ -345,12 +345,14 @@ class StopSignals:
     With `patience_s`, a program that still runs that many seconds after SIGTERM gets the signal
     itself, and SIGKILL after 1.5 times as long. While `is_writing` its recording, each of the two
     is put off by its own waiting time, up to _MOST_PROLONGED times. `marker` is a text that only
-    the environment of the program contains.
+    the environment of the program contains. A program that `is_alone`, as nsys has stopped and
+    passes nothing on, gets each signal itself.
     """
 
     patience_s: float | None = None
     marker: str | None = None
     is_writing: Callable[[], bool] = lambda: False
+    is_alone: Callable[[], bool] = lambda: False
     signals: list[int] = field(default_factory=list)
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -358,6 +360,8 @@ class StopSignals:
         self.signals.append(number)
         if len(self.signals) == 2:
             raise Aborted(number)
+        if self.is_alone():
+            self.send(number)
         for process in self.running:
             process.send_signal(signal.SIGINT)
         if self.patience_s and number == signal.SIGTERM:
@@ -377,9 +381,19 @@ class StopSignals:
 
     def send(self, number: int) -> None:
         """Send a signal to the processes of the program, but not to the nsys that records it."""
-        for process_id in _marked(self.marker) if self.marker and self.running else ():
+        for process_id in _marked(self.marker) if self.running else ():
             with suppress(OSError):
                 os.kill(process_id, number)
+
+    def end_program(self) -> None:
+        """After an interrupt, end what is left of a program that is alone and swallowed it."""
+        for number in (signal.SIGTERM, signal.SIGKILL) if self.signals and self.is_alone() else ():
+            deadline = time.monotonic() + _STOP_TIMEOUT_S
+            while (left := [*_marked(self.marker)]) and time.monotonic() < deadline:
+                time.sleep(_BETWEEN_LOOKS_S)
+            for process_id in left:
+                with suppress(OSError):
+                    os.kill(process_id, number)
 
     @property
     def status(self) -> int | None:
@@ -436,8 +450,10 @@ def run(
     return 128 - status if status < 0 else status
 
 
-def _marked(marker: str) -> Iterator[int]:
-    """Ids of the processes whose environment contains a text; none without /proc."""
+def _marked(marker: str | None) -> Iterator[int]:
+    """Ids of the processes whose environment contains a text; none without a text, or /proc."""
+    if not marker:
+        return
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if os.fsencode(marker) in path.read_bytes():
