@@ -71,7 +71,8 @@ def test_no_loop_over_tensors(export, tmp_path):
     assert not told(export, tmp_path)
 
 
-def test_an_optimizer_that_updates_tensor_by_tensor_becomes_a_kernel(tmp_path):
+@pytest.mark.parametrize("sizes", [6, 2, 1])
+def test_an_optimizer_that_updates_tensor_by_tensor_becomes_a_kernel(tmp_path, sizes):
     """Of 160 launches per step, 4 µs apart, of 1 µs of work each, one stays."""
     names = (LERP, MUL, ADD, SQRT, UPDATE)
     export, at = Export(), 0
@@ -79,7 +80,7 @@ def test_an_optimizer_that_updates_tensor_by_tensor_becomes_a_kernel(tmp_path):
         begin = at
         for number in range(32):
             for name in names:
-                grid = 1 + number % 6
+                grid = 1 + number % sizes
                 export.launch((at, at + 500), (at + 2_000, at + 3_000), name=name, gridX=grid)
                 at += 4_000
         export.launch((at, at + 500), (at + 2_000, at + 102_000), name=GEMM)

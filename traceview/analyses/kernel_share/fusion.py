@@ -245,8 +245,9 @@ def tensor_loops(trace: Trace) -> TensorLoops:
     sizes = groups.distinct(by_run, kernels["grid_x"][rows])
     computes = groups.count(by_run, kernel_classes(trace)[rows] != KernelClass.CAST_COPY) > 0
     optimizer = groups.count(by_run, named(trace, _OPTIMIZER)[rows]) >= _MANY_TENSORS
-    loops = computes & (groups.count(by_run) >= _MANY_TENSORS) & (sizes >= _LEAST_SIZES)
-    loops &= optimizer | (kinds <= _MOST_KINDS)
+    loops = computes & (groups.count(by_run) >= _MANY_TENSORS)
+    # Layers that are alike give an optimizer tensors of one or two sizes.
+    loops &= optimizer | ((kinds <= _MOST_KINDS) & (sizes >= _LEAST_SIZES))
     return TensorLoops(rows, run, optimizer[by_run.ids]).of(loops[by_run.ids])
 
 
