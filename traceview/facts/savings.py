@@ -35,13 +35,15 @@ class Effect:
     "faster" ones are launched as before. Of "merged" ones each `group` becomes one operation of the
     program: those left without time are not launched, and the thread's time between them and the
     others of their group goes, too. "gone" are all, with their launches. Of the time of launches
-    `launches_part` goes; the rest is what the remedy costs the CPU.
+    `launches_part` goes; the rest is what the remedy costs the CPU. With `around` goes what the
+    thread does right before and behind a run of them, beyond its usual pause.
     """
 
     becomes: Literal["faster", "merged", "gone"]
     less_ns: Integers | None = None
     group: Integers | None = None
     launches_part: float = 1.0
+    around: bool = False
 
 
 GONE = Effect("gone")
@@ -192,7 +194,8 @@ def of_operations(
     def edit(changed: Changed) -> None:
         changed.shorten(shorter, shorter_ns)
         changed.remove_launches(
-            removed, beside[there], group[there], usual_ns, effect.launches_part
+            *(removed, beside[there], group[there], usual_ns, effect.launches_part),
+            around=effect.around,
         )
 
     inside_ns = int(abs(less[known][replayed.timed[item[known]]]).sum())

@@ -121,3 +121,24 @@ def test_what_becomes_one_saves_launches_where_these_limit(tmp_path, call_us, ke
     )
     assert gain.own_ns == 0
     assert gain.saved_ns / (len(rows) / 5) == pytest.approx(saved_us * US, rel=0.05)
+
+
+@pytest.mark.parametrize(("longer_us", "saved_us"), [(1, 0), (80, 160), (500, 342)])
+def test_what_the_thread_does_around_work_that_goes_may_go_with_it(tmp_path, longer_us, saved_us):
+    """Beyond the usual pause of 19 µs, and up to ten times that, on either side of a run."""
+    export, at = Export(), 0
+    for number in range(STEPS):
+        begin = at
+        for place in range(20):
+            export.launch((at, at + US), (at + 5 * US, at + 6 * US), name="gelu")
+            at += 20 * US + (longer_us * US if place in (9, 12) else 0)
+        export.range(f"step_{number}", begin, at)
+    trace = export.load(tmp_path)
+    rows = np.arange(len(operations(trace))).reshape(STEPS, 20)[:, 10:13].ravel()
+
+    plain = savings.of_operations(trace, rows)
+    around = savings.of_operations(trace, rows, savings.Effect("gone", around=True))
+
+    steps = len(model(trace).recorded)
+    more_us = (around.saved_ns - plain.saved_ns) / US / steps
+    assert more_us == pytest.approx(saved_us, rel=0.15, abs=3)

@@ -87,6 +87,8 @@ class Changed:
         group: Array,
         usual_ns: tuple[int, int] | None = None,
         part: float = 1.0,
+        *,
+        around: bool = False,
     ) -> None:
         """These operations are not launched: the calls that launched nothing else go, too.
 
@@ -94,7 +96,8 @@ class Changed:
         the thread's time between it and the launch of its group next to it, the framework's cost of
         each operation of a chain. Of calls and pauses much longer than usual (`Model.usual_ns`)
         only the usual part goes: the rest has other reasons, such as code that is loaded. Of what
-        would go `part` does: the rest is what the program does instead.
+        would go `part` does: the rest is what the program does instead. With `around`, what pauses
+        before and behind a run of them have beyond the usual goes, too.
         """
         graph, edges, gone = self.graph, self.graph.begin, np.zeros(len(self.graph), bool)
         gone[operation] = True
@@ -121,6 +124,11 @@ class Changed:
         less[after] = part * _usual(between.time_ns, usual_pause_ns)
         less[after] /= np.maximum(between.time_ns, 1)
         less[after[~goes]] = 0
+        if around and usual_pause_ns:
+            edge = without[before] != without[after]
+            more_ns = np.minimum(between.time_ns, LONG * usual_pause_ns) - usual_pause_ns
+            share = np.maximum(more_ns, 0) / np.maximum(between.time_ns, 1)
+            less[after[edge]] = share[edge]
         self._shorten_pauses(less[between.ends], between.queries)
 
     def fuse(
