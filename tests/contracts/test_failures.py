@@ -1,6 +1,7 @@
 """A part of an answer that ends in an internal error leaves all other parts as they are."""
 
 import json
+import logging
 import lzma
 import re
 from dataclasses import replace
@@ -145,6 +146,8 @@ def test_errors_of_the_input_and_exhausted_memory_are_raised(trace):
 
 def test_debug_prints_the_traceback_of_a_failure(recording, monkeypatch, capsys):
     monkeypatch.setattr(inferred, "_with_inferred", damaged)
+    # A server that ran in this process before may have left its own.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
     assert run(["report", str(recording)]) == 0
     assert "Traceback" not in capsys.readouterr().err
