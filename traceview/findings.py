@@ -49,6 +49,11 @@ class Subject:
     file: str | None = None
     line: int | None = None
 
+    @classmethod
+    def of_line(cls, file: str, line: int) -> Subject:
+        """A line of the program, named such as `train.py:31`."""
+        return cls("line", f"{file.rpartition('/')[2]}:{line}", file, line)
+
 
 RECORDING = Subject("recording")
 

@@ -337,7 +337,7 @@ def _place(
 def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:
     """The line of a wait, or the call where no line is known."""
     if sampled:
-        return Subject("line", sampled.place, sampled.file, sampled.line)
+        return sampled.subject
     file, line = listed.site.file[number], int(listed.site.line[number])
     if listed.site.site[number] is None or file is None:
         return Subject("call", str(listed.api[number]))

@@ -63,12 +63,12 @@ class CompiledCode(NamedTuple):
     @property
     def place(self) -> str:
         """Such as `train.py:31`."""
-        return f"{self.file.rpartition('/')[2]}:{self.line}"
+        return self.subject.name
 
     @property
     def subject(self) -> Subject:
         """The line as the subject of a finding."""
-        return Subject("line", self.place, self.file, self.line)
+        return Subject.of_line(self.file, self.line)
 
 
 def of_kind(

@@ -25,7 +25,6 @@ from traceview.recorders.injected.traceview_injected.torch_profile import (
     session,
 )
 from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE, WRITING
-from traceview.recorders.injected.traceview_injected.torch_profile.whole_program import MOST_S
 from traceview.recorders.job import (
     GATHERED,
     MARKER,
@@ -262,9 +261,9 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             ended = requests.status or status
             facts |= {**job.run_facts(ended, started), "backend": "torch", **bounds(options)}
             facts |= unrecorded_step(gathered)
-            if (gathered / STOPPED).exists():
-                facts["first_s"] = str(round(MOST_S))
-                job.has_enough(MOST_S)
+            if (after_s := _stopped_after_s(gathered)) is not None:
+                facts["first_s"] = str(round(after_s))
+                job.has_enough(after_s)
             facts["torch"] = facts.get("torch", torch_version)
             if options.sync_sites:
                 # Then a recording without marks means that nothing waited.
@@ -280,6 +279,14 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             return Recording(job.out, ended, requests.status is not None)
     except nsys.Aborted as aborted:
         return Recording(None, aborted.status, interrupted=True)
+
+
+def _stopped_after_s(gathered: Path) -> float | None:
+    """When the recording was long enough, in seconds from its start; None if it never was."""
+    try:
+        return float((gathered / STOPPED).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _environment(

@@ -17,6 +17,7 @@ was measured on an H200 (docs/accuracy.md).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -72,7 +73,7 @@ class StepForecast:
 
 
 @record
-class StepModel:
+class StepModel(ABC):
     """The graph that forecasts rest on, and where its steps end.
 
     `last` are the items that may end a step, `step` the number of the step of each; steps are
@@ -195,9 +196,9 @@ class StepModel:
     def before_cheaper(self) -> Integers:
         return self.durations(replay(self.graph, [self.cheaper]))
 
+    @abstractmethod
     def cheaper(self, changed: Changed) -> None:
         """The edit that takes the recorder's cost off each call."""
-        raise NotImplementedError
 
 
 @record

@@ -17,18 +17,21 @@ _noted: set[str] = set()
 
 def started(folder: str) -> None:
     """Leave a marker file: the hooks of a Python process have started."""
-    _mark(folder, STARTED)
+    _leave(folder, STARTED)
 
 
-def stopped(folder: str) -> None:
-    """Leave a marker file: the recording ended before the program, as it was long enough."""
-    _mark(folder, STOPPED)
+def stopped(folder: str, after_s: float) -> None:
+    """Leave a file: the recording ended so many seconds after its start, the program did not."""
+    _leave(folder, STOPPED, f"{after_s:.1f}")
 
 
-def _mark(folder: str, name: str) -> None:
+def _leave(folder: str, name: str, text: str = "") -> None:
     try:
-        flags = os.O_WRONLY | os.O_CREAT
-        os.close(os.open(os.path.join(folder, name), flags, 0o600))
+        place = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.write(place, text.encode())
+        finally:
+            os.close(place)
     except OSError:
         pass
 

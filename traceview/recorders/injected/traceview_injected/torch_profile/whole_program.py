@@ -44,6 +44,7 @@ def record(torch: ModuleType, folder: str, settings: Mapping[str, Any]) -> None:
 
 def _enough(started: TorchSession, folder: str) -> Callable[[int], None]:
     """Stop at the first step after MOST_S seconds of recorded steps and LEAST_STEPS of them."""
+    since = perf_counter()
     began: list[tuple[int, float]] = []
 
     def begins(step: int) -> None:
@@ -52,7 +53,7 @@ def _enough(started: TorchSession, folder: str) -> Callable[[int], None]:
         elif step - began[0][0] >= LEAST_STEPS and perf_counter() - began[0][1] >= MOST_S:
             training_steps.watch = None
             started.stop()
-            notes.stopped(folder)
+            notes.stopped(folder, perf_counter() - since)
 
     return begins
 
