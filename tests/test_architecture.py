@@ -44,7 +44,7 @@ LEVELS = (
     {"analyses", "bench", "recorders"},
     {"ranking", "explanation", "edits"},
     {"timeline"},
-    {"report"},
+    {"reporting"},
     {"comparison"},
     {"ranks"},
     {"api"},

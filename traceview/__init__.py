@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from traceview.api.edits import what_if
     from traceview.api.kernels import diff_ptx, inspect_ptx
     from traceview.api.recordings import record, recording
-    from traceview.api.traces import analyze, analyze_ranks, convert, export, load, scrub
+    from traceview.api.traces import analyze, analyze_ranks, convert, export, load, report, scrub
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
     from traceview.edits.answer import WhatIfReport
     from traceview.findings import Finding
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.tables import Table
     from traceview.trace import Selection, Trace
 
@@ -72,6 +72,7 @@ __all__ = [
     "load",
     "record",
     "recording",
+    "report",
     "scrub",
     "what_if",
 ]
@@ -82,12 +83,14 @@ _HOMES = {
     "traceview.api.edits": ("what_if",),
     "traceview.api.kernels": ("diff_ptx", "inspect_ptx"),
     "traceview.api.recordings": ("record", "recording"),
-    "traceview.api.traces": ("analyze", "analyze_ranks", "convert", "export", "load", "scrub"),
+    "traceview.api.traces": (
+        *("analyze", "analyze_ranks", "convert", "export", "load", "report", "scrub"),
+    ),
     "traceview.bench.operation": ("Operation",),
     "traceview.comparison.comparison": ("RunComparison",),
     "traceview.findings": ("Finding",),
     "traceview.ranks.job": ("JobReport",),
-    "traceview.report": ("Report",),
+    "traceview.reporting": ("Report",),
     "traceview.tables": ("Table",),
     "traceview.trace": ("Selection", "Trace"),
     "traceview.edits.answer": ("WhatIfReport",),
@@ -105,4 +108,4 @@ if not TYPE_CHECKING:  # A type checker sees the imports above, and no others.
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

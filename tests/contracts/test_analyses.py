@@ -14,7 +14,7 @@ from tests.conftest import SHIPPED
 from traceview.analyses import ALL
 from traceview.analyses.base import Result, Skipped
 from traceview.findings import SEVERITIES
-from traceview.report import duration_ns
+from traceview.reporting import duration_ns
 from traceview.tables import Texts
 from traceview.trace import Selection
 from traceview.trace.load import load

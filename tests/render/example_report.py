@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.findings import Finding
-from traceview.report import Report, analyze
+from traceview.reporting import Report, analyze
 from traceview.tables import Column, Keep, Table, TableSpec
 from traceview.trace import Selection, Trace
 from traceview.trace.schema import TABLES

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceview.records import record
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.trace import Trace
     from traceview.trace.scrub.scrubber import ScrubReport
 
@@ -173,8 +173,8 @@ def analyzed(
     tables: bool,
     beside: Callable[[Trace], None] | None = None,
 ) -> Report:
-    """As `analyze`, with `beside` called for the prepared trace: see `report.analyze`."""
-    from traceview import report
+    """As `analyze`, with `beside` called for the prepared trace: see `reporting.analyze`."""
+    from traceview import reporting
     from traceview.facts.ranges import selection
     from traceview.facts.steps.inferred import with_steps
     from traceview.trace import Selection
@@ -183,11 +183,11 @@ def analyzed(
         (names,) if isinstance(names, str) else tuple(names)
         for names in (options.only, options.ranges, options.exclude_ranges)
     )
-    trace = with_steps(prepared(trace, options), () if only else report.STARTED_WITH_STEPS)
+    trace = with_steps(prepared(trace, options), () if only else reporting.STARTED_WITH_STEPS)
     if ranges or exclude_ranges:
         trace = trace.but(selection=Selection(ranges, exclude_ranges))
         selection.check(trace)
-    return report.analyze(trace, only, tables=tables, beside=beside)
+    return reporting.analyze(trace, only, tables=tables, beside=beside)
 
 
 def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
@@ -217,6 +217,22 @@ def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, binary_kernels(files))
     return trace
+
+
+def report(traces: Trace | str | Path | Sequence[str | Path], **options: Any) -> Report | JobReport:
+    """The report of a recording, as `traceview report` prints it.
+
+    `traces` is a recording, as `load` takes or returns it, with `options` as those of `analyze`; of
+    a folder or several recordings, one per rank, it is that of their job (see `analyze_ranks`).
+    Raises what these raise.
+    """
+    from traceview.trace import Trace
+
+    if isinstance(traces, Trace):
+        return analyze(traces, **options)
+    if not isinstance(traces, (str, Path)) or Path(traces).is_dir() or "*" in str(traces):
+        return analyze_ranks(traces, **options)
+    return analyze(load(traces), **options)
 
 
 def analyze_ranks(

@@ -46,7 +46,7 @@ from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.trace import Trace
 
 _SWITCH_S = 0.0001
@@ -320,7 +320,7 @@ def _import_ahead(outputs: Outputs) -> None:
     """Import the modules that analyze a trace and write the outputs, ahead of their use."""
     # An import that fails or is interrupted is reported where the module is used.
     with suppress(Exception):
-        import_module("traceview.report")
+        import_module("traceview.reporting")
         if not outputs.stdout:
             import_module("traceview.render.screen")
         if outputs.json or outputs.stdout == "json":

@@ -25,7 +25,7 @@ from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.trace import Trace
 
 
@@ -248,7 +248,7 @@ def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator
     from traceview.ranks.tables import chosen
     from traceview.render.ranks.document import ranked_findings
     from traceview.render.report.json import csv_text
-    from traceview.report import findings_table
+    from traceview.reporting import findings_table
 
     yield "findings.csv", csv_text(findings_table(ranked_findings(job)))
     for spec in chosen(only):

@@ -22,7 +22,7 @@ from traceview.render.document import ScoreTile
 from traceview.render.report.document import header_facts, nothing_found, tiles
 from traceview.render.report.plan import plan_text
 from traceview.render.report.text import INDENT, WIDEST, FindingText
-from traceview.report import Report
+from traceview.reporting import Report
 
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))

@@ -21,7 +21,7 @@ from traceview.render.comparison.json import render_json as comparison_json
 from traceview.render.kernels.json import as_document
 from traceview.render.ranks.json import render_json as job_json
 from traceview.render.report.json import RANKED_FINDING, tables_document
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.serve.folder import CODE, MOST_FILES, ServedFolder, Work, is_named_like_recording
 from traceview.trace.load import is_report
 

@@ -73,6 +73,15 @@ class Texts:
         """This column, its code stored once if all codes are equal."""
         return Texts(thrifty(self.codes), self._values)
 
+    def used(self) -> Texts:
+        """This column with values that occur alone, in the order of their codes."""
+        codes = np.unique(self.codes)
+        codes = codes[codes >= 0]
+        # Code −1, absent, picks the last element.
+        dense = np.full(int(codes.max(initial=-1)) + 2, -1, np.int32)
+        dense[codes] = np.arange(len(codes), dtype=np.int32)
+        return Texts(dense[self.codes], object_array(self.values_of(codes)))
+
     def decode(self) -> npt.NDArray[np.object_]:
         """An object array with one str or None per row."""
         if not len(self.values):

@@ -11,7 +11,7 @@ from traceview.analyses.base import Analysis, Result
 from traceview.findings import Finding
 from traceview.render.document import MOST_ROWS
 from traceview.render.report.json import json_pieces, render_json
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.tables import Column, Keep, Table, TableSpec
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.render.example_report import a_trace
 from traceview.render.report.document import single_ids
 from traceview.render.report.text import TextOptions, table_lines
-from traceview.report import facts_of
+from traceview.reporting import facts_of
 from traceview.tables import Column, Table, TableSpec
 
 COLUMNS = (

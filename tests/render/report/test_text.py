@@ -21,7 +21,7 @@ from traceview.findings import SEVERITIES
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.report.document import header_facts, nothing_found, ranked_claim
 from traceview.render.report.text import FindingText, render_text
-from traceview.report import analyze, facts_of
+from traceview.reporting import analyze, facts_of
 from traceview.tables import Column, Table, TableSpec
 from traceview.trace.schema import TABLES
 

@@ -23,7 +23,7 @@ from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
 from traceview.render.report.document import Claim, claim, header_facts, nothing_found, ranked_claim
-from traceview.report import Report, facts_of
+from traceview.reporting import Report, facts_of
 from traceview.tables import Array, Column, Table, TableSpec, Texts
 from traceview.trace import Trace
 

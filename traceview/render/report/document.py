@@ -17,7 +17,7 @@ from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.document import Document, ScoreTile, Section, Sheet
 from traceview.render.report.plan import plan_text
-from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
+from traceview.reporting import RecordedGpu, RecordedProcess, Report, TraceFacts
 from traceview.tables import Column, Table, TableSpec
 
 _MOST_NAMED = 4

@@ -46,7 +46,7 @@ from traceview.render.report.evidence import (
 )
 from traceview.render.report.plan import plan_text
 from traceview.render.timeline import timeline_view
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.tables import Table, TableSpec
 
 _HEIGHT_PX = 36.0

@@ -45,7 +45,7 @@ from traceview.render.report.document import (
     telling_columns,
 )
 from traceview.render.report.plan import plan_text
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.tables import Column, Table, TableSpec
 
 INDENT = "  "

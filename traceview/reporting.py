@@ -127,7 +127,7 @@ class TraceFacts:
 
 
 @dataclass(frozen=True, repr=False)
-class Report(display.WrittenReport):
+class Report(display.Written):
     """The outcome of every analysis of one trace.
 
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
@@ -139,6 +139,7 @@ class Report(display.WrittenReport):
     shows the timeline.
     """
 
+    shows_first_rows = True
     trace: TraceFacts
     analyses: tuple[Analysis, ...]
     outcomes: Mapping[str, Outcome]
