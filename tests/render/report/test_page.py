@@ -89,6 +89,8 @@ def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, tra
     with opened(browser, path) as shown:
         cards = shown.page.locator(".finding")
         assert cards.count() == len(report.findings)
+        if shown.page.locator("details.more").count():
+            shown.page.locator("details.more > summary").click()
         # One of each sort: those of one table and one kind of subject lead alike.
         sorts = {sort_of(report, each.finding): place for place, each in enumerate(report.findings)}
         for number in sorts.values():

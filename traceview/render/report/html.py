@@ -244,6 +244,8 @@ def _chart(chart: Chart, table: Table) -> ChartView | None:
     return ChartView(chart.title, draw(drawing, chart.title), drawing.left_out)
 
 
+FIRST_CARDS = 3
+"""Findings on the first screen. The sections that they lead to are open, all others folded."""
 _PAGE = "report.html"
 _PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "timeline.html")
 
@@ -273,10 +275,12 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         findings = _findings(report)
     return rendered_pieces(
         _PAGE,
-        Style(STYLES),
+        Style((*STYLES, "rail.css")),
         verdict=report.verdict.text if report.verdict else "",
         shares=report.verdict.shares_text if report.verdict else "",
-        tiles=tiles(report.scoreboard) if report.scoreboard else (),
+        tiles=[tile for tile in tiles(report.scoreboard) if tile.value != "none"]
+        if report.scoreboard
+        else (),
         time=time_bar(report.run_time) if report.run_time else None,
         nothing_found=nothing_found(report),
         title=PurePath(trace.path).name,
@@ -285,6 +289,8 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         warnings=trace.warnings,
         plan=plan_text(report),
         findings=findings,
+        first=FIRST_CARDS,
+        linked={each.section for each in findings[:FIRST_CARDS]},
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],
         timeline=timeline.result(),
