@@ -34,7 +34,7 @@ pytestmark = [
 RECORDING = "runs/training.sqlite.xz"
 TOOLS = {
     "list_recordings", "list_questions", "report", "answer", "evidence", "inspect_kernel",
-    "compare", "compare_ranks",
+    "compare", "compare_ranks", "explain_step", "show_window", "query",
 }  # fmt: skip
 
 

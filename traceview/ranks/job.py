@@ -17,7 +17,7 @@ from traceview.vocabulary.causes import CAUSE_NAMES
 
 PARTS = ("compute", "communication", "wait", "copies", *CAUSE_NAMES)
 """Parts of a step in the heat map. Communication is the exposed part without waits, `wait` is
-waiting for later ranks; idle time goes by its cause."""
+waiting for slower ranks; idle time goes by its cause."""
 
 
 @record

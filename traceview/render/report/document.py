@@ -157,7 +157,7 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
         yield ScoreTile("memory_peak_bytes", "Memory peak", units.size(peak), of)
 
 
-LEAST_SPEEDUP = 1.1
+LEAST_SPEEDUP = 1.2
 """Least speed-up to show: a smaller one adds nothing to the time saved."""
 QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
 _LEAST_SHARE_PCT = 0.1

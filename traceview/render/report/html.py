@@ -66,7 +66,6 @@ class LegendEntry:
     name: str
     style: str
     share: str
-    time: str
 
 
 @record
@@ -86,7 +85,7 @@ def time_bar(time: RunTime) -> TimeBarView:
     """The bar of one GPU's time after warm-up and first uses."""
     kinds = {kind: [part for part in time.parts if part.kind == kind] for kind in ("busy", "idle")}
     sums = {kind: sum(part.time_ns for part in parts) for kind, parts in kinds.items()}
-    gpu = f"GPU {time.device_id}" if time.devices > 1 else "the GPU"
+    gpu = f" of GPU {time.device_id}" if time.devices > 1 else " of GPU time"
     apart_ns = max(time.run_ns - time.steady_ns, 0)
     return TimeBarView(
         drawn=_bar(time),
@@ -94,10 +93,8 @@ def time_bar(time: RunTime) -> TimeBarView:
         idle=tuple(_entries(kinds["idle"], time.steady_ns)),
         busy_pct=_share(sums["busy"], time.steady_ns),
         idle_pct=_share(sums["idle"], time.steady_ns),
-        of=f"{units.duration(time.steady_ns)} of {gpu} after warm-up and first uses",
-        apart=f"{units.duration(apart_ns)} of start-up, warm-up and first uses apart"
-        if apart_ns
-        else "",
+        of=f"{units.duration(time.steady_ns)}{gpu} after warm-up",
+        apart=f"{units.duration(apart_ns)} of start-up and warm-up not counted" if apart_ns else "",
     )
 
 
@@ -129,12 +126,12 @@ def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
     """The parts worth a name, and one entry for all others."""
     named = [part for part in parts if 100.0 * part.time_ns >= _LEAST_PCT * whole_ns]
     for part in named:
-        time, share = units.duration(part.time_ns), _share(part.time_ns, whole_ns)
-        yield LegendEntry(part.name, _style(part), share, time)
-    rest_ns = sum(part.time_ns for part in parts) - sum(part.time_ns for part in named)
-    if rest_ns:
-        rest = units.counted(len(parts) - len(named), "smaller part")
-        yield LegendEntry(rest, NEUTRAL, _share(rest_ns, whole_ns), units.duration(rest_ns))
+        yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
+    others = [part for part in parts if part not in named and part.time_ns]
+    if others:
+        name = others[0].name if len(others) == 1 else f"{len(others)} others"
+        rest_ns = sum(part.time_ns for part in others)
+        yield LegendEntry(name, NEUTRAL, _share(rest_ns, whole_ns))
 
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]

@@ -533,7 +533,7 @@ function valueAt(counter, time) {
 function notesOf(model) {
   if (!model.summed) return [];
   return [
-    `${count(model.summed)} of ${count(model.recorded)} rows are here as sums only, ` +
-      `so that the page stays small; the busiest windows have every row.`,
+    `To keep this page small, ${count(model.summed)} of ${count(model.recorded)} events are ` +
+      `merged outside the busiest windows.`,
   ];
 }
