@@ -30,7 +30,7 @@ from traceview.version import __version__
 if TYPE_CHECKING:
     from traceview.analyses.base import Result, Skipped
     from traceview.api.benchmarks import benchmark, compare_benchmarks
-    from traceview.api.comparisons import baseline, compare, gate
+    from traceview.api.comparisons import baseline, compare, gate, history
     from traceview.api.edits import what_if
     from traceview.api.kernels import diff_ptx, inspect_ptx
     from traceview.api.recordings import record, recording
@@ -68,6 +68,7 @@ __all__ = [
     "diff_ptx",
     "export",
     "gate",
+    "history",
     "inspect_ptx",
     "load",
     "record",
@@ -79,7 +80,7 @@ __all__ = [
 _HOMES = {
     "traceview.analyses.base": ("Result", "Skipped"),
     "traceview.api.benchmarks": ("benchmark", "compare_benchmarks"),
-    "traceview.api.comparisons": ("baseline", "compare", "gate"),
+    "traceview.api.comparisons": ("baseline", "compare", "gate", "history"),
     "traceview.api.edits": ("what_if",),
     "traceview.api.kernels": ("diff_ptx", "inspect_ptx"),
     "traceview.api.recordings": ("record", "recording"),

@@ -31,9 +31,10 @@ GROUPS = {
         "ptx": "Check kernels for vectorized loads and stores, and show how to widen them.",
         "bench": "Check and time every version of a GPU operation.",
     },
-    "CI": {
+    "Many runs": {
         "gate": "Fail CI when a run got slower, at a chosen confidence.",
         "baseline": "Save the numbers of several runs, for gate and compare.",
+        "history": "Show the runs of a folder over time.",
     },
     "Files": {
         "export": "Write a trace for Perfetto.",
