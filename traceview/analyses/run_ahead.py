@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.analyses.run_ahead_findings import verdict_findings
+from traceview.analyses.run_ahead_findings import MESSAGE, verdict_claims
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.launches import depth_of, rows_by_stream, stream_depths, wait_of
@@ -30,6 +30,7 @@ from traceview.facts.operations import (
 )
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import step_names, steps, steps_ahead
+from traceview.rules import FindingRule, findings
 from traceview.tables import (
     NULL,
     Array,
@@ -156,7 +157,7 @@ def compute(trace: Trace) -> Result:
                 "ranges": _ranges(trace),
             }
         ),
-        tuple(verdict_findings(trace, rows)),
+        tuple(findings(trace, [FindingRule(lambda of: verdict_claims(of, rows), MESSAGE)])),
     )
 
 

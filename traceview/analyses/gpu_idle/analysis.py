@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups, units
+from traceview import groups, rules, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.analyses.gpu_idle.findings import idle_findings
+from traceview.analyses.gpu_idle.findings import RULES
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence, activity_name, operation_name
 from traceview.analyses.wording import warm_up_notes
 from traceview.facts.idle.cpu_activity import CPU_CAUSES, late_idle
@@ -191,7 +191,7 @@ def compute(trace: Trace) -> Result:
                 "gaps": _longest(trace, every),
             }
         ),
-        idle_findings(trace),
+        tuple(rules.findings(trace, RULES)),
         notes=(*warm_up_notes(trace), *_line_notes(trace, every)),
     )
 
