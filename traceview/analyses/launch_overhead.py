@@ -75,8 +75,8 @@ API = TableSpec(
         Column("max_ns", "int64", "longest call"),
         Column("share_pct", "float64", "percentage of the CPU time in all CUDA calls"),
     ),
-    brief=("api", "does", "calls", "total_ns", "share_pct", "median_ns", "max_ns"),
-    adds=("calls", "total_ns", "share_pct"),
+    brief="api does calls total_ns share_pct median_ns max_ns",
+    adds="calls total_ns share_pct",
 )
 RANGES = TableSpec(
     "ranges",
@@ -89,8 +89,8 @@ RANGES = TableSpec(
         Column("cuda_ns", "int64", "time of CUDA calls made in no inner range"),
         Column("launches", "int64", "launch calls made in no inner range"),
     ),
-    brief=("range_path", "instances", "own_ns", "cpu_ns", "cuda_ns", "launches"),
-    adds=("instances", "own_ns", "cuda_ns", "launches"),
+    brief="range_path instances own_ns cpu_ns cuda_ns launches",
+    adds="instances own_ns cuda_ns launches",
     rare=True,
 )
 
@@ -166,16 +166,7 @@ CALLS = TableSpec(
             "wait for room in a full launch queue, which is not overhead",
         ),
     ),
-    brief=(
-        "api",
-        "calls",
-        "total_ns",
-        "median_ns",
-        "exposed_ns",
-        "first_launch_ns",
-        "queue_full_ns",
-        "max_ns",
-    ),
+    brief="api calls total_ns median_ns exposed_ns first_launch_ns queue_full_ns max_ns",
 )
 
 

@@ -62,17 +62,8 @@ STREAMS = TableSpec(
         HOST,
     ),
     brief=(
-        "stream_id",
-        "host_id",
-        "operations",
-        "queue_wait_median_ns",
-        "queue_wait_p90_ns",
-        "max_queue_depth",
-        "mean_queue_depth",
-        "queue_wait_max_ns",
-        "process_id",
-        "device_id",
-        "context_id",
+        "stream_id host_id operations queue_wait_median_ns queue_wait_p90_ns max_queue_depth "
+        "mean_queue_depth queue_wait_max_ns process_id device_id context_id"
     ),
 )
 DEVICES = TableSpec(
@@ -101,15 +92,8 @@ DEVICES = TableSpec(
         HOST,
     ),
     brief=(
-        "device_id",
-        "host_id",
-        "verdict",
-        "operations",
-        "queue_wait_median_ns",
-        "max_queue_depth",
-        "steady_idle_pct",
-        "queue_full_ns",
-        "queue_wait_max_ns",
+        "device_id host_id verdict operations queue_wait_median_ns max_queue_depth steady_idle_pct "
+        "queue_full_ns queue_wait_max_ns"
     ),
 )
 RANGES = TableSpec(
@@ -132,16 +116,8 @@ RANGES = TableSpec(
         Column("operations", "int64", "GPU operations launched in it"),
         HOST,
     ),
-    brief=(
-        "name",
-        "host_id",
-        "lead_ns",
-        "steps_ahead",
-        "operations",
-        "cpu_start_ns",
-        "gpu_start_ns",
-    ),
-    adds=("operations",),
+    brief="name host_id lead_ns steps_ahead operations cpu_start_ns gpu_start_ns",
+    adds="operations",
     # Places where the CPU has lost its lead matter most.
     keep=Keep("lead_ns", greatest=False),
 )
