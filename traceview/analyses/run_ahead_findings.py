@@ -114,8 +114,8 @@ def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> T
     says, remedy = VERDICTS[_closer(trace, device, verdict, row, counted)]
     if verdict == "launch-bound" and row["steady_idle_pct"] is None:
         says = _RUNS_DRY
-    copying, work = copying_ns(trace, device), work_ns(trace, device)
-    if verdict in _AHEAD and 2 * copying >= work:
+    work = work_ns(trace, device)
+    if verdict in _AHEAD and 2 * (copying := copying_ns(trace, device)) >= work:
         figures, remedy = {**figures, "copying_ns": copying, "busy_ns": work}, _COPY_LESS
     of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
     most = CAUSES[int(np.argmax(of_cause))]
