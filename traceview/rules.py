@@ -53,14 +53,15 @@ class TimeClaim:
     `saved_ns` is the time that the program gains, of a steady time of `span_ns`; `lost_ns` what the
     work itself would take less, None where that makes no difference. Where the remedy was replayed,
     as `edit`, `error_ns` is the error of `saved_ns` (±). `values` are the evidence; `figures` join
-    it where a sentence names them; `words` are put into sentences and are no evidence. `remedy` and
-    `saving` replace those of the rule. The severity follows from the times, within `at_least` and
-    `at_most`, unless it is given as `severity`.
+    it where a sentence names them; `words` are put into sentences and are no evidence. `said` are
+    sentences behind those of the rule. `remedy` and `saving` replace those of the rule. The
+    severity follows from the times, within `at_least` and `at_most`, unless it is given as
+    `severity`.
     """
 
     subject: Subject
     values: Mapping[str, Value]
-    table: str
+    table: str | None
     row: Mapping[str, Value]
     saved_ns: int = 0
     lost_ns: int | None = None
@@ -71,6 +72,8 @@ class TimeClaim:
     lost: LostTime | None = None
     figures: Mapping[str, Value] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+    general: bool = False
     remedy: str = ""
     saving: Saving | None = None
     severity: Severity | None = None
@@ -123,7 +126,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
     limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
-    message = sentence("".join([rule.message, *said]), known) + limited
+    message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
     # A claim's remedy may be a kernel rule's, whose brackets are code.
     remedy = claim.remedy or sentence(_remedy(trace, rule), known)
     for name, word in claim.words.items():
@@ -141,7 +144,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         share_pct(claim.saved_ns, claim.span_ns) if claim.saved_ns else None,
         claim.cause,
         claim.lost,
-        rule.general,
+        rule.general or claim.general,
         saving=claim.saving or rule.saving or usual,
         work=claim.work,
         edit=claim.edit,

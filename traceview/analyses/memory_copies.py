@@ -358,7 +358,7 @@ SETS = TableSpec(
         Column("total_ns", "int64", "time of all calls"),
         Column("bytes_per_s", "int64", "bytes ÷ time"),
     ),
-    brief=("calls", "bytes", "total_ns", "bytes_per_s"),
+    brief="calls bytes total_ns bytes_per_s",
 )
 
 

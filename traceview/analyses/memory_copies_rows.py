@@ -81,8 +81,8 @@ COPIES = TableSpec(
         Column("median_bytes", "int64", "median size per copy"),
     ),
     brief=(
-        *("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns"),
-        *("exposed_ns", "bytes_per_s", "link_pct", "median_bytes"),
+        "direction host_memory migration_cause calls bytes total_ns exposed_ns bytes_per_s "
+        "link_pct median_bytes"
     ),
 )
 

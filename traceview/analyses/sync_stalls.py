@@ -35,7 +35,7 @@ CALLS = TableSpec(
             "part of wait_ns inside another blocking call",
         ),
     ),
-    brief=("api", "calls", "wait_ns", "max_wait_ns"),
+    brief="api calls wait_ns max_wait_ns",
 )
 SITES = TableSpec(
     "sites",
@@ -63,8 +63,8 @@ SITES = TableSpec(
         Column("source", "text", "source line of the program", nullable=True),
         Column("place", "text", "call_site if known, else range_path"),
     ),
-    brief=("place", "api", "calls", "wait_ns", "idle_after_ns", "hint", "benign_ns", "source"),
-    adds=("calls", "wait_ns", "benign_ns", "idle_within_ns", "idle_after_ns"),
+    brief="place api calls wait_ns idle_after_ns hint benign_ns source",
+    adds="calls wait_ns benign_ns idle_within_ns idle_after_ns",
 )
 
 

@@ -62,7 +62,7 @@ CHECKS = TableSpec(
         Column("detail", "text", "what was found", prose=True),
         Column("remedy", "text", "how to record it", nullable=True, prose=True),
     ),
-    brief=("check", "status", "detail", "remedy"),
+    brief="check status detail remedy",
 )
 OVERHEADS = TableSpec(
     "overheads",
@@ -74,7 +74,7 @@ OVERHEADS = TableSpec(
         Column("total_ns", "int64", "total time"),
         Column("in_gpu_span_ns", "int64", "part of it between the first and the last GPU work"),
     ),
-    brief=("name", "kind", "calls", "total_ns", "in_gpu_span_ns"),
+    brief="name kind calls total_ns in_gpu_span_ns",
 )
 DIAGNOSTICS = TableSpec(
     "diagnostics",
@@ -84,7 +84,7 @@ DIAGNOSTICS = TableSpec(
         Column("times", "int64", "times it was reported"),
         Column("text", "text", "the message", prose=True),
     ),
-    brief=("severity", "times", "text"),
+    brief="severity times text",
 )
 
 

@@ -18,18 +18,7 @@ from traceview.cli.options import (
     one_or_list,
     split_at_double_dash,
 )
-from traceview.cli.output import (
-    Outputs,
-    check_writable,
-    force_option,
-    html_option,
-    json_option,
-    no_input,
-    output_option,
-    print_text,
-    progress,
-    write_file,
-)
+from traceview.cli.output import Asked, Outputs, documents, progress
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -236,19 +225,13 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
     "with one per line (repeatable). Exits with 1 if one is not met.",
 )
-@html_option(". Default path: <target>.html")
-@json_option
-@output_option
+@documents(". Default path: <target>.html", kinds=("html", "json"))
 @color_option
-@force_option
 @debug_option
 def command(
     target: str | None,
     diff: tuple[str, str] | None,
-    html: str | None,
-    json_: str | None,
-    output: Path | None,
-    force: bool,
+    asked: Asked,
     details: bool,
     what_if: bool,
     expectations: list[Expectation],
@@ -265,8 +248,7 @@ def command(
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
     """
     if target is None and diff is None:
-        first = "Put TARGET first: traceview ptx {path} {option}"
-        raise no_input("TARGET", first, html=html, json=json_)
+        raise asked.no_input("TARGET", "Put TARGET first: traceview ptx {path} {option}")
     views = [view for view in _VIEWS if options.pop(view)]
     targets = [target] if target else list(diff or ())
     if target and diff:
@@ -283,9 +265,7 @@ def command(
     names = [Path(unpacked_name(file.resolve())) for file in files]
     stems = [name.stem if name.suffix in _ENDINGS else name.name for name in names]
     stem = "-".join(dict.fromkeys(stems)) or "kernels"
-    outputs = Outputs.of(stem, output, html, json_, kinds=("html", "json"))
-    for file in files:
-        check_writable(outputs.files, source=file, force=force, kind="target")
+    outputs = asked.outputs(stem, files, kind="target")
     report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
     _put(report, outputs, expectations, views, details)
 
@@ -340,13 +320,13 @@ def _put(
             raise TypeError("a comparison has no expectations")
         report = replace(report, verdicts=judge(expectations, report.kernels))
         lines = unmet(report.verdicts)
-    elif not outputs.stdout:
-        print_text(
+    else:
+        outputs.screen(
             lambda width, color: text.text(report, views, width=width, color=color, details=details)
         )
-    if outputs.html:
-        write_file(outputs.html, text.html(report, __version__))
-    outputs.put("json", lambda: text.json(report, __version__))
+    outputs.put_documents(
+        lambda: text.html(report, __version__), lambda: text.json(report, __version__)
+    )
     if isinstance(report, PtxReport) and expectations and not lines:
         met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}
         kernels = {verdict.kernel for verdict in report.verdicts}

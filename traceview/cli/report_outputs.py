@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ import click
 
 from traceview.cli.output import (
     Outputs,
-    check_writable,
     print_text,
     progress,
     say_written,
@@ -38,10 +38,8 @@ class ScreenOptions:
     pager: bool = True
 
 
-def check_outputs(outputs: Outputs, source: Path, *, force: bool) -> None:
-    """Raise InputError or OutputExistsError if an output cannot be written."""
-    check_writable(outputs.files, source=source, force=force)
-    folder = outputs.csv
+def check_folder(folder: Path | None, *, force: bool) -> None:
+    """Raise InputError or OutputExistsError if tables cannot be written into a folder."""
     if folder is None:
         return
     if folder.exists() and not folder.is_dir():
@@ -228,12 +226,8 @@ def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequen
             ),
             pager=shown.tables and shown.pager,
         )
-    if outputs.html:
-        with progress("Rendering the page"):
-            page = job.to_html(all_rows=outputs.all_rows)
-        write_file(outputs.html, page)
-    outputs.put("json", document)
-    outputs.put("markdown", job.to_markdown)
+    page = partial(job.to_html, all_rows=outputs.all_rows)
+    outputs.put_documents(page, document, job.to_markdown)
     if outputs.csv:
         put_tables(_tables(job, only), outputs.csv)
     if job.failed:

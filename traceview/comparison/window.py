@@ -23,6 +23,7 @@ from traceview.facts.ranges.ranges import attributed_calls, attributed_operation
 from traceview.facts.steps.recompilation import recompiling
 from traceview.facts.steps.series import WARMED_UP_STEPS
 from traceview.facts.steps.steps import (
+    longest_loop,
     operations_in_warm_up_ranges,
     pace,
     step_of_operations,
@@ -115,17 +116,10 @@ def run_window(trace: Trace) -> RunWindow:
 
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
-    all_steps, timed, step = steps(trace), pace(trace), step_of_operations(trace)
-    with_work = groups.different(step[(operations(trace).device == device) & (step >= 0)])
-    if not len(with_work):
-        return np.zeros(0, np.int64)
-    series = groups.different(all_steps.series[with_work])
-    rows = np.flatnonzero(
-        np.isin(all_steps.series, series) & (all_steps.operations > 0) & timed.timed
-    )
-    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
-    rows = rows[all_steps.series[rows] == np.argmax(total_ns)]
-    warm = timed.warm_up[rows].copy()
+    rows = longest_loop(trace, operations(trace).device == device)
+    if not len(rows):
+        return rows
+    warm = pace(trace).warm_up[rows].copy()
     # The first step loads code and fills caches, even where it takes no longer.
     warm[0] |= len(rows) >= WARMED_UP_STEPS
     steady: Integers = rows if warm.all() else rows[~warm]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -337,17 +338,29 @@ class TableSpec:
     """The declaration of one result table: its name, the meaning of a row, its columns.
 
     Rows come in the order that matters most to a reader. `brief` names the columns that a narrow
-    terminal shows first, in that order. A table of `detail` is summed up by another one, so a
-    terminal only mentions it. `adds` names the columns whose sum over all rows counts nothing
-    twice. A document that shortens a long table keeps its first rows, or those of `keep`. A `rare`
-    table is shown only where it has rows; JSON always has it.
+    terminal shows first, in that order, such as `"label calls total_ns"`. A table of `detail` is
+    summed up by another one, so a terminal only mentions it. `adds` names the columns whose sum
+    over all rows counts nothing twice. A document that shortens a long table keeps its first rows,
+    or those of `keep`. A `rare` table is shown only where it has rows; JSON always has it.
     """
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
-    brief: tuple[str, ...]
+    brief: str
     detail: bool = False
-    adds: tuple[str, ...] = ()
+    adds: str = ""
     keep: Keep | None = None
     rare: bool = False
+
+    @cached_property
+    def brief_names(self) -> tuple[str, ...]:
+        return tuple(self.brief.split())
+
+    @property
+    def brief_first(self) -> list[Column]:
+        """The columns, brief ones first: small screens show these without scrolling."""
+        columns = {column.name: column for column in self.columns}
+        return [columns.pop(name) for name in self.brief_names if name in columns] + [
+            *columns.values()
+        ]

@@ -16,9 +16,7 @@ COLUMNS = (
     Column("evidence", "text", "what shows it", prose=True),
     Column("name", "text", "whole name"),
 )
-SPEC = TableSpec(
-    "kernels", "one row per kernel", COLUMNS, ("device_id", "label", "calls", "evidence")
-)
+SPEC = TableSpec("kernels", "one row per kernel", COLUMNS, "device_id label calls evidence")
 SENTENCE = "It was launched late, because the thread spent 291 ms outside CUDA and 17 ms in a load."
 
 

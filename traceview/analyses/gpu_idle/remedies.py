@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses import wording
-from traceview.analyses.gpu_idle.gap_finding import CpuPart
+from traceview.analyses.gpu_idle.late_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite, in_accidents
 from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.forecast import model

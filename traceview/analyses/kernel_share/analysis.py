@@ -63,8 +63,8 @@ KERNELS = TableSpec(
         Column("processes", "int64", "processes that launched it, on all hosts"),
         Column("steady_total_ns", "int64", "part of total after warm-up"),
     ),
-    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
-    adds=("calls", "total_ns", "share_pct", "steady_total_ns"),
+    brief="label calls total_ns share_pct median_ns max_ns min_ns",
+    adds="calls total_ns share_pct steady_total_ns",
 )
 CLASSES = TableSpec(
     "classes",
@@ -85,8 +85,8 @@ CLASSES = TableSpec(
         Column("share_pct", "float64", "percentage of the time of all kernels of this GPU"),
         Column("steady_total_ns", "int64", "part of total after warm-up"),
     ),
-    brief=("device_id", "class", "calls", "total_ns", "share_pct", "median_ns"),
-    adds=("calls", "total_ns", "steady_total_ns"),
+    brief="device_id class calls total_ns share_pct median_ns",
+    adds="calls total_ns steady_total_ns",
 )
 RANGES = TableSpec(
     "ranges",
@@ -107,9 +107,9 @@ RANGES = TableSpec(
         Column("inferred_ns", "int64", "GPU time of the inferred calls"),
         Column("processes", "int64", "processes that launched it, on all hosts"),
     ),
-    brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
+    brief="range_path short_name calls total_ns share_pct inferred_calls",
     detail=True,
-    adds=("calls", "total_ns", "share_pct", "inferred_calls", "inferred_ns"),
+    adds="calls total_ns share_pct inferred_calls inferred_ns",
 )
 PATTERNS = TableSpec(
     "range_patterns",
@@ -123,7 +123,7 @@ PATTERNS = TableSpec(
         Column("share_pct", "float64", "percentage of the time of all kernels"),
         Column("per_instance_ns", "int64", "GPU time per instance, rounded", nullable=True),
     ),
-    brief=("range_pattern", "instances", "total_ns", "share_pct", "per_instance_ns", "calls"),
+    brief="range_pattern instances total_ns share_pct per_instance_ns calls",
 )
 INCLUSIVE = TableSpec(
     "ranges_inclusive",
@@ -134,7 +134,7 @@ INCLUSIVE = TableSpec(
         Column("total_ns", "int64", "GPU time of these kernels"),
         Column("share_pct", "float64", "percentage of the time of all kernels"),
     ),
-    brief=("range_path", "calls", "total_ns", "share_pct"),
+    brief="range_path calls total_ns share_pct",
     detail=True,
 )
 

@@ -95,9 +95,9 @@ def table_view(
     """
     part = limited(spec, table, most, marked)
     head = part.table
-    columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
+    columns = [c for c in spec.brief_first if not _is_absent(c, head)]
     off = _columns_off(spec, columns, head)
-    headings = tuple(_heading(c, c.name in off, c.name in spec.adds) for c in columns)
+    headings = tuple(_heading(c, c.name in off, c.name in spec.adds.split()) for c in columns)
     cells = [_cells(column, head) for column in columns]
     if links and cells:
         rows = range(len(table)) if part.rows is None else part.rows.tolist()
@@ -127,12 +127,6 @@ def _is_absent(column: Column, table: Table) -> bool:
     return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
 
 
-def _in_reading_order(spec: TableSpec) -> list[Column]:
-    """The columns, brief ones first: small screens show these without scrolling."""
-    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
-    return brief + [column for column in spec.columns if column.name not in spec.brief]
-
-
 def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> set[str]:
     """Names of columns to hide: constant ones, and names that another column has in short.
 
@@ -142,10 +136,10 @@ def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> se
     shortened = {"name", "short_name"} if "label" in names else {"name"}
     shortened = shortened if names & {"label", "short_name"} else set()
     ids = {name for name in names if name.endswith("_id") and len(names) > 1}
-    others = [c.name for c in columns if c.name not in spec.brief or c.name in ids]
+    others = [c.name for c in columns if c.name not in spec.brief_names or c.name in ids]
     off = {name for name in others if name in shortened or _is_constant(table, name)}
-    on = [name for name in others if name not in off and name not in spec.brief]
-    return off | set(on[max(_MOST_COLUMNS - len(spec.brief), 0) :])
+    on = [name for name in others if name not in off and name not in spec.brief_names]
+    return off | set(on[max(_MOST_COLUMNS - len(spec.brief_names), 0) :])
 
 
 def _is_constant(table: Table, name: str) -> bool:

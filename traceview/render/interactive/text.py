@@ -179,7 +179,7 @@ def as_shown(table: Table, most: int, *, prose: bool = True) -> tuple[TableSpec,
     head = table.take(np.arange(min(len(table), most)))
     columns = tuple(_shown_column(column, prose) for column in table.columns)
     data = {c.name: _shown_values(head, c) for c in table.columns}
-    spec = TableSpec("table", "", columns, tuple(column.name for column in columns))
+    spec = TableSpec("table", "", columns, " ".join(column.name for column in columns))
     return spec, Table(columns, data)
 
 

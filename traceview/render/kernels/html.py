@@ -186,7 +186,7 @@ def _kernel(
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line linked to the code on the page."""
     # Sectors matter most where every row has the same many.
-    spec = replace(ACCESSES, brief=(*ACCESSES.brief, "request"))
+    spec = replace(ACCESSES, brief=f"{ACCESSES.brief} request")
     return _linked(spec, access_table(kernel, names), code, names, key)
 
 

@@ -221,7 +221,7 @@ _OWN = TableSpec(
         Column("verdict", "text", "its own verdict", prose=True),
         Column("path", "text", "recording"),
     ),
-    brief=("rank", "limit", "verdict"),
+    brief="rank limit verdict",
     detail=True,
     rare=True,
 )

@@ -326,7 +326,7 @@ def telling_columns(spec: TableSpec, table: Table, single: Set[str]) -> Iterator
     for position, column in enumerate(spec.columns):
         silent = column.name in single or _is_zero(table, column)
         # Without any other column, ids are all that the table shows.
-        first = spec.brief[0] if spec.brief else column.name
+        first = spec.brief_names[0] if spec.brief else column.name
         keeps = column.name == first and column.name not in single
         if not silent or keeps or (len(spec.columns) == 1 and position == 0):
             yield column
