@@ -298,7 +298,7 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
     A tile that is reduced as a whole, without a mask, is left out: its size is that of a group of
     the data.
     """
-    groups = {reduction.size for reduction in reduced_tiles(compiled) if not reduction.masked}
+    groups = {reduction.size for reduction in reduced_tiles(compiled) if reduction.is_group}
     most = _LARGEST_MMA_TILE if _MMA.search(compiled.ptx or "") else _LARGEST_BLOCK
     for argument in compiled.arguments:
         value = argument.value
