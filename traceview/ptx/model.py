@@ -184,7 +184,7 @@ class Compiled:
     launch, `launches` the number of launches of this variant. `notes` are compiler remarks, such
     as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
     `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
-    intermediate code by stage: ttir, ttgir, llir. `parameter_names` are those of CUDA C++, if found.
+    intermediate code by stage: ttir, ttgir, llir. `parameter_names` are those of CUDA C++.
     """
 
     name: str

@@ -206,9 +206,12 @@ class Scope:
         return {self._value(key): self.value(value) for key, value in pairs if key is not None}
 
     def _call(self, node: ast.Call) -> Any:
-        helper = self.functions.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if helper and helper.name not in self.known and not node.keywords:
+        helper = self.functions.get(ast.unparse(node.func))
+        if helper and not node.keywords:
             return self._result_of(helper, [self.value(argument) for argument in node.args])
+        return self._called(node)
+
+    def _called(self, node: ast.Call) -> Any:
         function = self._value(node.func)
         arguments = [self._value(a) for a in node.args if not isinstance(a, ast.Starred)]
         keywords = {k.arg: self._value(k.value) for k in node.keywords if k.arg}
