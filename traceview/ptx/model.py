@@ -184,7 +184,7 @@ class Compiled:
     launch, `launches` the number of launches of this variant. `notes` are compiler remarks, such
     as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
     `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
-    intermediate code by stage: ttir, ttgir, llir.
+    intermediate code by stage: ttir, ttgir, llir. `parameter_names` are those of CUDA C++.
     """
 
     name: str
@@ -204,6 +204,7 @@ class Compiled:
     variant: str | None = None
     source_text: str | None = None
     stages: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    parameter_names: tuple[str, ...] = ()
 
     @property
     def by_nvvm(self) -> bool:

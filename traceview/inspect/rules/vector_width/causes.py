@@ -12,6 +12,7 @@ from traceview.inspect.rules.remedies import Remedy, named_as_tile, reduced_tile
 from traceview.ptx.addresses.slicing import Array, Origin
 from traceview.ptx.addresses.strides import Layout
 from traceview.ptx.model import Access, Argument, Compiled, RequestCost, SourceLine
+from traceview.ptx.ttgir.vector_limit import Culprit
 from traceview.records import record
 
 WIDE_BITS = 128
@@ -25,6 +26,16 @@ _LARGEST_MMA_TILE = 512
 _STRIDE = re.compile(r"stride|pitch|step|incr?$|^ld[a-z]?$|_ld$|^s[a-z]{1,2}$", re.IGNORECASE)
 _MMA = re.compile(r"\b(?:wgmma|mma|tcgen05)\.")
 TOO_FEW = "each thread has too few adjacent elements"
+
+
+_ROW_PER_WARP = (
+    "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
+    "its values by shuffles, or transpose the data"
+)
+_ROWS_AS_TILE = (
+    "Load a tile of two axes, of which the last runs along memory, so that neighbouring threads "
+    "access adjacent elements"
+)
 
 
 @record
@@ -54,7 +65,8 @@ class Narrow:
 
     `fraction` is their share of the bits that the line moves to or from the array, `moved` the bits
     that a thread moves through them in one pass. `cost` is the request cost of the most frequent of
-    them. `helpers` are the lines of inlined helpers that make them.
+    them. `helpers` are the lines of inlined helpers that make them. `adjacent`: the addresses of
+    the launch form aligned runs of 16 bytes.
     """
 
     place: Place
@@ -67,6 +79,7 @@ class Narrow:
     layout: Layout
     cost: RequestCost | None = None
     helpers: tuple[SourceLine, ...] = ()
+    adjacent: bool = False
 
     @property
     def width(self) -> int:
@@ -93,6 +106,7 @@ class NarrowReason:
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
+    `conditional`: the remedy changes what is computed unless the data are as it says.
     """
 
     cause: str
@@ -102,6 +116,7 @@ class NarrowReason:
     widened_bits: int | None = None
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
+    conditional: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
@@ -138,12 +153,9 @@ def not_declared_divisible(suspects: Suspects) -> list[Argument]:
     return [a for a in listed if not a.divisible_by_16 and _may_be_divisible(a)]
 
 
-def single_causes(suspects: Suspects, few: Sequence[Cause]) -> list[Cause]:
-    """Causes that one change can prove, the likeliest first.
-
-    `few` are the causes of too few elements per thread.
-    """
-    return [*(not_divisible(argument) for argument in not_declared_divisible(suspects)), *few]
+def undeclared(suspects: Suspects) -> list[Cause]:
+    """Causes that one change can prove: arguments that are not declared to be divisible."""
+    return [not_divisible(argument) for argument in not_declared_divisible(suspects)]
 
 
 def not_divisible(argument: Argument) -> Cause:
@@ -164,6 +176,73 @@ def not_divisible(argument: Argument) -> Cause:
         change,
         f"Pad {name} to a multiple of 16{specialized([argument])}",
     )
+
+
+def with_value(name: str, compiled: Compiled) -> str:
+    """An argument with the value that it was launched with, if known: `stride (8)`."""
+    value = next((a.value for a in compiled.arguments if a.name == name), None)
+    return name if value is None else f"{name} ({value})"
+
+
+def padded(culprit: Culprit, compiled: Compiled) -> str:
+    """The constexpr that a constant comes from by its value; empty if there is none."""
+    same = (a.name for a in compiled.arguments if a.type == "constexpr")
+    values = {a.name: a.value for a in compiled.arguments}
+    is_value = culprit.opcode == "arith.constant" and culprit.constant is not None
+    return next((name for name in same if is_value and values[name] == culprit.constant), "")
+
+
+def no_multiple(name: str, value: int, need: int) -> Cause:
+    """A cause: a constexpr, a size or the pitch of rows, is no multiple of what a vector needs."""
+    more = -(-value // need) * need
+    return Cause(
+        f"{name}={value} is not a multiple of {need}",
+        Change(constexprs=((name, more),)),
+        f"Pad {name} to a multiple of {need}, such as {more}",
+    )
+
+
+def by_loaded(narrow: Narrow, remedy: str = "") -> NarrowReason:
+    """The reason for a gather or a scatter, whose addresses no declaration can be true of."""
+    what = "gather" if narrow.place[1] in ("load", "async-copy") else "scatter"
+    grouped = (
+        f"Sort or group the indices{loaded_from(narrow)}, or move a whole row at each index: a "
+        "tile of two axes, [indices, row]"
+    )
+    return NarrowReason(
+        f"this is a {what}: the compiler cannot know whether loaded addresses are contiguous",
+        remedy or grouped,
+        "the address is computed from loaded values",
+    )
+
+
+def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
+    """The reason where neighbouring threads leave gaps between them; None where they do not."""
+    step, size = narrow.layout.threads_apart, narrow.layout.element_bytes
+    if step is None:
+        return None
+    times, left = divmod(abs(step.of), size)
+    if step.parameter and not left:
+        far = (
+            f"{step.parameter.name if times == 1 else f'{times} × {step.parameter.name}'} elements"
+        )
+    elif step.parameter:
+        far = f"{abs(step.of)} × {step.parameter.name} bytes"
+    else:
+        far = f"{abs(step.of):,} bytes"
+    return NarrowReason(
+        f"neighbouring threads are {far} apart",
+        _ROW_PER_WARP if cuda else _ROWS_AS_TILE,
+        "the addresses of neighbouring threads in PTX: each needs a sector of its own, whatever "
+        "the width",
+        proven=True,
+    )
+
+
+def loaded_from(narrow: Narrow) -> str:
+    """The integer arrays that an address is loaded from: ` from index`; empty if unknown."""
+    integers = [a.name for a in narrow.suspects.loaded_from if a.type.startswith(("*i", "*u"))]
+    return f" from {in_words(integers)}" if integers else ""
 
 
 def specialized(arguments: Sequence[Argument]) -> str:
@@ -219,7 +298,7 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
     A tile that is reduced as a whole, without a mask, is left out: its size is that of a group of
     the data.
     """
-    groups = {reduction.size for reduction in reduced_tiles(compiled) if not reduction.masked}
+    groups = {reduction.size for reduction in reduced_tiles(compiled) if reduction.is_group}
     most = _LARGEST_MMA_TILE if _MMA.search(compiled.ptx or "") else _LARGEST_BLOCK
     for argument in compiled.arguments:
         value = argument.value

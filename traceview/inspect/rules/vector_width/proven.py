@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceview import units
+from traceview.headless.compile_options import Change
 from traceview.inspect.kernel_report import line_name
 from traceview.inspect.recompilations import (
     Outcome,
@@ -27,15 +28,18 @@ from traceview.inspect.rules.vector_width.causes import (
     fixed_strides,
     in_words,
     named_as_stride,
+    no_multiple,
     not_declared_divisible,
     not_known_divisible,
+    padded,
     perhaps_too_few,
     run_time_integers,
-    single_causes,
     stride,
     too_few_elements,
+    undeclared,
     with_divisible,
 )
+from traceview.inspect.rules.vector_width.from_layout import limit_of
 from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_reason
 from traceview.ptx.accesses import tensor_ops
 from traceview.ptx.addresses.slicing import Array
@@ -201,11 +205,19 @@ class _Case:
             yield list(self._strides())
             yield list(self._strides_and_others())
             return
-        yield single_causes(self.narrow.suspects, list(self._too_few(self.narrow.width)))
+        few = list(self._too_few(self.narrow.width))
+        yield [*undeclared(self.narrow.suspects), *self._constants(), *few]
         yield list(self._together())
         yield list(run_time_integers(self.narrow.suspects.address))
         # 16 bytes and more, but of several rows: too few are adjacent.
         yield list(self._fewer_threads(self.narrow.width))
+
+    def _constants(self) -> list[Cause]:
+        """Causes: constexprs that Triton's analysis blames as they are no multiples."""
+        limit = limit_of(self.narrow, self.compiled)
+        blamed = [each for each in (limit.culprit, *limit.beside) if each] if limit else []
+        named = {name: each for each in blamed if (name := padded(each, self.compiled))}
+        return [no_multiple(name, c.constant or 0, c.need) for name, c in named.items()]
 
     def _strides(self) -> Iterator[Cause]:
         """Causes of a known stride: only the arguments that set it."""
@@ -251,6 +263,14 @@ class _Case:
         names = [argument.name for argument in not_declared_divisible(self.narrow.suspects)]
         if len(names) > 1:
             yield all_divisible(names)
+        constants = self._constants()
+        if constants and (names or len(constants) > 1):
+            every = Cause(
+                " and ".join(cause.clause for cause in constants),
+                Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
+                " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
+            )
+            yield with_divisible(every, names) if names else every
         for cause in self._too_few(self.narrow.width) if names else ():
             yield Cause(
                 f"{cause.clause} and {not_known_divisible(names)}",
