@@ -17,6 +17,8 @@ from tests.build import Export
 from tests.trace.kineto.traces import Event, call, copy, kernel, span, text
 from traceview.api.traces import export, load
 from traceview.errors import ToolNotFoundError, TraceFormatError
+from traceview.facts.ranges.origins import program_ranges
+from traceview.facts.steps.steps import steps
 from traceview.report import analyze
 from traceview.trace import Trace
 
@@ -275,6 +277,42 @@ def test_calls_without_gpu_work_are_answered_for_the_cpu(tmp_path: Path, longest
     assert f"3.00 ms in {longest} (20 calls)" in first
     assert "inside CUDA calls for 4.00 ms of" in first
     assert not any("copy call" in each.finding.message for each in findings)
+
+
+@pytest.mark.parametrize("copies", [1, 7])
+def test_launches_that_left_no_kernel_beside_copies_are_told(tmp_path: Path, copies: int):
+    recorded = Export()
+    for at in range(0, 20_000, 1_000):
+        recorded.call("cudaLaunchKernel", at, at + 90)
+    for at in range(20_000, 20_000 + 1_000 * copies, 1_000):
+        recorded.copy((at, at + 90), (at + 100, at + 900), bytes=4096)
+    first = analyze(recorded.load(tmp_path)).findings[0].finding
+    assert first.severity == "high"
+    assert first.message.startswith("Work was launched and none of it was recorded")
+    assert "cudaGetLastError" in str(first.remedy)
+
+
+@pytest.mark.parametrize("kinds", [("CUDA",), ("CUDA", "NVTX"), ("NVTX",)])
+def test_a_program_without_a_call_of_cuda_lost_nothing(tmp_path: Path, kinds: tuple[str, ...]):
+    recorded = Export().range("main", 0, 9_000).capture("CAPTURE_EVENT_TYPE", "Cuda")
+    recorded.diagnostic("No CUDA events collected. Does the process use CUDA?")
+    for kind in kinds:
+        recorded.diagnostic(f"Not all {kind} events might have been collected.")
+    said = _said(recorded.load(tmp_path))
+    assert "nsys recorded no CUDA call" in said
+    assert "much is missing" not in said
+
+
+@pytest.mark.parametrize("key", ["traceMarker", "mod"])
+@pytest.mark.parametrize("calls", [3, 10, 40])
+def test_the_ranges_that_pyprof_writes_per_call_are_no_steps(tmp_path: Path, key: str, calls: int):
+    recorded = Export()
+    for at in range(0, 1_000 * calls, 1_000):
+        name = f"{{'{key}': ['net.py:34', 'x'], 'op': 'conv', 'args': {at}}}"
+        recorded.range(name, at, at + 900).launch((at + 9, at + 99), (at + 100, at + 800))
+    trace = recorded.load(tmp_path)
+    assert not program_ranges(trace).any()
+    assert not len(steps(trace))
 
 
 def test_spans_of_a_program_without_cuda_stay_a_trace(tmp_path: Path):

@@ -141,7 +141,9 @@ def lost_events(trace: Trace) -> list[Check]:
     cut = cut_window(trace) is not None
     # nsys reports the same of a bounded recording that is complete as for lost events.
     whole = recording_options(trace).bounded and _paired(trace)
-    if failed is None and "CUDA" in kinds and not cut and not whole:
+    # nsys also reports it of a program that made no call of CUDA at all.
+    used = len(operations(trace)) or len(trace.recorded("api_calls"))
+    if failed is None and "CUDA" in kinds and not cut and not whole and used:
         failed = export_info.import_error(texts)
     checks = _helpers(messages.take(~working))
     if failed is not None and not export_info.lacks_events(trace.tables) and _paired(trace):
@@ -154,7 +156,7 @@ def lost_events(trace: Trace) -> list[Check]:
         checks.append(Check("lost events", "note", template, None, values))
     elif failed is not None:
         return [_unread(trace, failed), *checks]
-    if kinds and not cut:
+    if kinds and not cut and used:
         values = {"kinds": " and ".join(sorted(kinds))}
         template = "Not all {kinds} events may have been recorded; GPU work and CUDA calls were."
         checks.append(Check("lost events", "note", template, _otherwise(trace), values))

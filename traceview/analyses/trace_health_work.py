@@ -8,7 +8,7 @@ from traceview import groups, intervals
 from traceview.analyses.base import EXPORT_AGAIN
 from traceview.analyses.trace_health_checks import Check, warning_texts
 from traceview.analyses.wording import by_recorder
-from traceview.facts.operations import CallKind, call_kinds, operations
+from traceview.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.trace import Trace
 from traceview.trace.schema import TORCH_PROFILER
 from traceview.units import Value
@@ -22,10 +22,12 @@ def gpu_work(trace: Trace) -> list[Check]:
         template = "The kernels were not read, so GPU time is unknown: {reason}."
         remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
         return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
-    if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
+    launched = np.isin(ops.kind, [Kind.KERNEL, Kind.GRAPH]).any()
+    if not launched and (call_kinds(trace) == CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
         template, values = _on_cpu(trace)
         remedy = by_recorder(trace, _SEE_GPU, how_to_record(trace), _SEE_GPU)
+        remedy = _CHECK_LAUNCHES if len(ops) else remedy
         return [Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)]
     if without_gpu(trace):
         why = (
@@ -51,6 +53,10 @@ _SEE_CUDA = (
 )
 
 
+_CHECK_LAUNCHES = (
+    "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "
+    "as where a kernel was built for another GPU."
+)
 _SEE_GPU = (
     "Run traceview doctor: with a driver newer than nsys, on WSL and on virtual GPUs nsys sees the "
     "calls of CUDA and no GPU work. Elsewhere, record with --trace=cuda,nvtx."
