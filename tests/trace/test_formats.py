@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from traceview.report import analyze
 
 from tests.build import Export
 from tests.trace.kineto.traces import Event, call, copy, kernel, span, text
@@ -19,7 +20,6 @@ from traceview.api.traces import export, load
 from traceview.errors import ToolNotFoundError, TraceFormatError
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.steps.steps import steps
-from traceview.report import analyze
 from traceview.trace import Trace
 
 # Copies of torch's recorder on CUPTI alone, whose direction is in their arguments.

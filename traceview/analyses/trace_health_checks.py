@@ -126,6 +126,12 @@ def warning_texts(trace: Trace) -> list[str]:
     return [str(text) for text in warnings(trace).texts("text").decode()]
 
 
+def without_cuda(trace: Trace) -> bool:
+    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
+    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
+    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
+
+
 def lost_events(trace: Trace) -> list[Check]:
     """Checks of events that the recorder lost: all, of a process with GPU work, or of a helper."""
     if "diagnostics" not in trace.tables:
@@ -142,8 +148,8 @@ def lost_events(trace: Trace) -> list[Check]:
     # nsys reports the same of a bounded recording that is complete as for lost events.
     whole = recording_options(trace).bounded and _paired(trace)
     # nsys also reports it of a program that made no call of CUDA at all.
-    used = len(operations(trace)) or len(trace.recorded("api_calls"))
-    if failed is None and "CUDA" in kinds and not cut and not whole and used:
+    unused = without_cuda(trace)
+    if failed is None and "CUDA" in kinds and not (cut or whole or unused):
         failed = export_info.import_error(texts)
     checks = _helpers(messages.take(~working))
     if failed is not None and not export_info.lacks_events(trace.tables) and _paired(trace):
@@ -156,7 +162,7 @@ def lost_events(trace: Trace) -> list[Check]:
         checks.append(Check("lost events", "note", template, None, values))
     elif failed is not None:
         return [_unread(trace, failed), *checks]
-    if kinds and not cut and used:
+    if kinds and not cut and not unused:
         values = {"kinds": " and ".join(sorted(kinds))}
         template = "Not all {kinds} events may have been recorded; GPU work and CUDA calls were."
         checks.append(Check("lost events", "note", template, _otherwise(trace), values))

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.base import EXPORT_AGAIN
-from traceview.analyses.trace_health_checks import Check, warning_texts
+from traceview.analyses.trace_health_checks import Check, without_cuda
 from traceview.analyses.wording import by_recorder
 from traceview.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.trace import Trace
@@ -25,6 +25,8 @@ def gpu_work(trace: Trace) -> list[Check]:
     launched = np.isin(ops.kind, [Kind.KERNEL, Kind.GRAPH]).any()
     if not launched and (call_kinds(trace) == CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+        if not len(ops) and "kernels" not in trace.tables:
+            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
         template, values = _on_cpu(trace)
         remedy = by_recorder(trace, _SEE_GPU, how_to_record(trace), _SEE_GPU)
         remedy = _CHECK_LAUNCHES if len(ops) else remedy
@@ -37,7 +39,7 @@ def gpu_work(trace: Trace) -> list[Check]:
         return [Check("GPU work", "note", why, how_to_record(trace))]
     if "kernels" not in trace.tables:
         return [Check("GPU work", "note", "None was recorded.", how_to_record(trace))]
-    if _without_cuda(trace):
+    if without_cuda(trace):
         return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
@@ -82,12 +84,6 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
         "({calls:call}).",
         values,
     )
-
-
-def _without_cuda(trace: Trace) -> bool:
-    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
-    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
-    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
 
 
 def without_gpu(trace: Trace) -> bool:
