@@ -8,11 +8,12 @@ import json
 import lzma
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
-from traceview.report import analyze
 
 from tests.build import Export
 from tests.trace.kineto.traces import Event, call, copy, kernel, span, text
@@ -20,6 +21,7 @@ from traceview.api.traces import export, load
 from traceview.errors import ToolNotFoundError, TraceFormatError
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.steps.steps import steps
+from traceview.reporting import analyze
 from traceview.trace import Trace
 
 # Copies of torch's recorder on CUPTI alone, whose direction is in their arguments.
@@ -173,6 +175,19 @@ def test_an_exported_perfetto_trace_cut_anywhere(tmp_path: Path):
         except TraceFormatError as error:
             outcomes.add("cut off" in str(error) or "Perfetto" in str(error))
     assert outcomes == {True}
+
+
+def test_an_exported_perfetto_trace_with_flipped_bytes(tmp_path: Path):
+    trace = Export().range("step", 0, 99).launch((1, 2), (3, 9)).load(tmp_path)
+    whole = export(trace, perfetto=tmp_path / "t.pftrace").read_bytes()
+    random = Random(0)
+    for name, packed in (("t.pftrace", bytes), ("t.pftrace.gz", gzip.compress)):
+        for _ in range(60):
+            content = bytearray(packed(whole))
+            content[random.randrange(min(3_000, len(content)))] ^= 1 << random.randrange(8)
+            (tmp_path / name).write_bytes(content)
+            with suppress(TraceFormatError):
+                assert len(load(tmp_path / name).kernels) <= 1
 
 
 # Exports of nsys from 2020 on name the GPU.

@@ -32,7 +32,8 @@ _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 def load(path: str | Path) -> Trace:
     """Read an SQLite file of nsys or `traceview record`, or a trace of torch.profiler.
 
-    Each may be compressed (.gz, .xz, .zst). Nothing is written to the file or next to it. Raises
+    Also a Perfetto trace that traceview exported. What a file is shows in its content. Each may be
+    compressed (.gz, .xz, .zst). Nothing is written to the file or next to it. Raises
     TraceFormatError if the file does not exist, cannot be read or is none of these, TooLargeError
     if there is too little memory for a report.
     """
@@ -92,7 +93,10 @@ def load_perfetto(path: Path) -> Trace:
     with TemporaryDirectory(prefix="traceview-") as folder, path.open("rb") as packed:
         plain = Path(folder, "recording.sqlite")
         pieces = archives.unpacked_pieces(packed, archive)
-        perfetto.write_recording(pieces, plain, path.stat().st_size)
+        try:
+            perfetto.write_recording(pieces, plain, path.stat().st_size)
+        except archives.damage(archive) as error:
+            raise _damaged(archive or "zlib", error) from error
         with sqlite_file.opened(plain) as database:
             check_fits(database, shown)
             return stored.read(database, shown)
