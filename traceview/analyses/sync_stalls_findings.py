@@ -372,7 +372,7 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) ->
     unread = int(idle[waits_for_no_result(trace)[rows]].sum())
     total = int(idle.sum())
     if 2 * uploads > total:
-        return f"{terms(trace).early_uploads}, in few large copies."
+        return f"{wording.early_uploads(trace)}, in few large copies."
     control = remedy(trace, listed.pattern[own], idle)
     if control:
         return control

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
+from traceview.analyses.base import Analysis, Chart, Result
 from traceview.analyses.trace_health_checks import (
     CHECKS,
     DIAGNOSTICS,
@@ -29,6 +29,7 @@ from traceview.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
+from traceview.analyses.trace_health_work import gpu_work, how_to_record, without_gpu
 from traceview.analyses.verdict.series import cold_passes
 from traceview.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.facts.idle.gaps import unknown_idle
@@ -37,7 +38,6 @@ from traceview.facts.operations import CallKind, call_kinds, operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import TORCH_PROFILER
 from traceview.units import Value
 
 
@@ -73,65 +73,6 @@ def _finding(check: Check) -> Finding:
     )
 
 
-def _gpu_work(trace: Trace) -> list[Check]:
-    ops = operations(trace)
-    if "kernels" in trace.unread:
-        values: dict[str, Value] = {"reason": trace.unread["kernels"]}
-        template = "The kernels were not read, so GPU time is unknown: {reason}."
-        remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
-        return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
-    if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
-        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
-        if "kernels" not in trace.tables:
-            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
-        return [Check("GPU work", "blind", lost, _record(trace))]
-    if _without_gpu(trace):
-        why = (
-            "None was recorded: PyTorch found no GPU, or was profiled without "
-            "ProfilerActivity.CUDA."
-        )
-        return [Check("GPU work", "note", why, _record(trace))]
-    if "kernels" not in trace.tables:
-        return [Check("GPU work", "note", "None was recorded.", _record(trace))]
-    if _without_cuda(trace):
-        return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
-    if not len(ops):
-        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
-    kernels = len(trace.kernels)
-    counts = {"kernels": kernels, "others": len(ops) - kernels}
-    return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
-
-
-_NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
-_SEE_CUDA = (
-    "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
-    "process, or a child of it, does the GPU work. traceview doctor checks this machine."
-)
-
-
-def _without_cuda(trace: Trace) -> bool:
-    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
-    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
-    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
-
-
-def _without_gpu(trace: Trace) -> bool:
-    """Whether torch.profiler saw neither GPU nor CUDA, which is not a fault of a CPU program."""
-    return trace.recorder == TORCH_PROFILER and not (
-        len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
-    )
-
-
-def _record(trace: Trace) -> str:
-    return by_recorder(
-        trace,
-        "Record with traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
-        "Record with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
-        "ProfilerActivity.CUDA])",
-        "Record with traceview record SCRIPT, on a machine with a GPU",
-    )
-
-
 def _graphs(trace: Trace) -> list[Check]:
     """Checks of what CUDA graphs hide, by the way they were recorded."""
     ops, graphs = operations(trace), cuda_graphs(trace)
@@ -160,7 +101,7 @@ _BLIND_INSIDE = (
 
 def _unpaired(trace: Trace) -> list[Check]:
     """Launches without GPU work, and GPU work without a launch."""
-    if _without_gpu(trace):
+    if without_gpu(trace):
         return []
     if "api_calls" not in trace.tables:
         missing = (
@@ -168,14 +109,14 @@ def _unpaired(trace: Trace) -> list[Check]:
             if "kernels" in trace.tables
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
-        return [Check("CUDA API", "blind", missing, _record(trace))]
+        return [Check("CUDA API", "blind", missing, how_to_record(trace))]
     ops = operations(trace)
     launching, alone = call_kinds(trace) == CallKind.LAUNCH, unpaired(trace)
     cut = cut_window(trace) is not None
     lost = int((alone.launches & ~(alone.late & cut)).sum())
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     checks = []
-    if lost and "kernels" in trace.tables:
+    if lost and len(ops) and "kernels" in trace.tables:
         checks.append(_launches_without_work(trace, lost, int(launching.sum())))
     if orphans:
         unknown = (
@@ -201,7 +142,7 @@ def _launches_without_work(trace: Trace, lost: int, launches: int) -> Check:
 def _ranges(trace: Trace) -> list[Check]:
     if "ranges" not in trace.tables or "ranges" in trace.absent:
         absent = by_recorder(trace, "NVTX was not traced.", "Operators were not recorded.")
-        return [Check("NVTX ranges", "note", absent, _record(trace))]
+        return [Check("NVTX ranges", "note", absent, how_to_record(trace))]
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)
     if not len(ranges) and not checks:
@@ -321,7 +262,7 @@ def _cold(trace: Trace) -> list[Check]:
 
 
 _CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
-    _gpu_work,
+    gpu_work,
     _unpaired,
     _graphs,
     _ranges,

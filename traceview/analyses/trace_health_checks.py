@@ -126,6 +126,12 @@ def warning_texts(trace: Trace) -> list[str]:
     return [str(text) for text in warnings(trace).texts("text").decode()]
 
 
+def without_cuda(trace: Trace) -> bool:
+    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
+    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
+    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
+
+
 def lost_events(trace: Trace) -> list[Check]:
     """Checks of events that the recorder lost: all, of a process with GPU work, or of a helper."""
     if "diagnostics" not in trace.tables:
@@ -141,7 +147,9 @@ def lost_events(trace: Trace) -> list[Check]:
     cut = cut_window(trace) is not None
     # nsys reports the same of a bounded recording that is complete as for lost events.
     whole = recording_options(trace).bounded and _paired(trace)
-    if failed is None and "CUDA" in kinds and not cut and not whole:
+    # nsys also reports it of a program that made no call of CUDA at all.
+    unused = without_cuda(trace)
+    if failed is None and "CUDA" in kinds and not (cut or whole or unused):
         failed = export_info.import_error(texts)
     checks = _helpers(messages.take(~working))
     if failed is not None and not export_info.lacks_events(trace.tables) and _paired(trace):
@@ -153,13 +161,8 @@ def lost_events(trace: Trace) -> list[Check]:
         )
         checks.append(Check("lost events", "note", template, None, values))
     elif failed is not None:
-        template = "The recorder failed while reading its events back, so much is missing: {error}"
-        values = {"error": failed}
-        blind = Check(
-            "lost events", "blind", template, _otherwise(trace), values, all_in_doubt=True
-        )
-        return [blind, *checks]
-    if kinds and not cut:
+        return [_unread(trace, failed), *checks]
+    if kinds and not cut and not unused:
         values = {"kinds": " and ".join(sorted(kinds))}
         template = "Not all {kinds} events may have been recorded; GPU work and CUDA calls were."
         checks.append(Check("lost events", "note", template, _otherwise(trace), values))
@@ -172,6 +175,19 @@ def lost_events(trace: Trace) -> list[Check]:
         template = "The recorder warns: {warning}"
         checks.append(Check("lost events", "warning", template, record_less(trace), values))
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
+
+
+def _unread(trace: Trace, failed: str) -> Check:
+    """That much is missing; the cause is a driver newer than the recorder, if that says so."""
+    driver = export_info.newer_driver(warning_texts(trace))
+    template, remedy = "so much is missing: {error}", _otherwise(trace)
+    if driver is None:
+        template = f"The recorder failed while reading its events back, {template}"
+    else:
+        template = f"The driver (CUDA {{driver}}) is newer than {{nsys}}, {template}"
+        remedy = "Update nsys: one of the same year as the driver, or newer, records its events."
+    values = {"error": failed, "driver": driver, "nsys": f"nsys {trace.recorder_version or ''}"}
+    return Check("lost events", "blind", template, remedy, values, all_in_doubt=True)
 
 
 def _paired(trace: Trace) -> bool:
@@ -241,7 +257,7 @@ def missing_copies(trace: Trace) -> list[Check]:
         # Work of the last moments ran after the window.
         missing &= api["start_ns"] <= api["start_ns"][has_work].max(initial=0)
     lost, calls = int(missing.sum()), int(copying.sum())
-    if lost < LEAST_LOST or lost < LEAST_LOST_FRACTION * calls:
+    if not len(ops) or lost < LEAST_LOST or lost < LEAST_LOST_FRACTION * calls:
         return []
     template = (
         "{lost} of {calls:copy call} have no record of their copy, so memory-copies misses them "

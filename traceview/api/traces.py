@@ -66,20 +66,25 @@ def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = Fal
 
     `trace` is what `load` takes or returns. The file has threads with ranges and calls, streams,
     idle time by cause, queue depth and memory, and flows from launch calls to the work that they
-    launched; it is compressed if its name ends in .gz. Raises TraceFormatError, TooLargeError or
-    ToolNotFoundError as `load` does, InputError if the file cannot be written, and
-    OutputExistsError if it exists and not `force`.
+    launched; it is compressed if its name ends in .gz. `load` reads it back. Raises
+    TraceFormatError, TooLargeError or ToolNotFoundError as `load` does, InputError if the file
+    cannot be written, and OutputExistsError if it exists and not `force`.
     """
+    from itertools import chain
+
     from traceview.facts.steps.inferred import with_steps
     from traceview.outputs import check_report_output, write_pieces
     from traceview.timeline.perfetto import perfetto_pieces
     from traceview.timeline.timeline import timeline
+    from traceview.trace.perfetto import recording_packets
 
     target = Path(perfetto)
     source = Path(trace) if isinstance(trace, (str, Path)) else Path(trace.path)
     check_report_output(target, force=force, source=source, source_kind="trace")
     loaded = with_steps(load(trace) if isinstance(trace, (str, Path)) else trace)
-    write_pieces(target, perfetto_pieces(loaded, timeline(loaded)))
+    write_pieces(
+        target, chain(recording_packets(loaded), perfetto_pieces(loaded, timeline(loaded)))
+    )
     return target
 
 

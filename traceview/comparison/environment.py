@@ -116,6 +116,15 @@ def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> boo
 
 
 def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
+    """Refuse sides of which only one has kernels, which a graph may hide."""
+    kinds = [{part.kind for run in side for part in run.parts} for side in (before, after)]
+    there = [bool(of & {"kernel", "communication", "graph"}) for of in kinds]
+    if any(there) and not all(there):
+        what = f"no kernel was recorded {'after' if there[0] else 'before'}"
+        raise ComparisonRefusedError(what, _FORCE, _OPTION)
+
+
+def check_one_program(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
     """Refuse sides that share no kernel, or hardly any; copies and memsets are in any program.
 
     The kernels of a graph may not be recorded, so a side with graphs may share some.
@@ -127,17 +136,9 @@ def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) ->
     shares = [
         Fraction(sum(side[name] for name in shared), max(sum(side.values()), 1)) for side in times
     ]
-    there = [any(kind in ("kernel", "communication") for kind, _ in side) for side in times]
-    if not all(there) and any(there):
-        what = f"no kernel was recorded {'after' if there[0] else 'before'}"
-        raise ComparisonRefusedError(what, _FORCE, _OPTION)
-    if not shared:
-        what = "the two sides have no kernel in common"
-    elif max(shares) < Fraction(_LEAST_SHARED):
+    if max(shares) < Fraction(_LEAST_SHARED):
         what = f"the kernels of both sides take {wording.kernel_shares(*shares)}"
-    else:
-        return
-    raise ComparisonRefusedError(f"{what}: these are different programs", _FORCE, _OPTION)
+        raise ComparisonRefusedError(f"{what}: these are different programs", _FORCE, _OPTION)
 
 
 def _kernel_times(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:

@@ -360,7 +360,7 @@ allocator retries (pytorch/pytorch#104509)."""
 SLOTS: Mapping[str, Callable[[Trace], str]] = {
     "fewer_launches": wording.fewer_launches,
     "do_elsewhere": _do_elsewhere,
-    "early_uploads": lambda trace: terms(trace).early_uploads,
+    "early_uploads": wording.early_uploads,
     "memory_pool": lambda trace: terms(trace).pool,
 }
 """What the fields in the action of a cause stand for."""
