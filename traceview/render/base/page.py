@@ -87,11 +87,13 @@ def table_view(
     key: str = "",
     marked: Sequence[int] = (),
     links: Sequence[str | None] = (),
+    moments: Sequence[str | None] = (),
 ) -> TableView:
     """A table with its brief columns first and at most `most` rows, all if that is None.
 
     `marked` rows are always shown and have ids. `links` has, for each row, the id of the page
-    element to which its first cell links.
+    element to which its first cell links, `moments` the place in the timeline that a sign in that
+    cell leads to.
     """
     part = limited(spec, table, most, marked)
     head = part.table
@@ -99,9 +101,10 @@ def table_view(
     off = _columns_off(spec, columns, head)
     headings = tuple(_heading(c, c.name in off, c.name in spec.adds.split()) for c in columns)
     cells = [_cells(column, head) for column in columns]
-    if links and cells:
-        rows = range(len(table)) if part.rows is None else part.rows.tolist()
-        cells[0] = _linked(cells[0], [links[row] for row in rows])
+    for given, linked in ((links, _linked), (moments, _with_moments)):
+        if given and cells:
+            rows = range(len(table)) if part.rows is None else part.rows.tolist()
+            cells[0] = linked(cells[0], [given[row] for row in rows])
     ids = {part.place(row): row_id(key, row) for row in marked}
     return TableView(
         name=units.stem(spec.name),
@@ -201,6 +204,15 @@ def _linked(cells: Sequence[str], links: Sequence[str | None]) -> list[str]:
     return [
         f'><a href="#{escape(link)}">{cell[1:]}</a>' if link and not cell.startswith("><") else cell
         for cell, link in zip(cells, links, strict=True)
+    ]
+
+
+def _with_moments(cells: Sequence[str], moments: Sequence[str | None]) -> list[str]:
+    return [
+        f'{cell} <a class="moment" href="#{escape(moment)}" title="Show in the timeline">⤢</a>'
+        if moment
+        else cell
+        for cell, moment in zip(cells, moments, strict=True)
     ]
 
 

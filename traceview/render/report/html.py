@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -196,7 +197,10 @@ def finding_view(
 
 
 def section_view(
-    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
+    analysis: Analysis,
+    outcome: Outcome,
+    most: int | None,
+    marked: MarkedRows | None = None,
 ) -> SectionView:
     """One analysis with at most `most` rows of each table, all if that is None.
 
@@ -221,12 +225,39 @@ def section_view(
 
 
 def _table(
-    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
+    analysis: str,
+    spec: TableSpec,
+    table: Table,
+    most: int | None,
+    marked: MarkedRows | None,
 ) -> TableView:
     if marked is None:
         return table_view(spec, table, most)
     rows = marked.get((analysis, spec.name), ())
-    return table_view(spec, table, most, table_key(analysis, spec.name), rows)
+    moments = _moments(spec, table)
+    return table_view(spec, table, most, table_key(analysis, spec.name), rows, moments=moments)
+
+
+_SPANS = (("start_ns", "duration_ns"), ("cpu_start_ns", "cpu_ns"))
+
+
+def _moments(spec: TableSpec, table: Table) -> Sequence[str | None]:
+    """What the rows of a table show in the timeline, as fragments: a window, or a kernel's name."""
+    names = {column.name for column in spec.columns}
+    for start, duration in _SPANS:
+        if {start, duration} <= names:
+            spans = zip(table.cells(start), table.cells(duration), strict=True)
+            return [
+                f"at={first}-{int(first) + int(length)}"
+                if isinstance(first, int) and isinstance(length, int)
+                else None
+                for first, length in spans
+            ]
+    if spec.name == "kernels" and "label" in names:
+        return [
+            f"name={quote(label)}" if label else None for label in table.texts("label").decode()
+        ]
+    return ()
 
 
 def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
