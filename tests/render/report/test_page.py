@@ -387,14 +387,14 @@ def test_rows_lead_to_their_moment_and_an_address_to_the_timeline(browser, path)
         span = row.get_attribute("href").removeprefix("#at=")
         first, last = map(int, span.split("-"))
         row.evaluate("link => { link.closest('details').open = true; link.click(); }")
-        page.wait_for_function("location.hash.startsWith('#t=')")
+        page.wait_for_function("() => location.hash.startsWith('#t=')")
         window = [int(each) for each in page.evaluate("location.hash")[3:].split("&")[0].split("-")]
         assert window[1] - window[0] >= last - first
         assert page.evaluate("document.getElementById('timeline').getBoundingClientRect().top") < 5
 
         kernel = page.locator("a.moment[href^='#name=']").first.get_attribute("href")
         page.evaluate("hash => { location.hash = hash; }", kernel)
-        page.wait_for_function("location.hash.includes('&sel=')")
+        page.wait_for_function("() => location.hash.includes('&sel=')")
         said = panel.inner_text()
         assert all(word in said for word in ("Launched by", "All of this name"))
         address = page.url
@@ -402,5 +402,5 @@ def test_rows_lead_to_their_moment_and_an_address_to_the_timeline(browser, path)
     with opened(browser, path) as again:
         again.page.goto(address)
         again.page.reload()
-        again.page.wait_for_function("scrollY > 0")
+        again.page.wait_for_function("() => scrollY > 0")
         assert again.page.locator(".tl-row").inner_text() == said
