@@ -282,16 +282,21 @@ function devicePanel(model, device) {
     totals("GPU work, by class", device.classes, whole, (kind) => model.classes[kind], (kind) => label(model.classes[kind]), "calls"),
     totals("Longest, by name", device.names, whole, (name) => model.classes[model.names.classes[name]], (name) => model.names.texts[name], "calls", MOST_NAMES),
   );
+  if (device.streams.size > 1) {
+    tables.append(totals("By stream", device.streams, whole, () => "", (stream) => stream, "calls"));
+    if (device.together !== null) busy.append(`; two streams or more at once ${duration(device.together)}`);
+  }
   return element("div", { class: "tl-device", "data-busy": String(device.busy), "data-idle": String(device.idle) },
     element("h5", {}, device.title), busy, tables);
 }
 
 /**
+ * @template K
  * @param {string} title
- * @param {Map<number, import("./sums.js").Total>} all
+ * @param {Map<K, import("./sums.js").Total>} all
  * @param {number} whole
- * @param {(key: number) => string} kindOf
- * @param {(key: number) => string} textOf
+ * @param {(key: K) => string} kindOf the class whose colour marks a row, empty for none
+ * @param {(key: K) => string} textOf
  * @param {string} unit
  * @param {number} [most]
  */
@@ -302,7 +307,7 @@ function totals(title, all, whole, kindOf, textOf, unit, most = 30) {
       element(
         "tr",
         { "data-class": kindOf(key), "data-ns": String(total.ns), "data-calls": String(total.calls) },
-        element("th", { scope: "row", title: textOf(key) }, swatch(kindOf(key)), textOf(key)),
+        element("th", { scope: "row", title: textOf(key) }, kindOf(key) && swatch(kindOf(key)), textOf(key)),
         element("td", {}, duration(total.ns)),
         element("td", {}, percent(total.ns, whole)),
         element("td", {}, `${count(total.calls)} ${count(total.calls) === "1" ? unit.slice(0, -1) : unit}`),
