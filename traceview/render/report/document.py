@@ -124,8 +124,11 @@ _LAUNCH = {
 
 
 def tiles(board: Scoreboard) -> tuple[ScoreTile, ...]:
-    """GPU busy, step, launches, communication, copies and memory peak, each as text."""
-    return tuple(_tiles(board))
+    """GPU busy, step, launches, communication, copies and memory peak, each as text.
+
+    Without those of which there was nothing, or nothing was recorded.
+    """
+    return tuple(tile for tile in _tiles(board) if tile.value != "none")
 
 
 def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
@@ -150,9 +153,7 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
             exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
             yield ScoreTile(field, name, units.percent(pct), exposed)
     peak, total = board.memory_peak_bytes, board.memory_total_bytes
-    if peak is None:
-        yield ScoreTile("memory_peak_bytes", "Memory peak", "not recorded")
-    else:
+    if peak is not None:
         of = f"of {units.size(total)}" if total else "allocated"
         yield ScoreTile("memory_peak_bytes", "Memory peak", units.size(peak), of)
 

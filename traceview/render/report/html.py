@@ -306,9 +306,7 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         Style((*STYLES, "rail.css")),
         verdict=report.verdict.text if report.verdict else "",
         shares=report.verdict.shares_text if report.verdict else "",
-        tiles=[tile for tile in tiles(report.scoreboard) if tile.value != "none"]
-        if report.scoreboard
-        else (),
+        tiles=tiles(report.scoreboard) if report.scoreboard else (),
         time=time_bar(report.run_time) if report.run_time else None,
         nothing_found=nothing_found(report),
         title=PurePath(trace.path).name,
