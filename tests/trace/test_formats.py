@@ -6,6 +6,7 @@ Each test varies what the programs that write such files vary.
 import gzip
 import json
 import lzma
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -334,3 +335,28 @@ def test_spans_of_a_program_without_cuda_stay_a_trace(tmp_path: Path):
     path = tmp_path / "t.json"
     path.write_text(text([span("user_annotation", "step", 0, 9)]))
     assert len(load(path).ranges) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.ncu-rep", b"NVR\0\2\0\0\0", "a report of Nsight Compute; pass it beside a recording"),
+        ("a.sqlite", b"\x7fELF\2\1\1", "a program or the code of kernels; inspect kernels with"),
+        ("a.json.gz", gzip.compress(gzip.compress(b"{}")), "compressed twice; unpack it once"),
+        ("a.sqlite.gz", gzip.compress(lzma.compress(b"x")), "compressed twice; unpack it once"),
+        ("train.py", b"import torch\n", "a script; record it: traceview record"),
+        ("gelu.ptx", b".version 8.4\n", "the code of kernels; inspect it: traceview ptx"),
+    ],
+)
+def test_a_file_for_another_verb_leads_to_it(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        TraceFormatError, match=re.escape(f"cannot read {tmp_path / name}: it is {said}")
+    ):
+        load(tmp_path / name)
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.sqlite", "http://x/b.json"])
+def test_an_address_is_not_read(address):
+    with pytest.raises(TraceFormatError, match="URLs are not read; download the file"):
+        load(address)

@@ -29,6 +29,17 @@ _OF_KEYS = (
     (re.compile(r"rocprofiler-sdk"), "a recording of rocprofv3", _OF_AMD),
     (re.compile(r"viztracer"), "a trace of VizTracer, which sees no GPU", _OF_NVIDIA),
 )
+_OF_STARTS = (
+    (b"NVR\0", "a report of Nsight Compute", "pass it beside a recording: --ncu FILE"),
+    (b"\x1f\x8b", "compressed twice", "unpack it once"),
+    (b"\xfd7zXZ", "compressed twice", "unpack it once"),
+    (b"\x28\xb5\x2f\xfd", "compressed twice", "unpack it once"),
+    (b"\x7fELF", "a program or the code of kernels", "inspect kernels with: traceview ptx FILE"),
+)
+_OF_NAMES = (
+    (".py", "a script", "record it: traceview record FILE"),
+    (".ptx", "the code of kernels", "inspect it: traceview ptx FILE"),
+)
 # The first field of an XSpace and of a Perfetto trace alike: number 1, with a length.
 FIRST_FIELD = b"\x0a"
 _XSPACE = re.compile(rb"/(?:host|device):|Task Environment")
@@ -47,6 +58,15 @@ def of_events(processes: Collection[str], keys: Collection[str]) -> TraceFormatE
 def of_keys(keys: Collection[str]) -> TraceFormatError | None:
     """The error for JSON of another profiler, by its keys; None if they tell none."""
     return _error(_OF_KEYS, keys)
+
+
+def of_start(name: str, start: bytes) -> TraceFormatError | None:
+    """The error for a file by its first bytes, or of a text by its name; None if they tell none."""
+    kinds = [each for each in _OF_STARTS if start.startswith(each[0])]
+    named = [each for each in _OF_NAMES if name.endswith(each[0])]
+    for _, what, remedy in (*kinds, *named):
+        return TraceFormatError(f"it is {what}", remedy)
+    return None
 
 
 def of_protocol_buffers(start: bytes) -> TraceFormatError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from traceview.errors import TraceFormatError
+from traceview.errors import TraceFormatError, unreadable
 from traceview.outputs import REPORT_SUFFIXES, TRACE_SUFFIXES, unpacked_name
 from traceview.stages import stage
 from traceview.trace import archives, foreign
@@ -213,8 +213,7 @@ def _errors_naming(shown: str) -> Iterator[None]:
     except TraceFormatError as error:
         raise TraceFormatError(f"cannot read {shown}: {error.what}", error.remedy) from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceFormatError(f"cannot read {shown}: {reason}", "check the path") from error
+        raise unreadable(shown, error, TraceFormatError) from error
 
 
 @contextmanager
@@ -318,7 +317,8 @@ def _other_kind(name: str, start: bytes) -> TraceFormatError:
         )
     if start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"["):
         return TraceFormatError("it is JSON, and this needs an SQLite file", USE_EXPORT)
-    return TraceFormatError(
+    known = foreign.of_start(name, start)
+    return known or TraceFormatError(
         f"it is not an SQLite file, nor JSON (it starts with {_shown(start[:16])})", USE_TRACE
     )
 
