@@ -300,7 +300,8 @@ def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
     every = gaps(trace)
     for device, unknown in unknown_idle(trace).items():
         own = (every.device == device) & (every.cause == LOST_WORK)
-        table, row, window = "devices", gpu_cells(trace, device), (None, None)
+        table, row = "devices", gpu_cells(trace, device)
+        window: tuple[int | None, int | None] = (None, None)
         if own.any():
             longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
             table, row = "causes", _row_of(trace, device, LOST_WORK)

@@ -77,9 +77,8 @@ class Habit:
 
 def habit(trace: Trace, cause: int, device: int, own: Mask) -> Habit:
     """What most steady idle time `own` of a cause on a device passed in."""
-    late, parts, rest = cause == LAUNCH_LATE, [], line_sites.samples_of(trace, own)
-    if late:
-        parts, rest = _parts(trace, rest, steady_spans_ns(trace)[device])
+    late, every = cause == LAUNCH_LATE, line_sites.samples_of(trace, own)
+    parts, rest = _parts(trace, every, steady_spans_ns(trace)[device]) if late else ([], every)
     idle_ns = int(gaps(trace).idle_ns[own].sum()) - sum(part.time_ns for part in parts)
     # Where Python collects garbage, the line at that moment did not make it.
     line = None if cause == GARBAGE_COLLECTION else line_sites.longest_line(trace, rest, idle_ns)
