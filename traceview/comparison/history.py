@@ -36,7 +36,7 @@ RUNS = TableSpec(
         Column("first_finding", "text", "the one to look at first", nullable=True, prose=True),
         Column("gpu", "text", "the GPU", nullable=True),
     ),
-    brief=("run", "step_ns", "change_pct", "gpu_busy_pct", "peak_memory_bytes", "findings"),
+    brief="run step_ns change_pct gpu_busy_pct peak_memory_bytes findings",
 )
 CHART = Chart("columns", "runs", "Time per step", "run", "step_ns", most=60)
 
