@@ -161,9 +161,7 @@ CALLS = TableSpec(
         Column("exposed_ns", "int64", "part of total inside idle gaps of the device, call by call"),
         Column("first_launch_ns", "int64", "part of total in first launches, which load code"),
         Column(
-            "queue_full_ns",
-            "int64",
-            "wait for room in a full launch queue, which is not overhead",
+            "queue_full_ns", "int64", "wait for room in a full launch queue, which is not overhead"
         ),
     ),
     brief="api calls total_ns median_ns exposed_ns first_launch_ns queue_full_ns max_ns",

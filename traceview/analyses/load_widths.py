@@ -274,12 +274,7 @@ ANALYSIS = Analysis(
     compute=compute,
     charts=(
         Chart(
-            "bars",
-            "costs",
-            "GPU time by kernel and verdict",
-            "kernel",
-            "total_ns",
-            stack="verdict",
+            "bars", "costs", "GPU time by kernel and verdict", "kernel", "total_ns", stack="verdict"
         ),
     ),
 )

@@ -73,10 +73,7 @@ KERNELS = TableSpec(
             nullable=True,
         ),
         Column(
-            "compute_peak_pct",
-            "float64",
-            "percent of the peak rate of that kind",
-            nullable=True,
+            "compute_peak_pct", "float64", "percent of the peak rate of that kind", nullable=True
         ),
         Column(
             "bound",

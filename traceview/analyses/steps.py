@@ -64,9 +64,7 @@ SERIES = TableSpec(
             ("CPU time in synchronizations, as a percentage of these steps"),
         ),
         Column(
-            "excess_ns",
-            "int64",
-            "time of outliers beyond the median, including one-time idle time",
+            "excess_ns", "int64", "time of outliers beyond the median, including one-time idle time"
         ),
         Column("process_id", "int64", "id of the operating system"),
         Column("thread_id", "int64", "id of the operating system"),

@@ -29,11 +29,7 @@ CALLS = TableSpec(
         Column("calls", "int64", "number of calls"),
         Column("wait_ns", "int64", "time the CPU spent in it"),
         Column("max_wait_ns", "int64", "duration of the longest call"),
-        Column(
-            "nested_ns",
-            "int64",
-            "part of wait_ns inside another blocking call",
-        ),
+        Column("nested_ns", "int64", "part of wait_ns inside another blocking call"),
     ),
     brief="api calls wait_ns max_wait_ns",
 )
@@ -55,9 +51,7 @@ SITES = TableSpec(
         Column("idle_after_ns", "int64", "GPU idle time it caused, until the next work started"),
         Column("steady_idle_after_ns", "int64", "part of idle_after after warm-up"),
         Column(
-            "upload_idle_after_ns",
-            "int64",
-            "part of steady_idle_after behind a copy to the GPU",
+            "upload_idle_after_ns", "int64", "part of steady_idle_after behind a copy to the GPU"
         ),
         Column("hint", "text", "call of the program, such as Tensor.item", nullable=True),
         Column("source", "text", "source line of the program", nullable=True),

@@ -19,13 +19,7 @@ from traceview.errors import TraceviewError
 from traceview.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.bench import (
-        BenchReport,
-        BenchRequest,
-        Description,
-        Profile,
-        VersionResult,
-    )
+    from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
     from traceview.bench.history import BenchDifference, SavedBench
 
     Profiled = tuple[VersionResult, Profile]
@@ -284,8 +278,7 @@ def _put_report(
 
     outputs.screen(drawn)
     outputs.put(
-        "json",
-        lambda: render_bench_json(report, __version__, description, profiled, difference),
+        "json", lambda: render_bench_json(report, __version__, description, profiled, difference)
     )
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli.output import (
-    Outputs,
-    print_text,
-    progress,
-    say_written,
-    shows_links,
-    write_file,
-)
+from traceview.cli.output import Outputs, print_text, progress, say_written, shows_links, write_file
 from traceview.display import show
 from traceview.errors import InputError, OutputExistsError, suggestion
 from traceview.outputs import unpacked_name, write_folder

@@ -101,10 +101,7 @@ def _rows(path: Path, load: Callable[[Path], Trace]) -> Iterator[tuple[datetime,
     row = _row(figures_of(trace), Path(unpacked_name(path)).stem, when)
     found = reporting.analyze(trace, tables=False).findings
     serious = [ranked.finding for ranked in found if ranked.finding.severity != "info"]
-    row |= {
-        "findings": len(serious),
-        "first_finding": serious[0].message if serious else None,
-    }
+    row |= {"findings": len(serious), "first_finding": serious[0].message if serious else None}
     yield when, row
 
 

@@ -96,8 +96,7 @@ def run_window(trace: Trace) -> RunWindow:
     spans, work = steady_spans_ns(trace), device_work(trace)
     if not spans:
         raise ComparisonRefusedError(
-            f"{trace.path} has no GPU work to compare",
-            "record a program that runs work on a GPU",
+            f"{trace.path} has no GPU work to compare", "record a program that runs work on a GPU"
         )
     # The busiest of GPUs with equal spans.
     device = max(spans, key=lambda gpu: (spans[gpu], work[gpu].steady_ns))

@@ -265,11 +265,7 @@ _KEYS = ("kernel", "launch", "bytes")
 _RUN, _FIRST_DEVICE, _FIRST_PROCESS, _FIRST_OTHER = 1, 1_000, 2_000_000, 4_000_000
 _BLOCK = 1 << 18
 """Begins and ends of slices in one piece of the file."""
-_UNITS: Mapping[str, int | str] = {
-    "operations": UNIT_COUNT,
-    "bytes": UNIT_BYTES,
-    "pct": "%",
-}
+_UNITS: Mapping[str, int | str] = {"operations": UNIT_COUNT, "bytes": UNIT_BYTES, "pct": "%"}
 _CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls", "python": "Python"}
 
 

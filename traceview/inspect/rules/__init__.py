@@ -19,11 +19,7 @@ from traceview.inspect.rules.global_memory import (
     uncoalesced_accesses,
     unused_lanes,
 )
-from traceview.inspect.rules.loops import (
-    few_loads_in_flight,
-    older_tensor_cores,
-    waiting_operands,
-)
+from traceview.inspect.rules.loops import few_loads_in_flight, older_tensor_cores, waiting_operands
 from traceview.inspect.rules.occupancy import (
     fp32_products,
     is_small_launch,

@@ -31,12 +31,7 @@ from traceview.render.kernels.diff import (
 from traceview.render.kernels.names import SourceNames, action_of, basis_of, message_of
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
-from traceview.render.kernels.tables import (
-    ACCESSES,
-    access_table,
-    detail_tables,
-    what_if_table,
-)
+from traceview.render.kernels.tables import ACCESSES, access_table, detail_tables, what_if_table
 from traceview.tables import Table, TableSpec
 
 _STYLES = (*STYLES, "ptx.css")
