@@ -27,6 +27,16 @@ def collections(trace: Trace) -> Table:
     return events_of(trace, COLLECTION)
 
 
+def asked_for(events: Table) -> int | None:
+    """The first of the collections asked for by one line, if they took more than half of all."""
+    called = np.flatnonzero(events.texts("source").codes >= 0)
+    each = groups.group(events.texts("file").codes[called], events["line"][called])
+    took_ns = groups.sums(each, events.duration_ns[called])
+    if 2 * int(took_ns.max(initial=0)) <= int(events.duration_ns.sum()):
+        return None
+    return int(called[each.first[np.argmax(took_ns)]])
+
+
 def compilations(trace: Trace, process: int) -> Intervals:
     """When torch.compile compiled for a process."""
     events = events_of(trace, COMPILATION, RECOMPILATION, BACKWARD)

@@ -87,7 +87,8 @@ class _Collections:
             caller = sys._getframe(1)
             user = innermost(caller)
             called = source_of(caller) if "collect" in caller.f_code.co_names else ""
-            source = called if "collect(" in called else ""
+            # Where a library asks for it, the program's line is the one that calls the library.
+            source = source_of(user) if "collect(" in called else ""
             code, line = user.f_code, user.f_lineno
             what = f"generation {info['generation']}, {info['collected']} objects freed"
             add(COLLECTION, took, code.co_filename, line, code.co_name, source, what)
