@@ -13,6 +13,7 @@ from traceview import groups, intervals
 from traceview.facts import savings
 from traceview.facts.idle import gaps
 from traceview.facts.kernel_classes import KernelClass, kernel_classes, terms
+from traceview.facts.module_lines import most_of_kernel
 from traceview.facts.operations import device_hosts, gpu_cells, kernel_operations
 from traceview.facts.savings import GONE, Effect, Gain
 from traceview.facts.steps.steps import steady_kernels
@@ -88,6 +89,7 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
+_LAUNCHED = " {module_ns} of {module_kernel} is launched by {module}, called at {called}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
 
@@ -122,6 +124,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     severity = claim.severity or _severity(claim)
     if severity is None:
         return None
+    claim = _launched(trace, claim)
     figures = {"saved_ns": claim.saved_ns, **claim.figures}
     known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
@@ -151,6 +154,17 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         error_ns=claim.error_ns,
         severities=(claim.at_least, claim.at_most),
     )
+
+
+def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
+    """A claim on a kernel, with the module that launches most of its time, where that is known."""
+    subject = claim.subject
+    known = most_of_kernel(trace, subject.name) if subject.kind == "kernel" else None
+    if known is None or subject.file:
+        return claim
+    at = replace(subject, file=known.module.file, line=known.module.line)
+    values, said = {**claim.values, **known.values}, (*claim.said, _LAUNCHED)
+    return replace(claim, subject=at, values=values, said=said)
 
 
 def _severity(claim: TimeClaim) -> Severity | None:

@@ -13,7 +13,7 @@ from traceview.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL,
 from traceview.facts.idle.gaps import gaps
 from traceview.facts.launches import cuda_graphs
 from traceview.facts.operations import CallKind, api_calls, operations
-from traceview.facts.python_events import collections
+from traceview.facts.python_events import asked_for, collections
 from traceview.facts.steps.steps import pace
 from traceview.findings import SEVERITIES, Severity
 from traceview.tables import Cell, Mask, Table
@@ -192,9 +192,8 @@ def in_collections(idle: IdleClaim) -> None:
     events = events.take(2 * took_ns > events.duration_ns)
     if not len(events):
         return
-    called, values = np.flatnonzero(events.texts("source").codes >= 0), dict[str, Cell]()
-    if 2 * len(called) > len(events):
-        row = int(called[0])
+    row, values = asked_for(events), dict[str, Cell]()
+    if row is not None:
         name, line = str(events.texts("file")[row]).rpartition("/")[2], events["line"][row]
         values = {"site": f"{name}:{line}", "source": events.texts("source")[row]}
         idle.remedy = COLLECT_SELDOM
