@@ -40,6 +40,7 @@ from traceview.trace.schema import UNIFIED
 OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
 _FASTEST_LINK = 63e9
 """Bytes per second and direction of PCIe 5, where the link is not known."""
+_LATENCY_NS = 10_000
 _START_UP_FRACTION, _LEAST_TIMES = 0.05, 8
 """A program that computes at fewer times than this makes one pass: of 14 public recordings of one
 pass none has more than 5 launches."""
@@ -172,7 +173,9 @@ def kept_ns(trace: Trace, copies: Table, device: int) -> int:
         return 0
     known = peaks(trace)[device].get("link")
     least = int(copies["bytes"].sum() / (known.value if known else _FASTEST_LINK) * 1e9)
-    return min(max(least - compute.total(), 0), int(copies.duration_ns.sum()))
+    # Short copies are all latency, and faster ones than the link did not use it.
+    used = _LATENCY_NS <= least <= copies.duration_ns.sum()
+    return max(least - compute.total(), 0) if used else 0
 
 
 def copies_by_kind(trace: Trace, copies: Table) -> Table:
