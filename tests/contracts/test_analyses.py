@@ -91,7 +91,7 @@ VERDICTS = {
     "unknown",
 }
 IMPERATIVES = re.compile(
-    r"(Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Start|Replay|Take|Update"
+    r"(Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Spread|Start|Replay|Take|Update"
     r"|Upload|Use|Warm)\b"
     # A command to type is an action, too.
     r"|(traceview|nsys|pip) [a-z]"

@@ -73,7 +73,7 @@ def compare_runs(
             for side in (before, after)
         )
     parts = _differences(before, after)
-    shares = programs.shared_kernels(parts)
+    shares = programs.shared_kernels(before, after, parts)
     unlike = [share < Fraction(programs.ALIKE_PROGRAMS) for share in shares or ()]
     others = any(unlike) and all(unlike) and not force
     if others:

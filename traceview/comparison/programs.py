@@ -12,35 +12,65 @@ from traceview.comparison.comparison import PartDifference
 from traceview.comparison.figures import PartKey, RunFigures, StepPart, total
 from traceview.comparison.matching import without_counters
 
+LEAST_SHARED = 0.01
+"""Of the kernel time of both sides: less is a kernel that any program may run, such as a fill."""
 ALIKE_PROGRAMS = 0.1
 """Of the kernel time of a side. Recordings of one program share a quarter, also if compiled."""
 _NUMBERS = re.compile(r"[#\d_\W]+")
 
 
-def shared_kernels(parts: Sequence[PartDifference]) -> tuple[Fraction, Fraction] | None:
-    """Of the kernel time before and after, the share of the kernels that both sides run.
+Shares = tuple[Fraction, Fraction]
 
-    A kernel that replaced another in its place counts as run by both, so does one that its compiler
-    numbered otherwise. None where a graph may hide the kernels of a side, or one has none.
+
+def shared_by_name(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Shares | None:
+    """Of the kernel time before and after, the share of kernels with a name that both sides have.
+
+    Copies and memsets are in any program; they count where nothing else runs. None where a graph
+    may hide the kernels of a side.
     """
+    times = _times_by_name(before), _times_by_name(after)
+    if any(kind == "graph" for side in times for kind, _ in side):
+        return None
+    both = times[0].keys() & times[1].keys()
+    one, other = (
+        Fraction(sum(side[name] for name in both), max(sum(side.values()), 1)) for side in times
+    )
+    return one, other
+
+
+def _times_by_name(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:
+    parts = [part for run in runs for part in run.parts if part.kind != "idle"]
+    kernels = [part for part in parts if part.kind not in ("copy", "memset")]
+    times: dict[tuple[str, str], int] = defaultdict(int)
+    for part in kernels or parts:
+        times[part.kind, without_counters(part.name)] += part.time_ns
+    return times
+
+
+def shared_kernels(
+    before: Sequence[RunFigures], after: Sequence[RunFigures], parts: Sequence[PartDifference]
+) -> Shares | None:
+    """As `shared_by_name`; where names are shared, kernels that replaced others are shared, too.
+
+    `parts` are the parts of both sides, matched.
+    """
+    shares = shared_by_name(before, after)
+    if shares is None or max(shares) < Fraction(LEAST_SHARED):
+        return shares
     kernels = [part for part in parts if part.kind in ("kernel", "communication")]
-    runs = [
-        {without_counters(part.name) for part in kernels if getattr(part, calls)}
-        for calls in ("calls_before", "calls_after")
-    ]
-    both = runs[0] & runs[1]
-    shared = [
+    names = _times_by_name(before).keys() & _times_by_name(after).keys()
+    both = [
         part
         for part in kernels
-        if (part.calls_before and part.calls_after) or without_counters(part.name) in both
+        if (part.calls_before and part.calls_after)
+        or (part.kind, without_counters(part.name)) in names
     ]
-    whole = [total(part.before_ns for part in kernels), total(part.after_ns for part in kernels)]
-    if any(part.kind == "graph" for part in parts) or not all(whole):
-        return None
-    return (
-        total(part.before_ns for part in shared) / whole[0],
-        total(part.after_ns for part in shared) / whole[1],
+    one, other = (
+        total(getattr(part, time) for part in both)
+        / max(total(getattr(part, time) for part in kernels), Fraction(1))
+        for time in ("before_ns", "after_ns")
     )
+    return (one, other) if kernels else None
 
 
 def by_class(
