@@ -206,7 +206,8 @@ class _Case:
             yield list(self._strides_and_others())
             return
         few = list(self._too_few(self.narrow.width))
-        yield [*undeclared(self.narrow.suspects), *self._constants(), *few]
+        constants = self._constants()
+        yield [*undeclared(self.narrow.suspects), *constants, *_every(constants), *few]
         yield list(self._together())
         yield list(run_time_integers(self.narrow.suspects.address))
         # 16 bytes and more, but of several rows: too few are adjacent.
@@ -264,13 +265,8 @@ class _Case:
         if len(names) > 1:
             yield all_divisible(names)
         constants = self._constants()
-        if constants and (names or len(constants) > 1):
-            every = Cause(
-                " and ".join(cause.clause for cause in constants),
-                Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
-                " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
-            )
-            yield with_divisible(every, names) if names else every
+        for cause in (_every(constants) or constants) if names else ():
+            yield with_divisible(cause, names)
         for cause in self._too_few(self.narrow.width) if names else ():
             yield Cause(
                 f"{cause.clause} and {not_known_divisible(names)}",
@@ -427,6 +423,19 @@ class _Case:
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
+
+
+def _every(constants: Sequence[Cause]) -> list[Cause]:
+    """Several constants as one cause, in a list; empty for fewer than two."""
+    if len(constants) < 2:
+        return []
+    return [
+        Cause(
+            " and ".join(cause.clause for cause in constants),
+            Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
+            " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
+        )
+    ]
 
 
 _WITH_WORK = "with more work per block, such as several rows: alone it lowers occupancy"
