@@ -36,7 +36,7 @@ _NOT_PREFETCHED: dict[Why, Diagnosis] = {
         "high",
     ),
     "narrow": Diagnosis(
-        f"{_WAITS}{{operands?it moves|they move}} {{width_bits}} at a time, and an "
+        f"{_WAITS}{{operands?it moves|they move}} {{width_bits:bit}} at a time, and an "
         f"asynchronous copy takes at least {LEAST_COPY_BITS}",
         "Widen {operands?it|them} as the finding on {operands?its|their} width says: "
         "{operands?it is|they are} then prefetched, too",
