@@ -30,7 +30,7 @@ def tested(a_ptr, b_ptr, c_ptr, keep_ptr, K, M: tl.constexpr, N: tl.constexpr, B
 @triton.jit
 def listed(
     a_ptr, b_ptr, c_ptr, list_ptr, count, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr
-):  # noqa: E501
+):
     """What is advised in place of `tested`: a loop over the blocks to visit."""
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
     total = tl.zeros((M, N), tl.float32)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceview import units
-from traceview.headless.compile_options import Change
 from traceview.inspect.kernel_report import line_name
 from traceview.inspect.recompilations import (
     Outcome,
@@ -25,6 +24,7 @@ from traceview.inspect.rules.vector_width.causes import (
     NarrowReason,
     all_divisible,
     both,
+    every_constant,
     fixed_strides,
     in_words,
     named_as_stride,
@@ -207,7 +207,7 @@ class _Case:
             return
         few = list(self._too_few(self.narrow.width))
         constants = self._constants()
-        yield [*undeclared(self.narrow.suspects), *constants, *_every(constants), *few]
+        yield [*undeclared(self.narrow.suspects), *constants, *every_constant(constants), *few]
         yield list(self._together())
         yield list(run_time_integers(self.narrow.suspects.address))
         # 16 bytes and more, but of several rows: too few are adjacent.
@@ -265,7 +265,7 @@ class _Case:
         if len(names) > 1:
             yield all_divisible(names)
         constants = self._constants()
-        for cause in (_every(constants) or constants) if names else ():
+        for cause in (every_constant(constants) or constants) if names else ():
             yield with_divisible(cause, names)
         for cause in self._too_few(self.narrow.width) if names else ():
             yield Cause(
@@ -423,19 +423,6 @@ class _Case:
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
-
-
-def _every(constants: Sequence[Cause]) -> list[Cause]:
-    """Several constants as one cause, in a list; empty for fewer than two."""
-    if len(constants) < 2:
-        return []
-    return [
-        Cause(
-            " and ".join(cause.clause for cause in constants),
-            Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
-            " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
-        )
-    ]
 
 
 _WITH_WORK = "with more work per block, such as several rows: alone it lowers occupancy"
