@@ -383,28 +383,3 @@ def _cast(node: ast.expr) -> str | None:
 def _bound(parameters: tuple[str, ...], call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     yield from zip(parameters, call.args, strict=False)
     yield from ((k.arg, k.value) for k in call.keywords if k.arg)
-
-
-_SHORT_TYPES = {"half": "fp16", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp64": "fp64"}
-_TYPES = {**TYPE_NAMES, **_SHORT_TYPES}
-_TYPE_WORD = re.compile(rf"\b({'|'.join(_TYPES)})\b")
-_NAMED_FIRST = re.compile(r"#\s*(\w+)\s*:")
-
-
-def commented_types(text: str, function: ast.FunctionDef) -> dict[str, str]:
-    """The element types in comments: `x_ptr,  # [T, 512] bf16` and `# cap: an int32 tensor`."""
-    listed = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    names = {argument.arg for argument in listed}
-    types: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        code, sign, comment = line.partition("#")
-        word = _TYPE_WORD.search(comment) if sign and "'" not in code and '"' not in code else None
-        if word is None:
-            continue
-        first = _NAMED_FIRST.match(sign + comment)
-        here = [argument.arg for argument in listed if argument.lineno == number]
-        if first and first[1] in names:
-            types[first[1]] = _TYPES[word[1]]
-        elif len(here) == 1:
-            types[here[0]] = _TYPES[word[1]]
-    return types

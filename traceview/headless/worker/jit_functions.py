@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from traceview.headless import inference, signatures
-from traceview.headless.dataflow import Usage, commented_types
+from traceview.headless.dataflow import Usage
 from traceview.headless.project.assumed_tensor import AssumedTensor
-from traceview.headless.signatures import Parameter, Value
+from traceview.headless.signatures import Parameter, Value, commented_types
 from traceview.headless.worker.event_log import plain
 from traceview.ptx.model import Argument
 from traceview.records import record

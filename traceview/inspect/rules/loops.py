@@ -21,6 +21,7 @@ from traceview.ptx.ttgir.loop_loads import (
     dot_rows,
 )
 from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.units import Value
 from traceview.vocabulary.amounts import WARP_THREADS
 
 _WAITS = (
@@ -36,7 +37,7 @@ _NOT_PREFETCHED: dict[Why, Diagnosis] = {
         "high",
     ),
     "narrow": Diagnosis(
-        f"{_WAITS}{{operands?it moves|they move}} {{width_bits}} at a time, and an "
+        f"{_WAITS}{{operands?it moves|they move}} {{width_bits:bit}} at a time, and an "
         f"asynchronous copy takes at least {LEAST_COPY_BITS}",
         "Widen {operands?it|them} as the finding on {operands?its|their} width says: "
         "{operands?it is|they are} then prefetched, too",
@@ -199,7 +200,7 @@ def older_tensor_cores(kernel: KernelContext) -> Iterator[CodeClaim]:
     if any("f64" in op.types for op in ops):
         return
     warps = kernel.compiled.num_warps or _WARPS
-    values = {"newer": newer, "rows": rows, "num_warps": warps}
+    values: dict[str, Value] = {"newer": newer, "rows": rows, "num_warps": warps}
     basis = f"PTX: {ops[0].operation} {ops[0].shape or ''} on {kernel.compiled.arch}"
     if rows < _ROWS:
         yield CodeClaim(_FEW_ROWS, {**values, "proven": True}, basis)

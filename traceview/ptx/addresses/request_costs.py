@@ -224,22 +224,6 @@ class RequestCosts:
             total += threads * width
         return total / len(self.each)
 
-    def in_runs(self, instructions: Sequence[Instruction], element: int) -> bool:
-        """Whether neighbouring threads access adjacent elements, in aligned runs of 16 bytes.
-
-        False where the addresses of the launch are not known.
-        """
-        run = max(1, _ROW_BYTES // element)
-        for registers in self.each:
-            for instruction in instructions:
-                warps = self._warps(registers, instruction, _brackets(instruction)[-1])
-                if warps is None:
-                    return False
-                runs = warps[0].reshape(-1, run)
-                if (np.diff(runs, axis=1) != element).any() or (runs[:, 0] % _ROW_BYTES).any():
-                    return False
-        return True
-
     def _mean(
         self, cost_of: _Cost, address_at: int, instructions: Sequence[Instruction], width: int
     ) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""Loads for which each iteration of the deepest loop waits, and products, by TTGIR.
+"""Loads that the deepest loop waits for, its products, and pipeline buffers, by TTGIR.
 
 A load that Triton pipelines becomes a copy to shared memory that starts iterations ahead; one that
 it does not pipeline stays a load, whose value the same iteration uses.
@@ -6,7 +6,9 @@ it does not pipeline stays a load, whose value the same iteration uses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Literal
 
 from traceview.ptx.model import SourceLine
@@ -112,3 +114,34 @@ def _feeds_dot(op: IrOperation, module: IrModule) -> bool:
             waiting += user.inputs[1:2] if user.opcode == "ttg.local_store" else user.results
         seen.add(value)
     return False
+
+
+# Tiles with several buffers, which copies fill ahead of the loop.
+
+_MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d{1,9}x)+)(?P<type>bf|f|i)(?P<bits>\d{1,3})")
+_BARRIER_BITS = "64"
+
+
+@record
+class PipelineBuffer:
+    """A tile with several buffers, used in turn: `count` of them, of `size_bytes` in all."""
+
+    source: SourceLine | None
+    variable: str | None
+    count: int
+    size_bytes: int
+
+
+def pipeline_buffers(module: IrModule) -> tuple[PipelineBuffer, ...]:
+    """The tiles in shared memory that are indexed by stage; barriers are left out."""
+    indexed = {op.inputs[0] for op in module.operations if op.opcode == "ttg.memdesc_index"}
+    buffers = []
+    for op in module.operations:
+        type_ = _MEMDESC.search(op.type)
+        is_buffer = op.opcode == "ttg.local_alloc" and not op.inputs and indexed & {*op.results}
+        if not is_buffer or not type_ or (type_["type"], type_["bits"]) == ("i", _BARRIER_BITS):
+            continue
+        count, *tile = (int(size) for size in type_[1].rstrip("x").split("x"))
+        size = count * prod(tile) * int(type_["bits"]) // 8
+        buffers.append(PipelineBuffer(op.line, op.name, count, size))
+    return tuple(buffers)

@@ -61,8 +61,8 @@ class Culprit:
 class VectorLimit:
     """The elements that one instruction of an access moves, and what limits them.
 
-    `limit` is what widens the access if it alone changes, `culprit` where that comes from. Of
-    limits that are equal, `beside` has the culprits of the others. `gathered`: each element's
+    `limit` is what widens the access if it alone changes, `culprit` where that comes from. `beside`
+    has the culprits of the other limits below `widest`, the worst first. `gathered`: each element's
     address depends on a value that was loaded for it.
     """
 
@@ -160,19 +160,17 @@ def _blamed(
     # A larger tile of elements that are not adjacent only moves more of them one by one.
     room = 2 if by_layout.contiguity == least else min(room, 2)
     by_address = least < min(wide, max(by_layout.share.adjacent, room))
-    equal = [limit for limit, elements in found.items() if elements == least < wide]
-    if not by_address and least > by_layout.elements:
-        return by_layout
+    short = sorted((each for each in found if found[each] < wide), key=lambda each: found[each])
     culprits: dict[Limit, Callable[[], Culprit | None]] = {
         "contiguity": lambda: trace.culprit(pointer, "contiguity", wide),
         "alignment": lambda: trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes),
         "mask": lambda: trace.culprit(mask or "", "constancy", wide),
     }
-    blamed = [culprits[limit]() for limit in equal]
+    blamed = [culprits[limit]() for limit in short]
     if not by_address:
         return replace(by_layout, beside=tuple(filter(None, blamed)))
     beside = tuple(each for each in blamed[1:] if each and each != blamed[0])
-    return replace(by_layout, limit=equal[0], culprit=blamed[0], beside=beside)
+    return replace(by_layout, limit=short[0], culprit=blamed[0], beside=beside)
 
 
 def _at_most(value: int) -> int:

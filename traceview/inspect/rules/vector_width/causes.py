@@ -28,16 +28,6 @@ _MMA = re.compile(r"\b(?:wgmma|mma|tcgen05)\.")
 TOO_FEW = "each thread has too few adjacent elements"
 
 
-_ROW_PER_WARP = (
-    "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
-    "its values by shuffles, or transpose the data"
-)
-_ROWS_AS_TILE = (
-    "Load a tile of two axes, of which the last runs along memory, so that neighbouring threads "
-    "access adjacent elements"
-)
-
-
 @record
 class Cause:
     """A cause as a clause, the change that would prove it, and the imperative that removes it."""
@@ -65,8 +55,7 @@ class Narrow:
 
     `fraction` is their share of the bits that the line moves to or from the array, `moved` the bits
     that a thread moves through them in one pass. `cost` is the request cost of the most frequent of
-    them. `helpers` are the lines of inlined helpers that make them. `adjacent`: the addresses of
-    the launch form aligned runs of 16 bytes.
+    them. `helpers` are the lines of inlined helpers that make them.
     """
 
     place: Place
@@ -79,7 +68,6 @@ class Narrow:
     layout: Layout
     cost: RequestCost | None = None
     helpers: tuple[SourceLine, ...] = ()
-    adjacent: bool = False
 
     @property
     def width(self) -> int:
@@ -186,10 +174,9 @@ def with_value(name: str, compiled: Compiled) -> str:
 
 def padded(culprit: Culprit, compiled: Compiled) -> str:
     """The constexpr that a constant comes from by its value; empty if there is none."""
-    same = (a.name for a in compiled.arguments if a.type == "constexpr")
-    values = {a.name: a.value for a in compiled.arguments}
-    is_value = culprit.opcode == "arith.constant" and culprit.constant is not None
-    return next((name for name in same if is_value and values[name] == culprit.constant), "")
+    value = culprit.constant if culprit.opcode == "arith.constant" else None
+    same = (a.name for a in compiled.arguments if (a.type, a.value) == ("constexpr", value))
+    return next(same, "") if value is not None else ""
 
 
 def no_multiple(name: str, value: int, need: int) -> Cause:
@@ -200,6 +187,19 @@ def no_multiple(name: str, value: int, need: int) -> Cause:
         Change(constexprs=((name, more),)),
         f"Pad {name} to a multiple of {need}, such as {more}",
     )
+
+
+def every_constant(constants: Sequence[Cause]) -> list[Cause]:
+    """Several constants as one cause, in a list; empty for fewer than two."""
+    if len(constants) < 2:
+        return []
+    return [
+        Cause(
+            " and ".join(cause.clause for cause in constants),
+            Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
+            " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
+        )
+    ]
 
 
 def by_loaded(narrow: Narrow, remedy: str = "") -> NarrowReason:
@@ -213,29 +213,6 @@ def by_loaded(narrow: Narrow, remedy: str = "") -> NarrowReason:
         f"this is a {what}: the compiler cannot know whether loaded addresses are contiguous",
         remedy or grouped,
         "the address is computed from loaded values",
-    )
-
-
-def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
-    """The reason where neighbouring threads leave gaps between them; None where they do not."""
-    step, size = narrow.layout.threads_apart, narrow.layout.element_bytes
-    if step is None:
-        return None
-    times, left = divmod(abs(step.of), size)
-    if step.parameter and not left:
-        far = (
-            f"{step.parameter.name if times == 1 else f'{times} × {step.parameter.name}'} elements"
-        )
-    elif step.parameter:
-        far = f"{abs(step.of)} × {step.parameter.name} bytes"
-    else:
-        far = f"{abs(step.of):,} bytes"
-    return NarrowReason(
-        f"neighbouring threads are {far} apart",
-        _ROW_PER_WARP if cuda else _ROWS_AS_TILE,
-        "the addresses of neighbouring threads in PTX: each needs a sector of its own, whatever "
-        "the width",
-        proven=True,
     )
 
 

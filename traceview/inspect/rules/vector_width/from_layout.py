@@ -16,7 +16,6 @@ from traceview.inspect.rules.vector_width.causes import (
     no_multiple,
     not_divisible,
     padded,
-    threads_apart,
     with_value,
 )
 from traceview.ptx.model import Compiled
@@ -71,10 +70,6 @@ _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
     "per block"
 )
-_RUNS = (
-    "In this launch the elements are adjacent and aligned: if they are in every launch, declare "
-    "it, tl.max_contiguous(tl.multiple_of(value, {0}), {0}); other elements would be moved else"
-)
 _ALONG = (
     "Compute the offsets so that elements that are adjacent in the tile are adjacent in memory: "
     "load along the contiguous axis, in a tile of two axes if need be"
@@ -85,15 +80,23 @@ _ONCE = (
 )
 
 
+_ROW_PER_WARP = (
+    "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
+    "its values by shuffles, or transpose the data"
+)
+_ROWS_AS_TILE = (
+    "Load a tile of two axes, of which the last runs along memory, so that neighbouring threads "
+    "access adjacent elements"
+)
+
+
 def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     """The reason, if Triton's analysis gives the width that the access has; else None."""
     limit = limit_of(narrow, compiled)
     if limit is None:
         return None
-    if limit.limit == "layout":
-        reason = _of_layout(limit, compiled)
-    else:
-        reason = _of_values(limit, narrow, compiled)
+    of_layout = limit.limit == "layout"
+    reason = _of_layout(limit, compiled) if of_layout else _of_values(limit, narrow, compiled)
     if reason is None:
         return None
     # What is not adjacent forms no vector, whatever else limits it.
@@ -166,8 +169,8 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
     if limit.limit == "contiguity":
         return _not_adjacent(limit, culprit, narrow, compiled)
     if culprit.opcode == "parameter":
-        (argument,) = [a for a in compiled.arguments if a.name == culprit.name] or [None]
-        cause = not_divisible(argument) if argument else None
+        named = (argument for argument in compiled.arguments if argument.name == culprit.name)
+        cause = next(map(not_divisible, named), None)
         return _reason(cause.clause, cause.remedy) if cause else None
     if culprit.opcode == "arith.constant":
         return _of_constant(culprit, limit, compiled)
@@ -208,9 +211,30 @@ def _not_adjacent(
         return _reason(cause, _MASK_ONLY, conditional=True)
     if culprit.opcode.startswith(("arith.min", "arith.max")):
         return _reason(cause, _NO_CLAMP)
-    if narrow.adjacent:
-        return _reason(cause, _RUNS.format(culprit.need), conditional=True)
     return _reason(cause, _ALONG)
+
+
+def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
+    """The reason where neighbouring threads leave gaps between them; None where they do not."""
+    step, size = narrow.layout.threads_apart, narrow.layout.element_bytes
+    if step is None:
+        return None
+    times, left = divmod(abs(step.of), size)
+    if step.parameter and not left:
+        far = (
+            f"{step.parameter.name if times == 1 else f'{times} × {step.parameter.name}'} elements"
+        )
+    elif step.parameter:
+        far = f"{abs(step.of)} × {step.parameter.name} bytes"
+    else:
+        far = f"{abs(step.of):,} bytes"
+    return NarrowReason(
+        f"neighbouring threads are {far} apart",
+        _ROW_PER_WARP if cuda else _ROWS_AS_TILE,
+        "the addresses of neighbouring threads in PTX: each needs a sector of its own, whatever "
+        "the width",
+        proven=True,
+    )
 
 
 def _constant(culprit: Culprit, compiled: Compiled) -> str:

@@ -16,10 +16,9 @@ from traceview.inspect.rules.vector_width.causes import (
     not_declared_divisible,
     not_known_divisible,
     specialized,
-    threads_apart,
     unseen_one,
 )
-from traceview.inspect.rules.vector_width.from_layout import from_layout
+from traceview.inspect.rules.vector_width.from_layout import from_layout, threads_apart
 from traceview.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.ptx.model import Compiled
 

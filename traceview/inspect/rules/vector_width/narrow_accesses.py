@@ -123,19 +123,8 @@ def _narrow(
     costs = kernel.request_costs
     cost = costs.cost_of(most.access, most.instructions) if costs else None
     helpers = helper_lines(each for context in narrow for each in context.instructions)
-    adjacent = bool(costs) and costs.in_runs(most.instructions, layout.element_bytes)
     return Narrow(
-        place,
-        array,
-        tuple(accesses),
-        fraction,
-        moved,
-        address,
-        suspects,
-        layout,
-        cost,
-        helpers,
-        adjacent,
+        place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceview import units
-from traceview.headless.compile_options import Change
 from traceview.inspect.kernel_report import line_name
 from traceview.inspect.recompilations import (
     Outcome,
@@ -25,6 +24,7 @@ from traceview.inspect.rules.vector_width.causes import (
     NarrowReason,
     all_divisible,
     both,
+    every_constant,
     fixed_strides,
     in_words,
     named_as_stride,
@@ -206,7 +206,8 @@ class _Case:
             yield list(self._strides_and_others())
             return
         few = list(self._too_few(self.narrow.width))
-        yield [*undeclared(self.narrow.suspects), *self._constants(), *few]
+        constants = self._constants()
+        yield [*undeclared(self.narrow.suspects), *constants, *every_constant(constants), *few]
         yield list(self._together())
         yield list(run_time_integers(self.narrow.suspects.address))
         # 16 bytes and more, but of several rows: too few are adjacent.
@@ -264,13 +265,8 @@ class _Case:
         if len(names) > 1:
             yield all_divisible(names)
         constants = self._constants()
-        if constants and (names or len(constants) > 1):
-            every = Cause(
-                " and ".join(cause.clause for cause in constants),
-                Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
-                " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
-            )
-            yield with_divisible(every, names) if names else every
+        for cause in (every_constant(constants) or constants) if names else ():
+            yield with_divisible(cause, names)
         for cause in self._too_few(self.narrow.width) if names else ():
             yield Cause(
                 f"{cause.clause} and {not_known_divisible(names)}",
