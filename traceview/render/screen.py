@@ -7,6 +7,7 @@ rest leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import PurePath
 
 from rich.cells import cell_len
@@ -210,8 +211,11 @@ def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
     if width < _TWO_COLUMNS:
         yield from (_tile(tile, 15, width) for tile in each)
         return
-    for left, right in zip(each[::2], each[1::2], strict=True):
+    for left, right in zip_longest(each[::2], each[1::2]):
         line = _tile(left, 10, half)
+        if right is None:
+            yield line
+            continue
         line.append(" " * max(half + 2 - cell_len(line.plain), 1))
         yield line.append_text(_tile(right, 15, half))
 
