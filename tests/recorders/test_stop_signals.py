@@ -1,0 +1,98 @@
+"""Signals to the recorder: who gets them, how often, and that none is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from traceview.recorders import nsys
+from traceview.recorders.nsys import StopSignals
+
+MARKER = "TRACEVIEW_RECORDED_BY=.traceview-of-this-test"
+# Tells of each signal; after SIGTERM it ends.
+TELLING = """
+import signal, sys
+def told(number, _):
+    print(number, flush=True)
+    if number == signal.SIGTERM:
+        sys.exit(0)
+signal.signal(signal.SIGINT, told)
+signal.signal(signal.SIGTERM, told)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def telling(**added: str) -> "subprocess.Popen[str]":
+    command, environment = [sys.executable, "-c", TELLING], {**os.environ, **added}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the program in /proc")
+def test_a_program_that_runs_on_gets_an_interrupt_once_and_then_time_to_end():
+    name, _, value = MARKER.partition("=")
+    profiler, program = telling(), telling(**{name: value})
+    requests = StopSignals(patience_s=0.5, marker=MARKER, is_alone=True)
+    requests.running.append(profiler)
+
+    requests.take(signal.SIGINT, None)
+
+    out, _ = program.communicate(timeout=30)
+    assert out.split() == [str(int(signal.SIGINT)), str(int(signal.SIGTERM))]
+    requests.running.clear()
+    profiler.terminate()
+    assert profiler.communicate(timeout=30)[0].split() == [str(int(signal.SIGTERM))]
+
+
+def test_a_recorded_program_gets_no_signal_but_from_the_profiler():
+    name, _, value = MARKER.partition("=")
+    profiler, program = telling(), telling(**{name: value})
+    requests = StopSignals(patience_s=0.5, marker=MARKER)
+    requests.running.append(profiler)
+
+    requests.take(signal.SIGINT, None)
+
+    assert profiler.stdout.readline() == f"{int(signal.SIGINT)}\n"
+    requests.running.clear()
+    for process in (profiler, program):
+        process.terminate()
+        assert process.communicate(timeout=30)[0].split() == [str(int(signal.SIGTERM))]
+
+
+def test_no_signal_is_lost_while_a_thread_starts_processes():
+    """Python sees a signal that comes as another thread starts a process only after waitpid."""
+    seen, over = [], threading.Event()
+
+    def start_processes():
+        while not over.is_set():
+            subprocess.run([sys.executable, "-S", "-c", ""], check=True)
+
+    def send_signals():
+        for number in range(40):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            deadline = time.monotonic() + 30
+            while len(seen) <= number and time.monotonic() < deadline:
+                time.sleep(0.002)
+        over.set()
+        waited.terminate()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic()))
+    waited = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+    threads = [threading.Thread(target=each) for each in (start_processes, send_signals)]
+    try:
+        for thread in threads:
+            thread.start()
+        assert nsys._ended(waited) == -signal.SIGTERM
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert len(seen) == 40
