@@ -20,7 +20,7 @@ from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.steps.steps import steady_kernels
 from traceview.findings import Subject
 from traceview.records import record
-from traceview.tables import Integers, picked
+from traceview.tables import Integers, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.units import Value
 
@@ -78,8 +78,9 @@ def _called(trace: Trace) -> dict[str, ModuleLine]:
     known: dict[str, set[tuple[str, int, str, str | None]]] = {}
     for row in events.rows():
         if row["reason"] and row["file"] and row["line"]:
-            place = row["file"], row["line"], row["function"], row["source"]
-            known.setdefault(row["reason"], set()).add(place)
+            source = None if row["source"] is None else str(row["source"])
+            place = str(row["file"]), int(row["line"]), str(row["function"]), source
+            known.setdefault(str(row["reason"]), set()).add(place)
     several = {path for path, places in known.items() if len(places) > 1}
     return {
         path: ModuleLine(_NUMBER.sub("#", path.removeprefix(_FORWARD)), *next(iter(places)))
@@ -95,7 +96,7 @@ def _around(path: str) -> list[str]:
 
 
 def most_time(
-    trace: Trace, operations: Integers, time_ns: Integers
+    trace: Trace, operations: RowNumbers, time_ns: Integers
 ) -> tuple[ModuleLine, int] | None:
     """The module with most of the time of some operations, and that time; None if none has half."""
     work = module_work(trace)

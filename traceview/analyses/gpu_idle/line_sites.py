@@ -105,9 +105,9 @@ class LineSite(NamedTuple):
         mostly = "" if self.inner_alone else "mostly "
         if self.inner and self.inner.endswith(_BACKWARD):
             if self.undone:
-                called = {"module": self.undone.module, "called": self.undone.place}
                 where = "in the backward pass of {module}, called at {called}"
-                return f", {mostly}{where}", called
+                module = self.undone
+                return f", {mostly}{where}", {"module": module.module, "called": module.place}
             return f", {mostly}in the backward pass", {}
         if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}
