@@ -96,7 +96,7 @@ def _around(path: str) -> list[str]:
 
 
 def most_time(
-    trace: Trace, operations: RowNumbers, time_ns: Integers
+    trace: Trace, operations: RowNumbers | Integers, time_ns: Integers
 ) -> tuple[ModuleLine, int] | None:
     """The module with most of the time of some operations, and that time; None if none has half."""
     work = module_work(trace)
