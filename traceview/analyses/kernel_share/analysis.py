@@ -152,9 +152,9 @@ MODULES = TableSpec(
         Column("total_ns", "int64", "GPU time of all calls"),
         Column("share_pct", "float64", "percentage of the time of all kernels"),
     ),
-    brief=("module", "file", "line", "short_name", "calls", "total_ns", "share_pct"),
+    brief="module file line short_name calls total_ns share_pct",
     detail=True,
-    adds=("calls", "total_ns", "share_pct"),
+    adds="calls total_ns share_pct",
 )
 
 
