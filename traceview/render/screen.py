@@ -211,8 +211,9 @@ def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
     if width < _TWO_COLUMNS:
         yield from (_tile(tile, 15, width) for tile in each)
         return
+    name = max((len(tile.name) for tile in each[::2]), default=0) + 2
     for left, right in zip_longest(each[::2], each[1::2]):
-        line = _tile(left, 10, half)
+        line = _tile(left, name, half)
         if right is None:
             yield line
             continue

@@ -257,3 +257,9 @@ def test_any_number_of_figures_is_shown(count, width):
     tiles = [ScoreTile(f"f{at}", f"Name{at}", f"{at} ms") for at in range(count)]
     text = "\n".join(line.plain for line in scoreboard_lines(tiles, width))
     assert all(f"Name{at}" in text for at in range(count))
+
+
+def test_names_on_the_left_stand_apart_from_their_values():
+    tiles = [ScoreTile(name, name, "1") for name in ("GPU busy", "Step", "Memory peak")]
+    lines = [line.plain.rstrip() for line in scoreboard_lines(tiles, 80)]
+    assert lines == ["GPU busy     1".ljust(41) + "Step           1", "Memory peak  1"]
