@@ -19,7 +19,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.facts.compilation import compilation
-from traceview.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.facts.launches import cuda_graphs, unpaired, waits
 from traceview.facts.operations import CallKind, Kind, Operations, operations
 from traceview.facts.ranges import origins
@@ -200,7 +200,8 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     marked = _marked(trace, ops, rows)
     optimizer = ops.kind[rows] == Kind.KERNEL
     optimizer[optimizer] = kernel_classes(trace)[ops.row[rows[optimizer]]] == KernelClass.OPTIMIZER
-    passes = find_repetition(kind, pause, optimizer, marked)
+    of_model = bool(framework(trace))
+    passes = find_repetition(kind, pause, optimizer, marked, of_model)
     if passes is not None and passes.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop: kernels of different
         # grids, and copies of twice the bytes, are kept apart.
@@ -210,7 +211,7 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
             size[place] = trace.recorded("kernels")[f"grid_{axis}"][ops.row[rows[place]]]
         place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
         sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
-        passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked)
+        passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked, of_model)
     if passes is None or not _hold_the_work(passes, ops, rows):
         return None
     # A loop that covers most of the recorded range makes it an epoch. In a range that is a single
