@@ -9,16 +9,23 @@ import traceview
 
 US = 1_000
 NAMES = (
-    ("void deep_ep::internode_ll::dispatch<true, 3>(void*)", "void deep_ep::internode_ll::combine<3>(void*)"),
-    ("void deep_ep::intranode::dispatch<8, 768>(int4*)", "void deep_ep::intranode::combine<bf16, 8>(int4*)"),
-)  # fmt: skip
+    (
+        "void deep_ep::internode_ll::dispatch<true, 3>(void*)",
+        "void deep_ep::internode_ll::combine<3>(void*)",
+    ),
+    (
+        "void deep_ep::intranode::dispatch<8, 768>(int4*)",
+        "void deep_ep::intranode::combine<bf16, 8>(int4*)",
+    ),
+)
 
 
 def kernel(name, start_us, end_us):
     arguments = {"device": 0, "context": 1, "stream": 7, "correlation": 100}
     grid = {"grid": [86, 1, 1], "block": [960, 1, 1]}
     times = {"ts": round(start_us, 3), "dur": round(end_us - start_us, 3)}
-    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, **times, "args": arguments | grid}  # fmt: skip
+    fixed = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7}
+    return {**fixed, **times, "args": arguments | grid}
 
 
 def passes(draw, ranks, layers, slow):
