@@ -14,7 +14,8 @@ What shows it, each by itself:
 4. Without samples, a pause in a thread's calls that ends in its loading the code of a kernel that
    CuPy, Numba, Warp or nvFuser generated.
 
-Other loading of code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not compilation.
+Other loading of code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not
+compilation.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ SHORT: Mapping[str, str] = {
     "Read values on the CPU less often": "read results less often",
     "Start the copies": "start the copies earlier",
     "Remove it if the CPU needs nothing": "remove the wait",
+    "Clear only what": "clear less memory",
     "Clear the values in the kernel before": "clear memory in kernels",
     "Allocate before the loop": "allocate before the loop",
     "Log less often": "log less often",

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.kernel_share.fusion import (
+    LARGE_MEMSETS,
     MEMSETS,
     TENSOR_BY_TENSOR,
     TENSOR_UPDATES,
@@ -363,6 +364,7 @@ RULES = (
     TENSOR_UPDATES,
     TENSOR_BY_TENSOR,
     MEMSETS,
+    LARGE_MEMSETS,
     TINY_KERNELS,
     OWN_KERNEL,
 )
