@@ -342,6 +342,8 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     def time_in(wanted: re.Pattern[str]) -> int:
         return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
 
+    if region := terms(trace).data_region:
+        return region
     total_ns = int(idle_ns.sum())
     if len(code) and 2 * time_in(POOLS) > total_ns:
         return _KEEP_POOL
@@ -350,6 +352,18 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
         return _RETRIES
     return action_for(trace, ALLOCATION)
+
+
+_MANY_KEPT = 100
+
+
+def never_freed(trace: Trace) -> tuple[str, int] | None:
+    """The call that allocates device memory again and again where none frees any, and how often."""
+    names = trace.recorded("api_calls").texts("name")
+    allocates, frees = (names.matching(each.match) for each in (_DEVICE_MEMORY, _FREES))
+    if frees.any() or np.count_nonzero(allocates) < _MANY_KEPT:
+        return None
+    return str(names[int(np.flatnonzero(allocates)[0])]), int(np.count_nonzero(allocates))
 
 
 LEAST_OF_RETRIES = 0.1
