@@ -273,31 +273,33 @@ def _compiling_ranges(trace: Trace) -> tuple[Integers, ...]:
 
 def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     """Pauses in which a kernel was compiled that its thread then loads and launches, by tool."""
-    kinds, kernels = call_kinds(trace), trace.recorded("kernels")
-    calls, ops = trace.recorded("api_calls"), operations(trace)
-    names = kernels.texts("name")
-    generated = names.matching(lambda name: code.tool_of_kernel(name) in code.AT_FIRST_CALL)
-    of_kernels = np.flatnonzero(ops.launched & (ops.kind == Kind.KERNEL))
-    of_kernels = of_kernels[generated[ops.row[of_kernels]] & (ops.process[of_kernels] == process)]
-    if not len(of_kernels) or not (kinds == CallKind.LOAD).any():
-        return
-    tool_of = {int(ops.call[row]): str(names[ops.row[row]]) for row in of_kernels.tolist()}
-    by_tool: dict[int, list[tuple[int, int]]] = {}
-    for rows in groups.rows_of(calls["thread"][calls["process"] == process]).values():
-        rows = np.flatnonzero(calls["process"] == process)[rows]
-        rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
-        until = np.maximum.accumulate(calls["end_ns"][rows])
-        paused = np.append(0, calls["start_ns"][rows][1:] - until[:-1]) >= PAUSE_NS
+    start, end, launch = _pauses_before_loads(trace, process)
+    ops, names = operations(trace), trace.recorded("kernels").texts("name")
+    rows = np.flatnonzero((ops.kind == Kind.KERNEL) & groups.isin(ops.call, launch))
+    tool_of = {int(ops.call[row]): code.tool_of_kernel(str(names[ops.row[row]])) for row in rows}
+    tool = np.array([tool_of.get(call, -1) for call in launch.tolist()], np.int64)
+    for each in code.AT_FIRST_CALL:
+        yield each, intervals.union(start[tool == each], end[tool == each])
+
+
+def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers, Integers]:
+    """Pauses of threads that end in a load of code: start, end, and the call that launches next."""
+    calls, kinds = trace.recorded("api_calls"), call_kinds(trace)
+    own = np.flatnonzero(calls["process"] == process)
+    own = own[np.argsort(calls["start_ns"][own], kind="stable")]
+    pauses = [np.zeros((3, 0), np.int64)]
+    for of_thread in groups.rows_of(calls["thread"][own]).values():
+        rows = own[of_thread]
+        start, until = calls["start_ns"][rows], np.maximum.accumulate(calls["end_ns"][rows])
+        loads = np.flatnonzero(kinds[rows] == CallKind.LOAD)
+        loads = loads[loads > 0]
+        loads = loads[start[loads] - until[loads - 1] >= PAUSE_NS]
         launches = np.flatnonzero(kinds[rows] == CallKind.LAUNCH)
-        for place in np.flatnonzero(paused & (kinds[rows] == CallKind.LOAD)).tolist():
-            following = launches[np.searchsorted(launches, place) :][:1]
-            name = tool_of.get(int(rows[following[0]])) if len(following) else None
-            if name is not None:
-                times = int(until[place - 1]), int(calls["start_ns"][rows[place]])
-                by_tool.setdefault(code.tool_of_kernel(name), []).append(times)
-    for tool, windows in by_tool.items():
-        starts, ends = np.array(windows, np.int64).T
-        yield tool, intervals.union(starts, ends)
+        following = np.searchsorted(launches, loads)
+        loads, following = (each[following < len(launches)] for each in (loads, following))
+        pauses.append(np.stack([until[loads - 1], start[loads], rows[launches[following]]]))
+    start, end, launch = np.concatenate(pauses, axis=1)
+    return start, end, launch
 
 
 def _autotuner_kernels(trace: Trace, process: int) -> Intervals:

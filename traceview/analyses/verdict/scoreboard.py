@@ -213,7 +213,7 @@ def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
     chosen = ~(communicating | copying | setting)
     times = _computing_ns(trace, rows[chosen])
     covered_ns = sum(times.values())
-    added = ((KernelClass.COMMUNICATION.label, communicating), (COPY, copying), (MEMSET, setting))
+    added = ((MEMSET, setting), (KernelClass.COMMUNICATION.label, communicating), (COPY, copying))
     for name, more in added:
         chosen |= more
         if more.any():

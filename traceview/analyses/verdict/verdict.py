@@ -16,7 +16,6 @@ from traceview.analyses.verdict.parts import (
     steady_parts,
 )
 from traceview.analyses.verdict.series import (
-    LEAST_NS,
     ColdPasses,
     cold_passes,
     is_start_up_alone,
@@ -27,6 +26,7 @@ from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
+from traceview.facts.steps.inferred import LEAST_NS
 from traceview.facts.steps.steps import steps_source
 from traceview.records import record
 from traceview.trace import Trace, fact
