@@ -38,6 +38,7 @@ class Framework:
         fuse: for chains of elementwise kernels.
         replay: launches many tiny kernels at once; follows "Use ".
         attention: for attention that is not fused.
+        product: the library's matrix product.
         tf32: for fp32 GEMMs off the tensor cores.
         bf16: for these, where TF32 is not faster.
     """
@@ -64,6 +65,7 @@ class Framework:
     )
     fuse: str = "Fuse them into one kernel per chain."
     replay: str = "a CUDA graph"
+    product: str = "cuBLAS"
     attention: str = "Use a fused attention kernel (FlashAttention, cuDNN)."
     tf32: str = (
         f"{_TF32}cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or NVIDIA_TF32_OVERRIDE=1."
@@ -104,6 +106,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "clone() and contiguous() of what stays as it is.",
         fuse="Use torch.compile on the model, which fuses them.",
         replay="torch.compile(mode='reduce-overhead') or torch.cuda.CUDAGraph",
+        product="torch.matmul",
         attention="Use torch.nn.functional.scaled_dot_product_attention; with "
         "nn.MultiheadAttention need_weights=False, with transformers "
         'attn_implementation="sdpa".',
@@ -122,6 +125,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "later",
         one_memory="managed memory (cupy.cuda.set_allocator(cupy.cuda.malloc_managed))",
         pinned="Pin the host memory (cupyx.empty_pinned) and copy on a stream of its own",
+        product="cupy.matmul",
         fuse="Fuse them: cupy.fuse, or one cupy.ElementwiseKernel for the chain.",
         tf32=f"{_TF32}set CUPY_TF32=1.",
     ),
@@ -136,6 +140,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         pinned="Pin the host memory (a sharding of memory_kind pinned_host)",
         fuse="Make them one jitted function: XLA fuses what it compiles together.",
         replay="one jitted function for the whole step",
+        product="jnp.matmul",
         attention="Use jax.nn.dot_product_attention with implementation='cudnn'.",
         tf32=f"{_TF32}jax.default_matmul_precision('tensorfloat32').",
         bf16=f"Use jax.default_matmul_precision('bfloat16') {_BF16}",
@@ -150,6 +155,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "early with cuda.to_device(…, stream=…)",
         later_reads="or copy with copy_to_host(…, stream=…) into pinned memory and read them a "
         "step later",
+        product="cupy.matmul or torch.matmul",
         one_memory="mapped or managed arrays (cuda.mapped_array, cuda.managed_array)",
         pinned="Pin the host memory (cuda.pinned_array) and copy on a stream of its own",
     ),
@@ -161,6 +167,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         early_uploads="Pin what is uploaded (CUDA.pin) and copy it early with copyto!",
         later_reads="or copy with copyto! into pinned memory in a task of its own and read them a "
         "step later",
+        product="mul! of CUDA.jl",
         one_memory="unified memory (cu(x; unified=true))",
         pinned="Pin the host memory (CUDA.pin) and copy in a task of its own",
         fuse="Fuse them: one dotted expression (@. …) becomes one kernel.",

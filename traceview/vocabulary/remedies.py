@@ -28,6 +28,8 @@ SHORT: Mapping[str, str] = {
     "Open a data region around the loop": "open a data region",
     "Let parallel regions not wait": "add async clauses",
     "Let target regions not wait": "add nowait clauses",
+    "See which unit of the GPU limits it": "measure the kernel",
+    "Compare it with a library's product": "use a library's product",
     "Copy nothing: CPU and GPU share": "use mapped memory",
     "Clear only what": "clear less memory",
     "Clear the values in the kernel before": "clear memory in kernels",
