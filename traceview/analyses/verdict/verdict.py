@@ -273,6 +273,9 @@ def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:
+    if not unknown.lost:
+        time = units.duration(unknown.gaps_ns)
+        return f"idle time unknown: work launched before the recording may have run in {time} of it"
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"

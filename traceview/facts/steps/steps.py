@@ -258,10 +258,11 @@ def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     turns = kinds.takes_turns(all_steps.series, all_steps.thread, all_steps.cpu_start_ns) & ~none
     if turns.any():
         order = np.lexsort((all_steps.cpu_start_ns, all_steps.thread))
-        key = Key(all_steps.thread[order], end[order])
-        latest = np.maximum.accumulate(key.of(all_steps.thread[order], end[order]))
+        thread = all_steps.thread[order].astype(np.int64)
+        key = Key(thread, end[order])
+        latest = np.maximum.accumulate(key.of(thread, end[order]))
         ended = np.empty(len(end), np.int64)
-        ended[order[1:]] = key.time(all_steps.thread[order], latest)[:-1]
+        ended[order[1:]] = key.time(thread, latest)[:-1]
         begin[turns] = np.maximum(ended, started)[turns]
     return np.minimum(begin, end), end
 
