@@ -92,11 +92,11 @@ def _slower(
 
 
 _WITH_COLLECTIVES = (
-    "Let communication take fewer SMs (NCCL_MAX_NCHANNELS or NCCL_MAX_CTAS), or none: copy-engine "
+    "Give communication fewer SMs (NCCL_MAX_NCHANNELS or NCCL_MAX_CTAS), or none: copy-engine "
     "and symmetric-memory collectives. Or order the work so that kernels bound by memory run "
     "without it."
 )
-_WITH_COPIES = "Move these copies beside kernels that are bound by compute, or copy fewer bytes."
+_WITH_COPIES = "Start these copies beside kernels that compute bounds, or copy fewer bytes."
 
 
 def _contention(trace: Trace) -> Iterator[TimeClaim]:

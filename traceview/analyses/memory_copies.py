@@ -68,8 +68,8 @@ _REMEDIES = {
     "often: results can stay on the GPU.",
 }
 _ONE_MEMORY = (
-    "Copy nothing: CPU and GPU share their memory here. Put this data into {one_memory}, which "
-    "kernels use where it is."
+    "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
+    "here, so that nothing needs a copy."
 )
 _OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
 _IN_BUCKETS = (

@@ -178,9 +178,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
         name="openacc",
         kernels=r"\w_\d+_gpu(?:__red\w*)?$|^__pgi_uacc_",
         fewer_launches="put more loops into each parallel region, and queue regions with async",
-        data_region="Open a data region around the loop (acc data, or acc enter data), so that the "
-        "directives inside it allocate and copy nothing.",
-        no_wait="Let parallel regions not wait: add async clauses, and one acc wait where the CPU "
+        data_region="Keep these arrays in a data region around the loop (acc data, or acc enter "
+        "data), so that the directives inside it allocate and copy nothing.",
+        no_wait="Make parallel regions not wait: add async clauses, and one acc wait where the CPU "
         "needs results.",
         early_uploads="Copy once, in a data region around the loop, or by acc update async",
         later_reads="or copy them by acc update async and read them a step later",
@@ -192,9 +192,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
         name="openmp",
         kernels=r"^nvkernel_\w+_F\d+L\d+|^__omp_offloading_|\$_omp_fn\$",
         fewer_launches="put more loops into each target region, and add nowait with depend",
-        data_region="Open a data region around the loop (omp target data, or target enter data), "
-        "so that the directives inside it allocate and copy nothing.",
-        no_wait="Let target regions not wait: add nowait, depend where one needs another, and one "
+        data_region="Keep these arrays in a data region around the loop (omp target data, or "
+        "target enter data), so that the directives inside it allocate and copy nothing.",
+        no_wait="Make target regions not wait: add nowait, depend where one needs another, and one "
         "taskwait where the CPU needs results.",
         early_uploads="Copy once, in a data region around the loop, or by target update nowait",
         later_reads="or copy them by target update nowait and read them a step later",

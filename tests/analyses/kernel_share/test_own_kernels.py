@@ -52,7 +52,7 @@ def test_fp64_where_the_gpu_has_few_lanes_for_it(tmp_path, gpu, name):
     found = only_finding(tmp_path, name, gpu)
     factor = SLOW_AT_FP64.get(gpu)
     assert (f"fp64 at 1/{factor} of its fp32 rate" in found.message) is bool(factor)
-    assert ("Compute in fp32" in found.action) is bool(factor)
+    assert ("Use fp32" in found.action) is bool(factor)
 
 
 @pytest.mark.parametrize("shared", [0, 8192])
@@ -68,7 +68,7 @@ def test_a_matrix_product_without_shared_memory(tmp_path, name, shared):
 def test_a_transposition_without_shared_memory(tmp_path, name, shared):
     found = only_finding(tmp_path, name, "A100", staticSharedMemory=shared)
     assert ("with a stride" in found.message) is (shared == 0)
-    assert found.action.startswith("Transpose tile by tile") is (shared == 0)
+    assert found.action.startswith("Use a tile in shared") is (shared == 0)
 
 
 @pytest.mark.parametrize("name", ["advance(float*)", "collide(Cell*, int)"])

@@ -155,7 +155,7 @@ LARGE_MEMSETS = FindingRule(
     _large_memsets,
     "{memsets:memset} of {median_bytes} (median) take {total_ns}, {busy_pct} of the time that the "
     "GPU is busy.",
-    "Clear only what the last pass used, or allocate less: a kernel that writes every element "
+    "Allocate less, or clear only what the last pass used: a kernel that writes every element "
     "needs no memset before it.",
 )
 

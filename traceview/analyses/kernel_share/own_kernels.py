@@ -50,14 +50,14 @@ _LESS_OF = {
     "less unrolling, smaller arrays per thread.",
     "shared memory": "Use less shared memory per block, or more threads for the same.",
 }
-_IN_FP32 = "Compute in fp32 where the results allow it: up to {fp64_ratio} times as fast here."
+_IN_FP32 = "Use fp32 where the results allow it: up to {fp64_ratio} times as fast here."
 _BY_LIBRARY = (
-    "Compare it with a library's product ({product}): that keeps tiles of its inputs in shared "
-    "memory and uses tensor cores."
+    "Use a library's product ({product}), or compare with it: that keeps tiles of its inputs in "
+    "shared memory and uses tensor cores."
 )
 _BY_TILES = (
-    "Transpose tile by tile in shared memory (32 × 33 elements), so that neighbouring threads both "
-    "read and write neighbouring elements."
+    "Use a tile in shared memory (32 × 33 elements), so that neighbouring threads both read and "
+    "write neighbouring elements."
 )
 
 
@@ -113,11 +113,11 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
 def _counters(trace: Trace, kernel: int) -> str:
     """How to see what limits a kernel of which the recording shows nothing."""
     if on_amd(trace):
-        return "See which unit of the GPU limits it: rocprof-compute profile -k NAME."
+        return "Record its counters, which show what limits it: rocprof-compute profile -k NAME."
     name = str(trace.recorded("kernels").texts("short_name")[kernel] or "NAME")
     return (
-        f"See which unit of the GPU limits it: ncu --set full -c 1 -k regex:{name[:40]} -o kernel, "
-        "then traceview report with --ncu kernel.ncu-rep."
+        f"Record its counters, which show what limits it: ncu --set full -c 1 -k regex:{name[:40]} "
+        "-o kernel. Then traceview report with --ncu kernel.ncu-rep."
     )
 
 
@@ -141,7 +141,7 @@ class Shown:
 
 def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
     """Most of an SM's warps stay empty, though there are blocks enough to fill it."""
-    longest = rows[[int(np.argmax(trace.recorded("kernels").duration_ns[rows]))]]
+    longest = rows[[int(np.argmax(trace.recorded("kernels").duration_ns[rows]))]].astype(np.int64)
     grids = grid_columns(single_launches(trace, longest), gpu_limits(trace))
     held = grids.occupancy_at(0)
     if held is None or held.theoretical_occupancy_pct > _LOW_OCCUPANCY_PCT:

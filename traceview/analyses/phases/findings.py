@@ -193,7 +193,7 @@ _REMEDIES = {
     "per size. The last batch of an epoch is often smaller (drop_last=True). A longer run pays "
     "this once.",
     code.UNKNOWN: "Use the compiler's cache, so that its result outlives the run.",
-    code.NVFUSER: "Call it once for each input shape before measuring: it compiles at the first "
+    code.NVFUSER: "Warm up with each input shape: it compiles at the first "
     "call. NVFUSER_ENABLE=kernel_db keeps what is compiled for the next run.",
     code.WARP: "Keep Warp's kernel cache (wp.config.kernel_cache_dir) on a disk that stays, and "
     "compile before the loop with wp.load_module().",

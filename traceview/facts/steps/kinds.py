@@ -18,9 +18,9 @@ _WORDS = {PREFILL: "prefill", DECODE: "decode", MIXED: "prefill and decode"}
 
 _REQUESTS = re.compile(r"execute_(?:\d+_)?context_(\d+).*_generation_(\d+)")
 _LEAST_STEPS, _LEAST_OF_KIND = 8, 3
-_MUCH_MORE, _ALIKE, _MOST = 1.25, 1.1, 0.6
-"""A step of another kind launches so many times as much as the usual ones, which differ by less
-than a tenth among themselves and are most of the steps."""
+_MUCH_MORE, _LEAST_MORE, _ALIKE, _MOST = 1.25, 4, 1.1, 0.6
+"""A step of another kind launches so many times as much as the usual ones, and not only a memset or
+a value to log, while these differ by less than a tenth and are most of the steps."""
 
 
 def kinds_by_name(names: Texts) -> Array:
@@ -58,7 +58,7 @@ def _longer(operations: Integers) -> Mask | None:
     if len(operations) < _LEAST_STEPS or operations.min() <= 0:
         return None
     usual = arrays.median(operations)
-    longer = operations >= _MUCH_MORE * usual
+    longer = operations >= max(_MUCH_MORE * usual, usual + _LEAST_MORE)
     few = np.sort(operations[~longer])
     alike = few[int(0.9 * (len(few) - 1))] <= _ALIKE * few[int(0.1 * (len(few) - 1))]
     # The first steps launch more while they warm up.

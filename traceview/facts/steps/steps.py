@@ -108,16 +108,16 @@ def steps(trace: Trace) -> Steps:
 
 
 @fact
-def _instances(trace: Trace) -> tuple[RowNumbers, Integers, Integers]:
+def _instances(trace: Trace) -> tuple[RowNumbers, Integers, Array]:
     """Rows of the range tree that are steps, sorted by series and start, with series and kind."""
-    tree, rows = ranges.range_tree(trace), step_ranges(trace)
-    series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
-    order = np.lexsort((tree.nesting.start[rows], series.ids))
-    rows, series_of = row_numbers(rows[order]), series.ids[order]
-    kind = kinds.kinds_by_name(trace.recorded("ranges").texts("name").take(tree.row[rows]))
+    tree, found = ranges.range_tree(trace), step_ranges(trace)
+    series = groups.group(tree.nesting.track[found], tree.path_pattern[tree.path[found]])
+    order = np.lexsort((tree.nesting.start[found], series.ids))
+    rows, series_of = row_numbers(found[order]), series.ids[order]
+    kind: Array = kinds.kinds_by_name(trace.recorded("ranges").texts("name").take(tree.row[rows]))
     if not kind.any():
-        found = ranges.attributed_operations(trace).range
-        step = _step_at(trace, rows, found, operations(trace).call)
+        launching = ranges.attributed_operations(trace).range
+        step = _step_at(trace, rows, launching, operations(trace).call)
         launched = np.bincount(step[step >= 0], minlength=len(rows))
         kind = kinds.kinds_by_work(series_of, launched)
     # Requests are named with their shapes: decodes of all batch sizes are one series.
