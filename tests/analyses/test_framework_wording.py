@@ -4,9 +4,12 @@ from itertools import product
 
 import pytest
 
+import traceview
 from tests.build import Export
 from traceview.analyses import wording as wording
 from traceview.facts.kernel_classes import terms
+from traceview.facts.steps.inferred import with_steps
+from traceview.hardware.rates import SHARING_MEMORY
 
 FOREIGN = {
     "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),
@@ -165,3 +168,73 @@ def test_recurrent_layers_of_cudnn_cannot_be_fused(tmp_path):
     said = wording.fewer_launches(export.load(tmp_path))
     assert said.startswith("replay a CUDA graph")
     assert "torch.compile" not in said
+
+
+GROUNDS = {
+    "__pgi_uacc_cuda_fill_42_gpu": "openacc",
+    "jacobi_step_57_gpu": "openacc",
+    "residual_91_gpu__red": "openacc",
+    "nvkernel_main_F1L42_2": "openmp",
+    "__omp_offloading_fd00_2a0b1_main_l37": "openmp",
+    "main$_omp_fn$0": "openmp",
+    "_Z22partial_mapreduce_grid8identity7add_sum13CuDeviceArrayI7Float32Li1ELi1EE": "julia",
+    "gpu_broadcast_kernel_linear(CompilerMetadata<DynamicSize>, CuDeviceArray<Float32>)": "julia",
+    "void run_on_gpu(float*)": "",
+    "update_gpu(float*)": "",
+}
+
+
+@pytest.mark.parametrize(("kernel", "name"), GROUNDS.items())
+def test_compilers_of_directives_and_julia_are_known_by_their_kernels(tmp_path, kernel, name):
+    assert terms(Export().launch((0, 2), (10, 50), name=kernel).load(tmp_path)).name == name
+
+
+def looping(kernel, gpu=None, passes=40):
+    """Each pass allocates, uploads from pageable memory, launches and waits."""
+    export, at = Export(), 0
+    if gpu:
+        export.gpu(0, **gpu)
+    for _ in range(passes):
+        export.call("cuMemAlloc_v2", at, at + 300_000)
+        times = (at + 300_000, at + 900_000), (at + 310_000, at + 890_000)
+        export.copy(*times, bytes=4_000_000)
+        export.launch((at + 900_000, at + 905_000), (at + 910_000, at + 1_500_000), name=kernel)
+        export.sync("cudaStreamSynchronize_v3020", at + 905_000, at + 1_505_000)
+        at += 1_510_000
+    return export
+
+
+def found(export, tmp_path):
+    """All findings of a recording."""
+    report = traceview.analyze(with_steps(export.load(tmp_path)))
+    return [each.finding for each in report.findings]
+
+
+def actions(export, tmp_path):
+    return " ".join(each.action for each in found(export, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [("jacobi_step_57_gpu", "acc data"), ("nvkernel_main_F1L4_2", "target data")],
+)
+def test_directives_that_copy_and_allocate_are_told_of_data_regions(tmp_path, kernel, said):
+    text = actions(looping(kernel), tmp_path)
+    assert said in text
+    assert "Pin the host memory" not in text
+    assert "cudaMallocAsync" not in text
+
+
+@pytest.mark.parametrize("capability", SHARING_MEMORY)
+@pytest.mark.parametrize("kernel", ["resize(float*)", "void at::native::add(int)", "cupy_add__f"])
+def test_no_copy_where_cpu_and_gpu_share_memory(tmp_path, capability, kernel):
+    major, minor = map(int, capability.split("."))
+    gpu = {"computeMajor": major, "computeMinor": minor}
+    text = actions(looping(kernel, gpu=gpu), tmp_path)
+    assert "share their memory here" in text
+    assert "Pin" not in text
+
+
+def test_memory_that_nothing_frees_is_said(tmp_path):
+    messages = " ".join(each.message for each in found(looping("solve(int)", passes=150), tmp_path))
+    assert "Nothing frees what 150 calls to cuMemAlloc allocated." in messages

@@ -61,7 +61,9 @@ def test_recordings_agree_with_their_answers(unpack, name):
     devices = {row["device_id"]: row for row in report["run-ahead"].tables["devices"].rows()}
     late_for_data = report.verdict.limit == "data-loading"
     expected = "data-loading" if late_for_data else devices[board.device_id]["verdict"]
-    assert board.launch == expected
+    # Next to no GPU work shows no habit.
+    few = report.verdict.text.startswith("Next to no GPU work")
+    assert board.launch == (None if few else expected)
     if isinstance(report["memory"], traceview.Result):
         peaks = {row["device_id"]: row for row in report["memory"].tables["peaks"].rows()}
         assert board.memory_peak_bytes == peaks[board.device_id]["peak_bytes"]

@@ -17,6 +17,7 @@ import numpy as np
 from traceview import groups
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.analyses.communication_findings import EXPOSED, Waiting, cause_of, waiting
+from traceview.analyses.contention import CONTENTION
 from traceview.analyses.wording import by_recorder
 from traceview.facts.collectives import Transfers, transfers
 from traceview.facts.copies import exposure
@@ -203,7 +204,7 @@ def compute(trace: Trace) -> Result:
     )
     return Result(
         tables,
-        tuple(findings(trace, [EXPOSED])),
+        tuple(findings(trace, [EXPOSED, CONTENTION])),
         Deferred(lambda: _summary(tables["ranks"])),
         tuple(_notes(trace, moved, waits)),
     )

@@ -166,6 +166,13 @@ _LARGER = (
     "Exchange more per call: small messages use little of the link (bucket_cap_mb of "
     "DistributedDataParallel, larger units of FSDP). And overlap it with compute."
 )
+_BY_KIND = {
+    "all-gather": " FSDP gathers the next unit early with forward_prefetch=True, or with "
+    "set_modules_to_forward_prefetch.",
+    "dispatch": " With two micro-batches in turn, one computes while the other is dispatched.",
+    "combine": " With two micro-batches in turn, one computes while the other is combined.",
+}
+"""Follows the remedy by overlap, by the kind with most exposed time."""
 _LESS_WORK = "Give {late_gpu} less work per step, or the other GPUs more."
 _LATE_IDLE = (
     "Look at why {late_gpu} is idle before it communicates (gpu-idle): the other GPUs wait for it."
@@ -203,7 +210,8 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     elif not waits_mostly:
         message = _message(moved, waits, absent, rows[moved.kind[rows] == kind])
         small = bool(message) and int(message["message_bytes"] or 0) < _SMALL_BYTES
-        values, remedy = {**message, **values}, _LARGER if small else _OVERLAP
+        overlap = _OVERLAP + _BY_KIND.get(moved.kinds[kind], "")
+        values, remedy = {**message, **values}, _LARGER if small else overlap
     # Only the GPU that the others wait for can save what they wait.
     hidden = Gain(exposed_ns, exposed_ns)
     if not waits_mostly and "beyond_fastest_ns" not in values:

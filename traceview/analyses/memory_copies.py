@@ -28,7 +28,7 @@ from traceview.facts.copies import pageable_uploads
 from traceview.facts.idle.gaps import every_gap, steady_span_ns, steady_spans_ns, unknown_idle
 from traceview.facts.kernel_classes import communication_operations, framework, terms
 from traceview.facts.launches import waits
-from traceview.facts.operations import Kind, operations
+from traceview.facts.operations import Kind, operations, shares_memory
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.ranges.xla_loops import in_xla_loops
 from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
@@ -67,6 +67,10 @@ _REMEDIES = {
     ("pinned", "D2H"): "Start the copies on a stream of their own while kernels run, or copy less "
     "often: results can stay on the GPU.",
 }
+_ONE_MEMORY = (
+    "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
+    "here, so that nothing needs a copy."
+)
 _OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
 _IN_BUCKETS = (
     " DistributedDataParallel copies gradients into its buckets unless "
@@ -168,9 +172,14 @@ def _exposed_claim(
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
-    if row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
+    if instead := _of_one_memory(trace):
+        remedy = instead
+    elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
         why = _OF_NUMBA if framework(trace) == "numba" else ""
-        remedy = f"{_KEEP}{why}Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
+        others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
+        remedy = f"{_KEEP}{why}{terms(trace).data_region or others}"
+    elif terms(trace).data_region:
+        remedy = terms(trace).data_region
     return replace(
         copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
         subject=subject,
@@ -187,6 +196,11 @@ def _exposed_claim(
             "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
         },
     )
+
+
+def _of_one_memory(trace: Trace) -> str:
+    """What to do instead of copying where CPU and GPU share memory; empty where they do not."""
+    return _ONE_MEMORY.format(one_memory=terms(trace).one_memory) if shares_memory(trace) else ""
 
 
 def _kind(row: Mapping[str, Cell]) -> str:
@@ -317,6 +331,7 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
         total_ns = int(row["total_ns"] or 0)
         if row["host_memory"] == "pageable" and severity_of(total_ns, steady_span_ns(trace)):
             claim = copy_claim(copies, row, {}, total_ns)
+            claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
             yield replace(claim, window=longest_of(copies, row), severity="info")
 
 

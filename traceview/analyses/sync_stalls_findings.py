@@ -379,7 +379,7 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) ->
     if 2 * unread > total:
         if uses_managed_memory(trace):
             return _MANAGED
-        return _ORDERS if _orders_streams(trace, rows) else _NOTHING_READ
+        return _ORDERS if _orders_streams(trace, rows) else terms(trace).no_wait or _NOTHING_READ
     return f"Read results on the CPU less often, {terms(trace).later_reads}."
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.analyses.base import EXPORT_AGAIN
 from traceview.analyses.trace_health_checks import Check, without_cuda
-from traceview.analyses.wording import by_recorder
+from traceview.analyses.wording import AS_NODES, by_recorder
+from traceview.facts.launches import loses_graphs
 from traceview.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.trace import Trace
 from traceview.trace.schema import TORCH_PROFILER
@@ -30,6 +31,11 @@ def gpu_work(trace: Trace) -> list[Check]:
         template, values = _on_cpu(trace)
         remedy = by_recorder(trace, _SEE_GPU, how_to_record(trace), _SEE_GPU)
         remedy = _CHECK_LAUNCHES if len(ops) else remedy
+        if loses_graphs(trace):
+            lost = (
+                "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
+            )
+            remedy = AS_NODES
         return [Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)]
     if without_gpu(trace):
         why = (

@@ -34,6 +34,7 @@ from traceview.vocabulary.amounts import WARP_THREADS
 # they are in the stack of every ordinary step, nor does the import of a module.
 
 TORCH_COMPILE, TRITON, JAX, CUPY, NUMBA, EXTENSION, AUTOTUNER, CUDNN, UNKNOWN = range(9)
+NVFUSER, WARP, NVRTC = range(9, 12)
 TOOLS = (
     "torch.compile",
     "Triton",
@@ -44,6 +45,9 @@ TOOLS = (
     "an autotuner",
     "cuDNN's trial of algorithms",
     "a compiler",
+    "nvFuser",
+    "Warp",
+    "NVRTC",
 )
 """Names of the tools, by number."""
 
@@ -68,11 +72,16 @@ _FILES = tuple(
             r"numba/(?:core/(?:compiler|codegen|typeinfer|lowering)|cuda/(?:compiler|codegen))",
         ),
         (EXTENSION, r"torch/utils/cpp_extension"),
+        (WARP, r"warp/(?:_src/)?(?:build|codegen)\."),
+        (NVRTC, r"cuda/(?:bindings/nvrtc|core/(?:experimental/)?_program)|pycuda/compiler"),
     )
 )
-IDLE = re.compile(r"<module>$|shutdown|run$|launch_metadata$|_init_handles$")
-"""Functions in the tools' files that compile nothing; `run` of compile_fx.py runs compiled code,
-and the last two launch a compiled Triton kernel."""
+IDLE = re.compile(
+    r"<module>$|shutdown|run$|__call__$|copy_misaligned_inputs$|launch_metadata$|_init_handles$"
+    r"|__getattribute__$|__getitem__$|get_arg_specialization$|all_kwargs$"
+)
+"""Functions in the tools' files that compile nothing themselves: they run compiled code (up to
+`copy_misaligned_inputs`), or launch a compiled Triton kernel."""
 IMPORTS = "importlib"
 """A part of the file name of the frames that import a module."""
 
@@ -81,15 +90,23 @@ PROCESSES = re.compile(
     r"|clang|clang\+\+|collect2|ld|ld\.\w+|as|ninja)(?:-\d+)?$"
 )
 """Names of the processes that compile, assemble and link."""
-RANGES = re.compile(r"Xla(?:Compile|Autotun|Pass|Backend|Emit)|Autotun")
-"""Ranges of XLA, in its domain, around compilation."""
-RANGE_DOMAIN = "TSL"
+RANGES = (
+    (JAX, "TSL", re.compile(r"Xla(?:Compile|Autotun|Pass|Backend|Emit)|Autotun")),
+    (NVFUSER, "", re.compile(r"executor_utils::N(?:vrtc|VRTC)|FusionKernelRuntime::compile")),
+    (NVRTC, "", re.compile(r"(?:\w+::)*(?:nvrtc|NVRTC|Nvrtc)")),
+)
+"""Ranges around compilation: the tool, the domain of its ranges, and their names."""
 _KERNELS = (
     (TORCH_COMPILE, libraries.INDUCTOR),
     (CUPY, libraries.CUPY),
     (JAX, rf"{libraries.XLA}|gemm_fusion_dot"),
+    (NVFUSER, r"(?:.*::)?nvfuser_|CudaCodeGen::kernel"),
+    (NUMBA, r".*cudapy"),
+    (WARP, r"\w+_cuda_kernel_(?:forward|backward)$"),
 )
 """Names that the tools give to the kernels they generate."""
+AT_FIRST_CALL = (CUPY, NUMBA, NVFUSER, WARP)
+"""Tools that compile a kernel when it is first called, and load its code themselves."""
 
 
 def tool_of_kernel(name: str) -> int:

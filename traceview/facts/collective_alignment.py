@@ -218,6 +218,10 @@ IN_STEP_NS, _SURE_NS = 10_000, 3_000
 first, streams do not match; up to the second, they surely do."""
 _MOST_DRIFT = 2e-4
 """Clocks of machines run up to 100 ppm too fast or too slow."""
+_LEAST_TIED, _TIED = 48, 1.0
+"""Differences of ends that belong together scatter about a line: their median deviation from it is
+0.7 of their median change from one to the next. Those of unrelated streams add up: simulated with
+independent noise, 48 collectives have 0.99 or more in 19 of 20 cases, 116 have 1.6."""
 _MOST_LAG = 64
 _MARGIN = 8
 _LEAST_PAIRED_FRACTION = 0.5
@@ -309,7 +313,8 @@ def _fit_of_all(
     if by_lag is not None:
         # So close and so complete that no search is needed.
         sure = by_lag.apart_ns <= _SURE_NS and by_lag.together >= shorter - 1
-        if not search or sure or _whole(times, one, other, by_lag):
+        tied = are_tied(times, one, other, by_lag.places)
+        if not search or sure or tied or _whole(times, one, other, by_lag):
             return by_lag
     if not search or shorter < _FEW:
         return by_lag
@@ -447,6 +452,21 @@ def ends_off_ns(times: CollectiveTimes, one: Integers, other: Integers) -> Integ
         apart = np.rint(np.diff(apart) - slope * np.diff(other_ends)).astype(np.int64)
     off: Integers = np.abs(apart)
     return off
+
+
+def are_tied(times: CollectiveTimes, one: Integers, other: Integers, places: Integers) -> bool:
+    """Whether two streams pair off in order, and ends stay as far apart as they are with scatter.
+
+    Streams of different groups, each at its own pace, drift apart.
+    """
+    whole = len(one) == len(other) >= _LEAST_TIED and bool((places == np.arange(len(one))).all())
+    if not whole:
+        return False
+    ends = times.end_ns[other]
+    apart = times.end_ns[one] - ends
+    apart = apart - apart[0] - drift(ends, apart) * (ends - ends[0])
+    scatter = arrays.median(np.abs(apart - arrays.median(apart)))
+    return scatter <= _TIED * arrays.median(np.abs(np.diff(apart)))
 
 
 def are_in_order(times: CollectiveTimes, one: Integers, other: Integers) -> bool:

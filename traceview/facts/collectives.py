@@ -28,7 +28,9 @@ _KINDS = (
     ("all-reduce", r"all_?reduce|cross_device_reduce"),
     ("reduce-scatter", r"reduce_?scatter"),
     ("all-gather", r"all_?gather"),
-    ("all-to-all", r"all_?to_?all|dispatch|combine"),
+    ("all-to-all", r"all_?to_?all"),
+    ("dispatch", r"dispatch"),
+    ("combine", r"combine"),
     ("send-receive", r"send_?recv|\bsend\b|\brecv\b|p2p"),
     ("broadcast", r"broad_?cast"),
     ("gather", r"gather"),
@@ -287,7 +289,11 @@ def _join(
         within_ns = (
             collective_alignment.ENDS_TOGETHER_NS if one_clock else collective_alignment.IN_STEP_NS
         )
-        if pairs is not None and (named or pairs[0] <= within_ns):
+        if pairs is not None and (
+            named
+            or pairs[0] <= within_ns
+            or collective_alignment.are_tied(times, one.first, rows, pairs[1])
+        ):
             best = (pairs[0], one, pairs[1]) if best is None or pairs[0] < best[0] else best
     if best is not None:
         best[1].add(member, rows, best[2])

@@ -4,14 +4,18 @@ What shows it, each by itself:
 
 1. Compilations that torch.compile reported (see `python_events`), and samples of Python stacks of
    a thread that calls CUDA, with a frame in a compiler.
-2. XLA's own ranges around compilation, kernels that only autotuners launch, and trials of
-   convolution algorithms and of configurations (see `algorithm_trials`, `configuration_trials`).
+2. Ranges of XLA, nvFuser and NVRTC around compilation, kernels that only autotuners launch, and
+   trials of convolution algorithms and of configurations (see `algorithm_trials`,
+   `configuration_trials`).
 3. Compiler processes (ptxas, gcc) that start while the process launches nothing. nsys lists every
    process it follows among its overheads. Samples are more exact, so that where there are some, a
    compiler process shows only the time between the first and the last. Which tool started them is
    told by the kernels that ran.
+4. Without samples, a pause in a thread's calls that ends in its loading the code of a kernel that
+   CuPy, Numba, Warp or nvFuser generated.
 
-Loading code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not compilation.
+Other loading of code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not
+compilation.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import numpy as np
 from traceview import groups, intervals
 from traceview.facts import code, python_events
 from traceview.facts.kernel_classes import KernelClass, framework, kernel_classes
-from traceview.facts.operations import CallKind, call_kinds, operations
+from traceview.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.facts.ranges.origins import range_name_forms
 from traceview.facts.samples import compiler_frames
 from traceview.facts.trials import ConfigurationTrials, algorithm_trials, configuration_trials
@@ -181,7 +185,10 @@ def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     by_stack = list(_sampled(trace, process))
     yield from by_stack
     yield code.TORCH_COMPILE, python_events.compilations(trace, process)
-    yield code.JAX, _xla_ranges(trace, process)
+    for tool, rows in enumerate(_compiling_ranges(trace)):
+        yield tool, _of_ranges(trace, process, rows)
+    if not by_stack:
+        yield from _before_loads(trace, process)
     # The autotuner that launches kernels of its own: in a program of JAX that is XLA.
     jax = framework(trace) == "jax"
     yield code.JAX if jax else code.AUTOTUNER, _autotuner_kernels(trace, process)
@@ -238,26 +245,61 @@ def _sampled(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
         yield number, intervals.union(start[tool == number], end[tool == number])
 
 
-def _xla_ranges(trace: Trace, process: int) -> Intervals:
-    """When XLA compiled for the work of a process, by its ranges.
+def _of_ranges(trace: Trace, process: int, every: Integers) -> Intervals:
+    """When a tool compiled for the work of a process, by its ranges in these rows.
 
     A range that ends after that work compiles nothing for it: the recorder lost its end.
     """
-    ranges, every = trace.recorded("ranges"), _xla_rows(trace)
+    ranges = trace.recorded("ranges")
     rows = every[ranges["process"][every] == process]
     rows = rows[ranges["end_ns"][rows] <= last_work_ns(trace, process)]
     return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
 
 
 @fact
-def _xla_rows(trace: Trace) -> Integers:
-    """The ranges around compilation by XLA that ended."""
+def _compiling_ranges(trace: Trace) -> tuple[Integers, ...]:
+    """By tool, the ranges around its compilation that ended."""
     ranges = trace.recorded("ranges")
-    rows = ranges.texts("domain").isin([code.RANGE_DOMAIN])
-    if rows.any():
-        compiles = range_name_forms(trace).matching(code.RANGES)
-        rows &= compiles[ranges.texts("name").codes]
-    return np.flatnonzero(rows & (ranges["end_ns"] != NULL))
+    result = [np.zeros(0, np.int64) for _ in code.TOOLS]
+    left = ranges["end_ns"] != NULL
+    for tool, domain, names in code.RANGES:
+        rows = left & (ranges.texts("domain").isin([domain]) if domain else True)
+        if rows.any():
+            rows &= range_name_forms(trace).matching(names)[ranges.texts("name").codes]
+            left &= ~rows
+            result[tool] = np.flatnonzero(rows)
+    return tuple(result)
+
+
+def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
+    """Pauses in which a kernel was compiled that its thread then loads and launches, by tool."""
+    start, end, launch = _pauses_before_loads(trace, process)
+    ops, names = operations(trace), trace.recorded("kernels").texts("name")
+    rows = np.flatnonzero((ops.kind == Kind.KERNEL) & groups.isin(ops.call, launch))
+    tool_of = {int(ops.call[row]): code.tool_of_kernel(str(names[ops.row[row]])) for row in rows}
+    tool = np.array([tool_of.get(call, -1) for call in launch.tolist()], np.int64)
+    for each in code.AT_FIRST_CALL:
+        yield each, intervals.union(start[tool == each], end[tool == each])
+
+
+def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers, Integers]:
+    """Pauses of threads that end in a load of code: start, end, and the call that launches next."""
+    calls, kinds = trace.recorded("api_calls"), call_kinds(trace)
+    own = np.flatnonzero(calls["process"] == process)
+    own = own[np.argsort(calls["start_ns"][own], kind="stable")]
+    pauses = [np.zeros((3, 0), np.int64)]
+    for of_thread in groups.rows_of(calls["thread"][own]).values():
+        rows = own[of_thread]
+        start, until = calls["start_ns"][rows], np.maximum.accumulate(calls["end_ns"][rows])
+        loads = np.flatnonzero(kinds[rows] == CallKind.LOAD)
+        loads = loads[loads > 0]
+        loads = loads[start[loads] - until[loads - 1] >= PAUSE_NS]
+        launches = np.flatnonzero(kinds[rows] == CallKind.LAUNCH)
+        following = np.searchsorted(launches, loads)
+        loads, following = (each[following < len(launches)] for each in (loads, following))
+        pauses.append(np.stack([until[loads - 1], start[loads], rows[launches[following]]]))
+    start, end, launch = np.concatenate(pauses, axis=1)
+    return start, end, launch
 
 
 def _autotuner_kernels(trace: Trace, process: int) -> Intervals:

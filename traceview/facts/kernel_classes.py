@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview import groups
-from traceview.facts.operations import Kind, kernel_operations, operations
+from traceview.facts.operations import Kind, kernel_operations, operations, shares_memory
 from traceview.tables import Mask, Texts
 from traceview.trace import Trace, fact, fact_without_ranges
+from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.frameworks import FRAMEWORKS, NO_FRAMEWORK, Framework
 from traceview.vocabulary.kernel_words import CUFFT, KernelClass, KernelOwner
 from traceview.vocabulary.libraries import classify, owner_of, readable
@@ -86,8 +88,17 @@ def terms(trace: Trace) -> Framework:
         texts = [str(names.values[code])[:_LONGEST] for code in codes.tolist()]
         for each in FRAMEWORKS:
             if any(shows(each, text) for text in texts):
-                return each
-    return NO_FRAMEWORK
+                return _on_ground(trace, each)
+    # A recording of torch.profiler may hold no operators.
+    return _on_ground(trace, FRAMEWORKS[0] if trace.recorder == TORCH_PROFILER else NO_FRAMEWORK)
+
+
+def _on_ground(trace: Trace, used: Framework) -> Framework:
+    """The words of a framework for GPUs that share the CPU's memory, where these ran."""
+    if not shares_memory(trace):
+        return used
+    instead = f"Use {used.one_memory}, which needs no upload here, or upload early"
+    return replace(used, early_uploads=instead)
 
 
 def framework(trace: Trace) -> str:

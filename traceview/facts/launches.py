@@ -20,6 +20,7 @@ from traceview.facts.operations import (
     calls_that_enqueue,
     captured_calls,
     first_launch_calls,
+    graph_launch_calls,
     match,
     operations,
     operations_by_process,
@@ -83,6 +84,13 @@ def unpaired(trace: Trace) -> Unpaired:
         operations=~ops.launched,
         early=~ops.launched & (ops.start_ns < first[ops.process]),
     )
+
+
+@fact_without_ranges
+def loses_graphs(trace: Trace) -> bool:
+    """Whether most launch calls whose work is missing launch CUDA graphs, as without `node`."""
+    lost = unpaired(trace).launches
+    return bool(lost.any() and 2 * np.count_nonzero(lost & graph_launch_calls(trace)) > lost.sum())
 
 
 @fact

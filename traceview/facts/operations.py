@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from traceview import groups
 from traceview.compiled import library
+from traceview.hardware.rates import SHARING_MEMORY
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import (
@@ -407,6 +408,14 @@ def _hosts_of(trace: Trace, table: str) -> Integers:
     hosts = trace.table(table)["host_id"]
     every = np.concatenate((trace.processes["host_id"], trace.devices["host_id"]))
     return hosts if len(groups.different(every)) > 1 else np.full(len(hosts), NULL)
+
+
+@fact_without_ranges
+def shares_memory(trace: Trace) -> bool:
+    """Whether all GPUs that ran work share the memory of the CPU, as on a Jetson."""
+    used = groups.different(operations(trace).device)
+    capabilities = trace.devices.texts("compute_capability").take(used)
+    return len(used) > 0 and bool(capabilities.isin(SHARING_MEMORY).all())
 
 
 def gpu_cells(trace: Trace, device: int) -> dict[str, Cell]:

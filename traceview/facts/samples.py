@@ -37,16 +37,15 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
     frames = trace.recorded("python_frames")
     files, stack = frames.texts("file"), frames["stack"]
     known = np.array([code.tool_of_file(str(name)) for name in files.values] + [-1], np.int64)
-    tool = known[files.codes]
+    functions = frames.texts("function")
+    idle = functions.isin([name for name in functions.values if code.IDLE.match(str(name))])
+    tool = np.where(idle, -1, known[files.codes])
     result = np.full(int(stack.max(initial=-1)) + 1, -1, np.int64)
     # Frames come by stack, innermost first, so the last assignment leaves the outermost one.
     rows = np.flatnonzero(tool >= 0)
     result[stack[rows]] = tool[rows]
     outermost = np.full(len(result), -1, np.int64)
     outermost[stack[rows]] = rows
-    functions = frames.texts("function")
-    idle = functions.isin([name for name in functions.values if code.IDLE.match(str(name))])
-    result[(outermost >= 0) & idle[outermost]] = -1
     importing = [str(name) for name in files.values if code.IMPORTS in str(name)]
     imports = np.flatnonzero(files.isin(importing))
     result[stack[imports[imports > outermost[stack[imports]]]]] = -1

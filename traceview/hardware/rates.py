@@ -76,6 +76,10 @@ def part_of(gpu: str) -> Part:
     return _STANDS_FOR[limits_of(gpu).compute_capability]
 
 
+SHARING_MEMORY = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
+"""Compute capabilities of GPUs that share the CPU's memory: Jetson from TX1 to Thor, and GB10."""
+
+
 FLOP_KINDS = ("fp64", "fp64-tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 
 _GB, _TERA = 10**9, 10**12

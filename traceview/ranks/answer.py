@@ -86,10 +86,10 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
         wait_ns=waits_by_row(ordered, matched),
         needs=needs,
     )
-    late_ranks = parts.part(
-        "late ranks", partial(stragglers, ordered, matched, late, span_ns, needs), ()
-    )
-    facts = replace(facts, stragglers=late_ranks)
+    # Of collectives without a name, a few that fit by chance show nothing.
+    if 2 * facts.unmatched <= facts.unnamed or not facts.unnamed:
+        find = partial(stragglers, ordered, matched, late, span_ns, needs)
+        facts = replace(facts, stragglers=parts.part("late ranks", find, ()))
     return parts.part("savings", partial(with_savings, facts), facts)
 
 
@@ -128,17 +128,15 @@ def _notes(job: JobFacts) -> Iterator[str]:
             "Which rank waits for which is unknown, because no collective has a counterpart on "
             "another rank. Record all ranks at the same time and pass all their recordings."
         )
-    unmatched = sum(int((wait < 0).sum()) for wait in job.wait_ns)
-    if job.has_waits and 2 * unmatched > count:
-        yield f"The waits of {unmatched:,} of {count:,} collectives are unknown."
-    unnamed = sum(int((rank.collectives.communicator == NULL).sum()) for rank in job.ranks)
-    if unnamed == count:
+    if job.has_waits and 2 * job.unmatched > count:
+        yield f"The waits of {job.unmatched:,} of {count:,} collectives are unknown."
+    if job.unnamed == count:
         yield (
             "The communicators of collectives are not in the recordings, so they are matched by "
             f"their order. {_record(job)}"
         )
     sizes = sum(int((rank.collectives.bytes < 0).sum()) for rank in job.ranks)
-    if sizes == count and unnamed < count:
+    if sizes == count and job.unnamed < count:
         yield f"The sizes of collectives are not in the recordings. {_record(job)}"
     if job.replay_note:
         yield job.replay_note

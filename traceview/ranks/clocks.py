@@ -21,8 +21,8 @@ from traceview.facts.collectives import MatchedRows
 from traceview.ranks.figures import (
     ALL_GATHER,
     ALL_REDUCE,
-    ALL_TO_ALL,
     BARRIER,
+    OF_EXPERTS,
     POINT_TO_POINT,
     RECEIVE,
     REDUCE_SCATTER,
@@ -34,7 +34,7 @@ from traceview.ranks.job import Clocks, MatchedCommunicator
 from traceview.tables import NULL, Array, Integers, Mask
 from traceview.vocabulary.amounts import DEVIATIONS_PER_MAD
 
-TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BARRIER)
+TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, *OF_EXPERTS, BARRIER)
 """Kinds that no rank can leave before the last one has arrived."""
 LEAST_ERROR_NS = 2_000
 """Ends of one collective differ by some microseconds on one machine, in the same direction."""

@@ -21,10 +21,13 @@ from traceview.vocabulary.causes import CAUSE_NAMES
 
 KINDS = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"),
-    *("gather", "scatter", "send", "receive", "send-receive", "barrier", "other"),
+    *("gather", "scatter", "send", "receive", "send-receive", "barrier", "dispatch", "combine"),
+    "other",
 )
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, REDUCE = range(6)
-GATHER, SCATTER, SEND, RECEIVE, SEND_RECEIVE, BARRIER, OTHER = range(6, len(KINDS))
+GATHER, SCATTER, SEND, RECEIVE, SEND_RECEIVE, BARRIER = range(6, 12)
+DISPATCH, COMBINE, OTHER = range(12, len(KINDS))
+OF_EXPERTS = (ALL_TO_ALL, DISPATCH, COMBINE)
 POINT_TO_POINT = (SEND, RECEIVE, SEND_RECEIVE)
 UNKNOWN = -1
 

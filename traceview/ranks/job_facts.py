@@ -49,6 +49,16 @@ class JobFacts:
         """Whether any wait is known."""
         return any((of.last >= 0).any() for of in self.matched)
 
+    @property
+    def unmatched(self) -> int:
+        """The number of collectives of all ranks whose wait is unknown."""
+        return sum(int((wait < 0).sum()) for wait in self.wait_ns)
+
+    @property
+    def unnamed(self) -> int:
+        """The number of collectives of all ranks whose communicator is unknown."""
+        return sum(int((rank.collectives.communicator == NULL).sum()) for rank in self.ranks)
+
     def steady_count(self, rank: int) -> int:
         """The number of a rank's steady steps, at least 1 as times are divided by it."""
         return max(int((~self.ranks[rank].steps.warm_up).sum()), 1)

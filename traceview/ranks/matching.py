@@ -17,9 +17,9 @@ from traceview.facts.collectives import MatchedRows, matched_rows
 from traceview.ranks.figures import (
     ALL_GATHER,
     ALL_REDUCE,
-    ALL_TO_ALL,
     BARRIER,
     BROADCAST,
+    OF_EXPERTS,
     POINT_TO_POINT,
     RECEIVE,
     REDUCE,
@@ -34,7 +34,7 @@ from traceview.tables import NULL, Integers
 
 _SIZED = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
 """Kinds whose bytes must be equal on all ranks; the bytes of other kinds may differ."""
-_ORDERED = (*_SIZED, ALL_TO_ALL, BARRIER)
+_ORDERED = (*_SIZED, *OF_EXPERTS, BARRIER)
 """Kinds that every rank of a communicator takes part in."""
 
 

@@ -28,8 +28,8 @@ from traceview.ranks.clocks import column_of
 from traceview.ranks.figures import (
     ALL_GATHER,
     ALL_REDUCE,
-    ALL_TO_ALL,
     KINDS,
+    OF_EXPERTS,
     POINT_TO_POINT,
     REDUCE_SCATTER,
     RankFigures,
@@ -195,7 +195,7 @@ def _name(of: ProcessGroups, total: int, strides: set[int | None]) -> str | None
         return PIPELINE
     if of.size >= total:
         return WORLD
-    if of.kinds[:1] == (ALL_TO_ALL,):
+    if of.kinds and of.kinds[0] in OF_EXPERTS:
         return EXPERT
     stride, reduces = stride_of(of.ranks), of.kinds[:1] and of.kinds[0] in _REDUCING
     if not reduces or stride is None or len(of.ranks) != of.size:

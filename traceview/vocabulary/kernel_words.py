@@ -94,7 +94,10 @@ _BASE_RULES = rules(
     (
         K.RANDOM,
         r"philox|curand|threefry|distribution_\w*kernel|dropout_(generate|gen|kernel)|fused_dropout"
-        r"|randperm|random|generate_seed|gen_sequenced|execute_dist|init_?states|feistel|\brng",
+        # A random walk, or a game played at random, uses such numbers, and does other things.
+        r"|random(?=_?(?:$|from_to|num|fill|init|uniform|normal|bits|val|seed|gen|state|float"
+        r"|int(_|$)|array|matrix|vector|data|kernel|x_mod))|(?:gen(?:erate)?|fill|init(?:ialize)?)_?random"
+        r"|randperm|generate_seed|gen_sequenced|execute_dist|init_?states|feistel|\brng",
     ),
     (
         K.GEMM,
@@ -135,7 +138,7 @@ _BASE_RULES = rules(
     (
         K.CAST_COPY,
         r"copy|convert|\bcast|_cast|transpose|permut|memcpy|catarray|concat|contiguous|(^|_)slice"
-        r"|quantiz|reshape|\bpad_|_pad\b|layout",
+        r"|quantiz|reshape|\bpad_|_pad\b|(?<!p)layout",
     ),
     (
         K.ELEMENTWISE,

@@ -69,3 +69,35 @@ def test_a_last_message_without_its_partner_stays_alone():
     (matched,) = matched_rows(times([shorter, other]))
     assert (matched.rows[:, :20] == [[*range(20)], [*range(21, 41)]]).all()
     assert not (matched.rows[:, 20:] >= 0).all(axis=0).any()
+
+
+def expert_layers(draw, ranks: int, calls: int, jitter_ns: int) -> list[np.ndarray]:
+    """Ends on each rank, on a clock of its own: each call ends with the last rank, and jitter."""
+    work = draw.integers(150_000, 700_000, (ranks, calls))
+    ends = np.cumsum(work.max(axis=0) + draw.integers(20_000, 80_000, calls))
+    clock = draw.integers(0, 10**9, (ranks, 1))
+    return list(ends + clock + draw.integers(-jitter_ns, jitter_ns, (ranks, calls)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ends_that_scatter_about_one_difference_belong_together(seed):
+    """Collectives of all experts under one CUDA graph, whose names say nothing of their group."""
+    draw = np.random.default_rng(seed)
+    ranks, calls = int(draw.integers(2, 9)), int(draw.integers(60, 400))
+    (matched,) = matched_rows(times(expert_layers(draw, ranks, calls, 15_000)))
+    assert matched.members == tuple(range(ranks))
+    assert matched.rows.tolist() == np.arange(ranks * calls).reshape(ranks, calls).tolist()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_groups_at_their_own_pace_stay_apart(seed):
+    """The same calls of two groups, whose work differs by a tenth of what it takes."""
+    draw = np.random.default_rng(seed)
+    calls = int(draw.integers(60, 400))
+    usual = draw.integers(150_000, 700_000, calls)
+    groups = [
+        np.cumsum(usual + draw.normal(0, 30_000, calls).astype(np.int64)) + draw.integers(-9, 9)
+        for _ in range(2)
+    ]
+    ends = [group + draw.integers(-2_000, 2_000, calls) for group in groups for _ in range(2)]
+    assert [each.members for each in matched_rows(times(ends))] == [(0, 1), (2, 3)]

@@ -1,6 +1,11 @@
 """Gaps in which work may have run that the recording lost."""
 
+import numpy as np
+import pytest
+
+import traceview
 from tests.build import Export
+from tests.trace.kineto import traces
 from traceview.facts.idle.gaps import UnknownIdle, gaps, unknown_idle
 from traceview.vocabulary.causes import CAUSE_NAMES
 
@@ -75,3 +80,50 @@ def test_a_failed_launch_on_one_gpu_says_nothing_about_another(tmp_path):
     for start in range(30, 40, 2):
         export.launch_without_kernel((start, start + 1), process=2)
     assert unknown_idle(export.load(tmp_path)) == {1: UnknownIdle(5, 7, 50)}
+
+
+def cut_window(draw, waited, blocking):
+    """A window of torch.profiler that begins within a step: a read-back waits for its kernels."""
+    events, at = [traces.call("cudaLaunchKernel", 0, 5, 1), traces.kernel("add", 8, 3, 1)], 20
+    if blocking:
+        events.append(traces.call("cudaMemcpy", at, waited + 10, 2))
+    else:
+        events.append(traces.call("cudaMemcpyAsync", at, 6, 2))
+        events.append(traces.call("cudaStreamSynchronize", at + 8, waited, 3))
+    events.append(traces.copy("Memcpy DtoH (Device -> Pageable)", at + waited, 2, 2, bytes=256))
+    at += waited + 20
+    for number in range(int(draw.integers(20, 200))):
+        begin = at + 105 * number
+        events.append(traces.call("cudaLaunchKernel", at + 10 * number, 5, 10 + number))
+        events.append(traces.kernel(f"k{number * number % 37}", begin + 10, 100, 10 + number))
+    return events
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("waited", [2_000, 30_000, 463_000])
+def test_the_first_wait_of_a_window_is_for_work_from_before_it(tmp_path, waited, blocking):
+    draw = np.random.default_rng(waited)
+    events = cut_window(draw, waited, blocking)
+    trace = traceview.load(traces.write(tmp_path / "t.json", events))
+    every = gaps(trace)
+    lost = [CAUSE_NAMES[cause] == "lost-work" for cause in every.cause]
+    assert [int(each) // 1_000 for each in every.idle_ns[lost]] == [waited + 9]
+    [unknown] = unknown_idle(trace).values()
+    assert (unknown.lost, unknown.gaps_ns) == (0, int(every.idle_ns[lost][0]))
+
+
+@pytest.mark.parametrize("launch", ["cudaGraphLaunch_v10000", "cuGraphLaunch"])
+@pytest.mark.parametrize("copies", [0, 1, 3])
+def test_graphs_without_their_kernels_ask_for_a_recording_by_node(tmp_path, launch, copies):
+    export, at = Export(), 0
+    for _ in range(30):
+        for _ in range(copies):
+            export.copy((at, at + 8_000), (at + 9_000, at + 12_000), source="pinned")
+            at += 20_000
+        export.launch_without_kernel((at, at + 30_000), api=launch)
+        export.call("cudaStreamSynchronize_v3020", at + 40_000, at + 8_000_000)
+        at += 8_100_000
+    findings = traceview.analyze(export.load(tmp_path)).findings
+    assert "without a record of their kernels" in findings[0].finding.message
+    assert "--graph-trace node" in findings[0].finding.action
+    assert not any(each.analysis == "sync-stalls" for each in findings)

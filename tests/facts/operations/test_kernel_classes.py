@@ -69,3 +69,29 @@ def test_communication_is_kernels_of_libraries_and_copies_between_gpus(tmp_path)
     assert communication_operations(trace).tolist() == [True, False, True, False]
     assert kernel_classes(trace).tolist() == [KernelClass.COMMUNICATION, KernelClass.ELEMENTWISE]
     assert operations(trace).kind.tolist() == [Kind.KERNEL, Kind.KERNEL, Kind.COPY, Kind.COPY]
+
+
+@pytest.mark.parametrize("what", ["play", "walk", "playout", "forest", "search", "agents"])
+@pytest.mark.parametrize(
+    "form", ["simulate_random_{}_kernel", "random_{}", "doRandom{}", "k::random_{}<int>"]
+)
+def test_work_that_uses_random_numbers_is_not_random_numbers(form, what):
+    assert classify(f"{form.format(what)}(int*, curandStateXORWOW*)") != KernelClass.RANDOM
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "generateRandomNumbers",
+        "fill_random",
+        "random_uniform_kernel",
+        "initRandom",
+        "init_random_state",
+        "randomMatrix",
+        "generate_random",
+        "random_kernel",
+        "makeRandomFloats",
+    ],
+)
+def test_names_of_random_numbers(name):
+    assert classify(f"{name}(float*, int)") == KernelClass.RANDOM

@@ -69,11 +69,81 @@ def test_a_stack_names_the_outermost_compiler(tmp_path):
         (("/lib/torch/_inductor/async_compile.py", 9, "shutdown_compile_workers"),),
         # The launch of a compiled kernel.
         (("/lib/triton/compiler/compiler.py", 487, "launch_metadata"), STEP),
+        (("/lib/triton/compiler/compiler.py", 420, "__getattribute__"), STEP),
+        (("/lib/triton/backends/nvidia/compiler.py", 70, "get_arg_specialization"), STEP),
+        (("/lib/triton/runtime/autotuner.py", 400, "all_kwargs"), STEP),
+        # torch 2.3 runs compiled code in files of the compiler.
+        (("/lib/torch/_inductor/codecache.py", 1164, "__call__"), STEP),
+        (
+            ("/lib/torch/_inductor/compile_fx.py", 930, "copy_misaligned_inputs"),
+            ("/lib/torch/_inductor/compile_fx.py", 979, "run"),
+            ("/lib/torch/_inductor/codecache.py", 1164, "__call__"),
+            STEP,
+        ),
     ],
 )
 def test_what_runs_or_imports_a_compiler_is_no_compilation(tmp_path, frames):
     export = sampled(launching(0, 200), 20, 180, *frames)
 
+    assert windows(export.load(tmp_path)) == []
+
+
+def test_a_compiler_below_running_code_compiles(tmp_path):
+    run = ("/lib/torch/_inductor/compile_fx.py", 1875, "run")
+    export = sampled(launching(0, 200), 20, 180, PTXAS, run, STEP)
+
+    assert windows(export.load(tmp_path)) == [(20, 180, "Triton")]
+
+
+RANGES = {
+    "FusionKernelRuntime::compileFusionParallel": "nvFuser",
+    "executor_utils::NVRTC": "nvFuser",
+    "executor_utils::Nvrtc::CompileProgram": "nvFuser",
+    "nvrtcCompileProgram": "NVRTC",
+    "mylib::nvrtc::build(kernel_7)": "NVRTC",
+}
+
+
+@pytest.mark.parametrize(("name", "tool"), RANGES.items())
+def test_ranges_around_compilation(tmp_path, name, tool):
+    export = launching(0, 300).range("call", 10 * MS, 290 * MS).range(name, 20 * MS, 280 * MS)
+
+    assert windows(export.load(tmp_path)) == [(20, 280, tool)]
+
+
+@pytest.mark.parametrize(
+    "name", ["executor_utils::validateKernelInputs", "runFusionWithInputs", "recompile", "renvrtc"]
+)
+def test_other_ranges_are_no_compilation(tmp_path, name):
+    assert windows(launching(0, 300).range(name, 20 * MS, 280 * MS).load(tmp_path)) == []
+
+
+GENERATED = {
+    "cupy_add__float32_float32_float32": "CuPy",
+    "_ZN6cudapy8__main__3addB2v1B94cw51cXTLSUwv1sCUt9Uw1E5ArrayIfLi1E1C7mutable7alignedE": "Numba",
+    "integrate_3f1a_cuda_kernel_forward": "Warp",
+    "nvfuser_pointwise_f0_c1_r0_g0": "nvFuser",
+    "CudaCodeGen::kernel12": "nvFuser",
+}
+
+
+@pytest.mark.parametrize(("name", "tool"), GENERATED.items())
+@pytest.mark.parametrize("load", ["cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData"])
+def test_the_first_call_of_a_generated_kernel_compiles_it(tmp_path, name, tool, load):
+    """The thread is silent, loads the code and launches it: again after each new kernel."""
+    export, at = Export(), 0
+    for number in range(3):
+        export.call(load, at + 200 * MS, at + 201 * MS)
+        times = (at + 202 * MS, at + 203 * MS), (at + 204 * MS, at + 205 * MS)
+        export.launch(*times, name=f"{name}{number}" if tool == "nvFuser" else name)
+        at += 210 * MS
+    assert windows(export.load(tmp_path)) == [(203, 620, tool)]
+
+
+@pytest.mark.parametrize("name", ["my_own_kernel", "at::native::vectorized_elementwise_kernel"])
+def test_loading_the_code_of_other_kernels_is_no_compilation(tmp_path, name):
+    export = launching(0).call("cuModuleLoadData", 200 * MS, 201 * MS)
+    export.launch((202 * MS, 203 * MS), (204 * MS, 205 * MS), name=name)
     assert windows(export.load(tmp_path)) == []
 
 

@@ -187,9 +187,31 @@ def test_equal_layers_are_steps_of_their_model(tmp_path, pause, expected):
     export, at = Export(), 0
     for launch in range(20 * 6 * 4):
         at += 1_200 if launch % 24 else 1_200 * pause
-        name = f"k{launch % 4}"
+        name = f"void at::native::k{launch % 4}<int>(int)"
         export.launch(call=(at, at + 200), kernel=(at + 300, at + 900), name=name)
     assert len(steps(with_steps(export.load(tmp_path)))) == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_passes_launched_far_ahead_are_steps_of_a_simulation(tmp_path, seed):
+    """The CPU launches everything at once and waits at the end: no framework, so no layers."""
+    draw = np.random.default_rng(seed)
+    kernels, passes = int(draw.integers(2, 9)), int(draw.integers(12, 200))
+    words = ["force", "integrate", "collide", "stream", "pressure", "advect", "swap", "halo"]
+    took = draw.integers(5_000, 90_000, kernels)
+    export, at, busy = Export(), 0, 10_000
+    for word in ["fill", "setup"][: int(draw.integers(3))]:
+        export.launch(call=(at, at + 5_000), kernel=(busy, busy + 900), name=word)
+        at, busy = at + 6_000, busy + 1_500
+    for number in range(kernels * passes):
+        which = number % kernels
+        end = busy + int(took[which])
+        export.launch(call=(at, at + 5_000), kernel=(busy, end), name=f"{words[which]}(float*)")
+        at, busy = at + 6_000, end + 600
+    export.call("cudaDeviceSynchronize_v3020", at, busy)
+    found = steps(with_steps(export.load(tmp_path)))
+    assert abs(len(found) - passes) <= 1
+    assert np.median(found.operations) == kernels
 
 
 @pytest.mark.parametrize(

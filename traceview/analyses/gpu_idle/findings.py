@@ -20,7 +20,7 @@ from traceview.facts.idle.gaps import (
     unknown_idle,
 )
 from traceview.facts.idle.lines import IdleSamples, joined, lines_of
-from traceview.facts.launches import waits
+from traceview.facts.launches import loses_graphs, waits
 from traceview.facts.memory import recurring
 from traceview.facts.operations import gpu_cells, operations
 from traceview.facts.ranges.origins import only_profiler_step
@@ -89,6 +89,9 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         action = remedies.allocation_remedy(trace, rows)
     lost = remedies.lost_by(trace, cause)
     idle = IdleClaim(trace, device, usual.gaps, usual.idle_ns, lost, action)
+    if cause == ALLOCATION and (kept := remedies.never_freed(trace)):
+        text = " Nothing frees what {kept:call} to {kept_api} allocated."
+        idle.say(text, kept=kept[1], kept_api=kept[0])
     sentences.not_counted(idle, usual.by_doing())
     if line:
         sentences.at_line(idle, line, cause)
@@ -292,6 +295,9 @@ def without_work(trace: Trace) -> Iterator[TimeClaim]:
         )
 
 
+_FROM_BEFORE = "the recording begins while the CPU waits for work from before it"
+
+
 def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
     """One claim per GPU whose gaps may be full of work that the recording lost.
 
@@ -312,8 +318,12 @@ def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
             table,
             row,
             window=window,
-            words={"gpu": "the GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device)},
-            remedy=wording.flush(trace),
+            words={
+                "gpu": "the GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device),
+                "from_before": "" if unknown.lost else _FROM_BEFORE,
+                "may": "and may" if unknown.lost else "which may",
+            },
+            remedy=wording.AS_NODES if loses_graphs(trace) else wording.flush(trace),
             severity="info",
         )
 
@@ -337,7 +347,8 @@ RULES = (
     ),
     FindingRule(
         of_unknown,
-        "How long {gpu} sat idle is unknown: the work of {lost} of {launches:launch|launches} was "
-        "not recorded[, and may have run in {gaps_ns} that look idle].",
+        "How long {gpu} sat idle is unknown: {from_before}[the work of {lost} of "
+        "{launches:launch|launches} was not recorded][, {may} have run in {gaps_ns} that look "
+        "idle].",
     ),
 )

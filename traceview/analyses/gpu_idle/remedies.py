@@ -11,6 +11,7 @@ from traceview import groups
 from traceview.analyses import wording
 from traceview.analyses.gpu_idle.late_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite, in_accidents
+from traceview.facts.copies import uses_managed_memory
 from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.graph import Edge
@@ -251,11 +252,6 @@ KEEP_STREAM_FREE = (
 )
 _SHORT_GAPS = "Fuse small kernels, or give each more work."
 _SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
-HELD_BACK = (
-    "See in the timeline what comes before this work. Page migrations of unified memory, another "
-    "process on this GPU, work that was launched before the recording or is missing in it, or a "
-    "driver that sends launches late (Windows, WSL, virtual GPUs) can hold it back."
-)
 SHARED_GPU = (
     "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
     "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
@@ -311,6 +307,19 @@ def action_for(trace: Trace, cause: int) -> str:
     return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
 
 
+def held_back_remedy(trace: Trace) -> str:
+    """The remedy for launched work that waited for nothing recorded: what can have held it back."""
+    migrates = (
+        "Page migrations of unified memory, another" if uses_managed_memory(trace) else "Another"
+    )
+    late = "" if wording.on_amd(trace) else " (on Windows, WSL and virtual GPUs)"
+    driver = f", or a driver that sends launches late{late}" if late else ""
+    return (
+        f"See in the timeline what comes before this work. {migrates} process on this GPU, work "
+        f"that was launched before the recording or is missing in it{driver} can hold it back."
+    )
+
+
 def _do_elsewhere(trace: Trace) -> str:
     if len(pace(trace).timed):
         return "take the CPU work between launches out of the loop"
@@ -342,6 +351,8 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     def time_in(wanted: re.Pattern[str]) -> int:
         return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
 
+    if region := terms(trace).data_region:
+        return region
     total_ns = int(idle_ns.sum())
     if len(code) and 2 * time_in(POOLS) > total_ns:
         return _KEEP_POOL
@@ -350,6 +361,18 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
         return _RETRIES
     return action_for(trace, ALLOCATION)
+
+
+_MANY_KEPT = 100
+
+
+def never_freed(trace: Trace) -> tuple[str, int] | None:
+    """The call that allocates device memory again and again where none frees any, and how often."""
+    names = trace.recorded("api_calls").texts("name")
+    allocates, frees = (names.matching(each.match) for each in (_DEVICE_MEMORY, _FREES))
+    if frees.any() or np.count_nonzero(allocates) < _MANY_KEPT:
+        return None
+    return str(names[int(np.flatnonzero(allocates)[0])]), int(np.count_nonzero(allocates))
 
 
 LEAST_OF_RETRIES = 0.1

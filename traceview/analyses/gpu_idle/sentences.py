@@ -256,7 +256,7 @@ def _held_back(idle: IdleClaim, held: Mask, held_ns: int) -> None:
     site = gap_evidence.longest_launch_site(idle.trace, held)
     if site and site.range_path is not None:
         _at_call(idle, DEPENDENCY, held)
-    idle.remedy = remedies.HELD_BACK
+    idle.remedy = remedies.held_back_remedy(idle.trace)
 
 
 def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:

@@ -112,6 +112,54 @@ MEMSETS = FindingRule(
 )
 
 
+_LARGE_BYTES, _LEAST_BUSY_FRACTION = 1 << 20, 0.05
+
+
+def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
+    """The GPU with most time in memsets of a MiB and more, which take bandwidth, not launches."""
+    ops, size = operations(trace), trace.recorded("sets")["bytes"]
+    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
+    rows = np.flatnonzero(steady & (ops.kind == Kind.SET))
+    rows = rows[size[ops.row[rows]] >= _LARGE_BYTES]
+    if not len(rows):
+        return
+    device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
+    rows = rows[ops.device[rows] == device]
+    total_ns = int(ops.duration_ns[rows].sum())
+    on_gpu = steady & (ops.device == device)
+    busy_ns = intervals.union(ops.start_ns[on_gpu], ops.end_ns[on_gpu]).total()
+    if total_ns < _LEAST_BUSY_FRACTION * busy_ns:
+        return
+    gain, longest = savings.of_operations(trace, rows), int(np.argmax(ops.duration_ns[rows]))
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        {
+            "memsets": len(rows),
+            "total_ns": total_ns,
+            "busy_pct": 100.0 * total_ns / busy_ns,
+            "median_bytes": int(np.median(size[ops.row[rows]])),
+            "saved_ns": gain.saved_ns,
+        },
+        "classes",
+        gpu_cells(trace, device),
+        **gained(gain),
+        span_ns=steady_spans_ns(trace).get(device, 0),
+        window=(int(ops.start_ns[rows[longest]]), int(ops.end_ns[rows[longest]])),
+        work=work_time(trace, rows),
+        # Some of it has to be cleared.
+        saving="at-most",
+    )
+
+
+LARGE_MEMSETS = FindingRule(
+    _large_memsets,
+    "{memsets:memset} of {median_bytes} (median) take {total_ns}, {busy_pct} of the time that the "
+    "GPU is busy.",
+    "Allocate less, or clear only what the last pass used: a kernel that writes every element "
+    "needs no memset before it.",
+)
+
+
 def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
     """Steady memsets followed on their stream by a kernel of the program, and these kernels."""
     ops, order = operations(trace), operations_by_stream(trace)

@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses.kernel_share.fusion import (
+    LARGE_MEMSETS,
     MEMSETS,
     TENSOR_BY_TENSOR,
     TENSOR_UPDATES,
@@ -22,24 +23,20 @@ from traceview.analyses.kernel_share.fusion import (
     unfused_kernels,
     unfused_optimizer,
 )
+from traceview.analyses.kernel_share.own_kernels import OWN_KERNEL
 from traceview.analyses.kernel_share.products import CONVOLUTIONS, FP32_GEMMS, UNALIGNED
-from traceview.analyses.wording import is_compiled, on_amd
-from traceview.facts.idle.gaps import steady_span_ns
+from traceview.analyses.wording import is_compiled
 from traceview.facts.kernel_classes import (
     KernelClass,
-    KernelOwner,
     framework,
     kernel_classes,
-    kernel_labels,
-    kernel_owners,
 )
 from traceview.facts.launches import cuda_graphs
 from traceview.facts.memory import levels
 from traceview.facts.operations import Kind, gpu_cells, kernel_operations, operations
-from traceview.facts.ranges.selection import selected_kernels
 from traceview.facts.savings import Effect
-from traceview.facts.steps.steps import launched_in_warm_up, steady_kernels
-from traceview.findings import LOW, Severity, Subject
+from traceview.facts.steps.steps import steady_kernels
+from traceview.findings import Severity
 from traceview.rules import (
     FindingRule,
     TimeClaim,
@@ -47,7 +44,6 @@ from traceview.rules import (
     faster,
     gpu_subject,
     named,
-    of_kernels,
     steady,
     whole_claim,
 )
@@ -164,7 +160,6 @@ def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:
 
 
 _HOPPER = 90
-_OWN_KERNEL_PCT = 10.0
 _TINY_NS = 3_000
 _MANY_TINY = 1_000
 _COMPILED_IN_PART = (
@@ -244,54 +239,6 @@ def _tiny(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
-def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
-    """The selected kernel with most time after warm-up, if the program wrote it.
-
-    Launches of warm-up count only if there are no others.
-    """
-    chosen = selected_kernels(trace)
-    late = ~launched_in_warm_up(trace)[kernel_operations(trace)] & chosen
-    after_warm_up = bool(late.any() and (late != chosen).any())
-    rows = np.flatnonzero(late) if after_warm_up else np.flatnonzero(chosen)
-    kernels = trace.recorded("kernels")
-    by_name = groups.group(kernels.texts("name").codes[rows])
-    total_ns = groups.sums(by_name, kernels.duration_ns[rows])
-    if not total_ns.any():
-        return
-    most = int(np.argmax(total_ns))
-    first, largest_ns = int(rows[by_name.first[most]]), int(total_ns[most])
-    pct = 100.0 * largest_ns / int(total_ns.sum())
-    short = largest_ns < LOW * steady_span_ns(trace)
-    if short or pct < _OWN_KERNEL_PCT or kernel_owners(trace)[first] != KernelOwner.PROGRAM:
-        return
-    device, name = int(kernels["device"][first]), str(kernels.texts("name")[first])
-    own = rows[by_name.ids == most]
-    gain = of_kernels(trace, own[kernels["device"][own] == device])
-    values = {
-        "kernel": kernel_labels(trace)[first],
-        "kernel_ns": largest_ns,
-        "kernel_pct": pct,
-        "saved_ns": gain.saved_ns,
-    }
-    answers = "roofline, wave-quantization, load-widths, traceview ptx"
-    yield TimeClaim(
-        Subject("kernel", name),
-        values,
-        "kernels",
-        {"name": name},
-        gain.saved_ns,
-        span_ns=steady_span_ns(trace),
-        # Nothing is known of how much less it could take: it cannot save more than if it went.
-        error_ns=gain.error_ns,
-        saving="at-most",
-        words={
-            "when": " after warm-up" if after_warm_up else "",
-            "tools": "rocprof-compute" if on_amd(trace) else answers,
-        },
-        severity="info",
-    )
-
-
 OLD_GEMMS = FindingRule(
     _old_gemms,
     "16-bit GEMM kernels built for an older architecture take {total_ns} ({total_pct} of kernel "
@@ -327,12 +274,6 @@ TINY_KERNELS = FindingRule(
     "about as long to launch as to run.",
     lambda used: f"Use {used.replay}, larger batches, or fused kernels.",
 )
-OWN_KERNEL = FindingRule(
-    _own_kernel,
-    "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.",
-    "Look at what limits it ({tools}).",
-)
-
 RULES = (
     FP32_GEMMS,
     UNALIGNED,
@@ -363,6 +304,7 @@ RULES = (
     TENSOR_UPDATES,
     TENSOR_BY_TENSOR,
     MEMSETS,
+    LARGE_MEMSETS,
     TINY_KERNELS,
     OWN_KERNEL,
 )

@@ -193,6 +193,11 @@ _REMEDIES = {
     "per size. The last batch of an epoch is often smaller (drop_last=True). A longer run pays "
     "this once.",
     code.UNKNOWN: "Use the compiler's cache, so that its result outlives the run.",
+    code.NVFUSER: "Warm up with each input shape: it compiles at the first "
+    "call. NVFUSER_ENABLE=kernel_db keeps what is compiled for the next run.",
+    code.WARP: "Keep Warp's kernel cache (wp.config.kernel_cache_dir) on a disk that stays, and "
+    "compile before the loop with wp.load_module().",
+    code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
 _RECOMPILATION = {
     code.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "

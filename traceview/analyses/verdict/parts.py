@@ -148,14 +148,15 @@ def _work_parts(
     ops = operations(trace)
     start, end, of_kind = (picked(each, rows) for each in (ops.start_ns, ops.end_ns, ops.kind))
     communicating = picked(communication_operations(trace), rows)
-    copying = ((of_kind == Kind.COPY) | (of_kind == Kind.SET)) & ~communicating
+    copying, setting = ((of_kind == kind) & ~communicating for kind in (Kind.COPY, Kind.SET))
 
     def covered(chosen: Mask) -> int:
         return intervals.union(start[chosen], end[chosen]).total()
 
     without_copies_ns = covered(~copying)
     computing_ns = covered(~communicating & ~copying) if communicating.any() else without_copies_ns
-    compute_ns = round(computing_ns * compute_fraction)
+    kernels_ns = covered(~communicating & ~copying & ~setting) if setting.any() else computing_ns
+    compute_ns = round(kernels_ns * compute_fraction)
     return {
         "gpu-compute": compute_ns,
         "gpu-memory": computing_ns - compute_ns,

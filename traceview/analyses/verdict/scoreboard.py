@@ -13,6 +13,7 @@ import numpy as np
 
 from traceview import groups, intervals
 from traceview.analyses.verdict.parts import SteadyParts, main_loop, steady_operations, steady_parts
+from traceview.analyses.verdict.series import is_start_up_alone
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.launching import verdict as launch_verdict
@@ -42,7 +43,7 @@ SCOREBOARD = (
         "text",
         "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or unknown, "
         "as in run-ahead; data-loading where the CPU launches late for want of data; null for "
-        "under four operations",
+        "under four operations, or next to no GPU work",
         nullable=True,
     ),
     Column(
@@ -121,7 +122,8 @@ def scoreboard(trace: Trace) -> Scoreboard:
 
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
-    if len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS:
+    few = len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS
+    if few or is_start_up_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
     return late_word(trace) if limit == "launch-bound" else limit
@@ -138,9 +140,8 @@ def _communicates(trace: Trace, device: int) -> bool:
 
 def _copies(trace: Trace, device: int) -> bool:
     ops = operations(trace)
-    copying = (ops.kind == Kind.COPY) | (ops.kind == Kind.SET)
-    own = selected_operations(trace) & (ops.device == device)
-    return bool((own & copying & ~communication_operations(trace)).any())
+    own = selected_operations(trace) & (ops.device == device) & (ops.kind == Kind.COPY)
+    return bool((own & ~communication_operations(trace)).any())
 
 
 def _memory_peak(trace: Trace, device: int) -> int | None:
@@ -212,7 +213,7 @@ def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
     chosen = ~(communicating | copying | setting)
     times = _computing_ns(trace, rows[chosen])
     covered_ns = sum(times.values())
-    added = ((KernelClass.COMMUNICATION.label, communicating), (COPY, copying), (MEMSET, setting))
+    added = ((MEMSET, setting), (KernelClass.COMMUNICATION.label, communicating), (COPY, copying))
     for name, more in added:
         chosen |= more
         if more.any():

@@ -10,6 +10,7 @@ from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.operations import operations
 from traceview.facts.ranges.selection import selected
+from traceview.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
 from traceview.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
 from traceview.facts.steps.steps import pace, steady_operations, steps
 from traceview.records import record
@@ -21,12 +22,6 @@ COLD_FRACTION = 0.5
 FIRST_LONGER = 2.0
 """Of two passes the first is cold where it takes so many times as long as the second, besides first
 uses. In the shipped recordings with two steps after a warm-up it is 1.8 times as long at most."""
-
-
-FEW_OPERATIONS, NEXT_TO_NOTHING, LEAST_NS = 20, 0.01, 1_000_000
-"""Fewer operations, shorter than this part of the recording and than 1 ms in all, are the start of
-a program, not the program: a public recording holds 17 of 35 µs in 1.3 s, and what repeats in them
-are four loads of code."""
 
 
 @record

@@ -16,7 +16,6 @@ from traceview.analyses.verdict.parts import (
     steady_parts,
 )
 from traceview.analyses.verdict.series import (
-    LEAST_NS,
     ColdPasses,
     cold_passes,
     is_start_up_alone,
@@ -27,6 +26,7 @@ from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.kernel_classes import KernelClass
 from traceview.facts.ranges.origins import StepsSource
+from traceview.facts.steps.inferred import LEAST_NS
 from traceview.facts.steps.steps import steps_source
 from traceview.records import record
 from traceview.trace import Trace, fact
@@ -273,6 +273,9 @@ def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:
+    if not unknown.lost:
+        time = units.duration(unknown.gaps_ns)
+        return f"idle time unknown: work launched before the recording may have run in {time} of it"
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"

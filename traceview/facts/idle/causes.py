@@ -62,6 +62,8 @@ WHOLE_GRAPH = 200_000
 """Operations of which the whole graph is built, which forecasts need, too."""
 RIGHT_AFTER_NS = 10_000
 """Time of about two launch calls: a thread that has just left a wait has queued nothing yet."""
+MOST_STAGING_NS = 500_000
+"""A copy of pageable memory sets itself up before it runs: on an MI308X in 480 µs."""
 _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost)$")
 
 
@@ -174,6 +176,8 @@ def _causes(
     other = np.isin(kind, (IdlePart.PITCH, IdlePart.OTHER))
     copying = np.zeros(len(parts), bool)
     copying[other] = ops.kind[graph.operation[parts.item[other] - graph.calls]] == Kind.COPY
+    staged = (kind == IdlePart.HELD) & copies.pageable_copies(trace)[after]
+    staged &= parts.end_ns - parts.start_ns <= MOST_STAGING_NS
     launching = mark(graph_launch_calls(trace))
     by_graph = mark_gaps(trace)[parts.gap]
     allocates = (does == CallKind.ALLOCATE) | mark(pool_calls(trace))
@@ -192,7 +196,7 @@ def _causes(
     compiled = jit.take(jit.texts("operation").isin(["compile"]))
     rules = (
         (~gap_launches(trace).known[parts.gap], causes.UNKNOWN),
-        (other & copying, causes.COPY_WAIT),
+        ((other & copying) | staged, causes.COPY_WAIT),
         (other | (kind == IdlePart.HELD), causes.DEPENDENCY),
         (_mostly(parts, thread, *profiler), causes.PROFILER),
         (_mostly(parts, process, *garbage), causes.GARBAGE_COLLECTION),

@@ -8,14 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview import groups
-from traceview.facts.launches import cut_window, unpaired
-from traceview.facts.operations import ApiCalls, CallKind, Operations, api_calls, operations
+from traceview import groups, intervals
+from traceview.facts.launches import cut_window, unpaired, waits
+from traceview.facts.operations import ApiCalls, CallKind, Kind, Operations, api_calls, operations
 from traceview.facts.ranges.selection import issued_ns
 from traceview.intervals import Timed
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact, fact_without_ranges
+from traceview.trace.schema import TORCH_PROFILER
 
 
 class IdleTime(Timed):
@@ -161,6 +162,29 @@ def device_of_calls(trace: Trace) -> Integers:
     return device
 
 
+LEAST_WAIT_NS = 1_000_000
+"""So long nothing holds up the first wait of a process but work: 463 ms in a public recording."""
+
+
+def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
+    """True for the gaps that the first wait of a process takes up, in a window that torch.profiler
+    recorded: a thread waits so long only for work, and that was launched before the window."""
+    result = np.zeros(len(gaps), bool)
+    if trace.recorder != TORCH_PROFILER:
+        return result
+    every, ops = waits(trace), operations(trace)
+    process, copies = ops.process[gaps.after], ops.kind[gaps.after] == Kind.COPY
+    for number in groups.different(process).tolist():
+        own = np.flatnonzero((every.process == number) & (every.duration_ns >= LEAST_WAIT_NS))
+        first = own[np.argsort(every.start_ns[own], kind="stable")[:1]]
+        waited = intervals.union(every.start_ns[first], every.end_ns[first])
+        shared_ns = intervals.overlap(waited, gaps.start_ns, gaps.end_ns)
+        # Whatever else was launched before the wait may itself be late.
+        alone = copies | (issued_ns(trace)[gaps.after] >= every.end_ns[first].max(initial=0))
+        result |= (process == number) & (shared_ns >= LEAST_WAIT_NS) & alone
+    return result
+
+
 def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
     """True for the gaps in which lost work may have run.
 
@@ -169,7 +193,7 @@ def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
     another process, the start or end of the gap takes the place of its launch.
     """
     rows = np.flatnonzero(lost_launches(trace))
-    result = np.zeros(len(gaps), bool)
+    result = _before_recording(trace, gaps)
     if not len(rows):
         return result
     calls, ops, issued = trace.recorded("api_calls"), operations(trace), issued_ns(trace)

@@ -266,7 +266,7 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
     Lost work may have kept them busy, or is most of what some process launched.
     """
     every, result = gaps(trace), dict[int, UnknownIdle]()
-    if not lost_launches(trace).any():
+    if not lost_launches(trace).any() and not (every.cause == LOST_WORK).any():
         return result
     process = trace.recorded("api_calls")["process"]
     launching = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)

@@ -11,7 +11,8 @@ seen on the host:
 4. Otherwise a pass is a step if the CPU pauses in it once, much longer than between its other
    launches, or if layers repeat inside it.
 5. If not, and other launches stand between every k passes and the next, k passes are a step. Else
-   nothing is known of the steps.
+   nothing is known of the steps of a framework's model; in a program without a framework, such as
+   a simulation that never waits, each pass is a step.
 
 A profiler inside the program often records one call of a model. There short passes between kernels
 that no pass launches, an embedding before and a head after them, are layers, whatever the pauses.

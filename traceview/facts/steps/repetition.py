@@ -113,17 +113,18 @@ def find_repetition(
     pause_ns: Integers,
     optimizer: Mask | None = None,
     marked: Mask | None = None,
+    of_model: bool = True,
 ) -> Repetition | None:
     """The loop in a sequence of launches; None where nothing repeats often enough.
 
     `kind` numbers what each launch launches, `pause_ns` is the CPU time before it since the last
     launch, `optimizer` is True for the kernels of an optimizer, `marked` for launches that the host
     sees: copies from or to it, CUDA graphs, and launches after it waited for the GPU. All
-    have shape (launches,).
+    have shape (launches,). Without `of_model` no pass is a layer of something.
     """
     if len(kind) < LEAST_STEPS * _SHORTEST:
         return None
-    loop = _several_launches(kind, pause_ns, optimizer, marked)
+    loop = _several_launches(kind, pause_ns, optimizer, marked, of_model)
     if loop is not None or marked is None:
         return loop
     # Passes of one launch, all of one kind, where the host waits between them: without waits
@@ -141,7 +142,11 @@ def find_repetition(
 
 
 def _several_launches(
-    kind: Integers, pause_ns: Integers, optimizer: Mask | None, marked: Mask | None
+    kind: Integers,
+    pause_ns: Integers,
+    optimizer: Mask | None,
+    marked: Mask | None,
+    of_model: bool,
 ) -> Repetition | None:
     anchor = _best_anchor(kind)
     lag = anchor.lag if anchor else 0
@@ -156,11 +161,11 @@ def _several_launches(
     if len(at) < LEAST_STEPS:
         return None
     passes = _whole_passes(_seams(at, pause_ns, lag), end, lag)
-    return _not_layers(passes, kind, pause_ns, marked) if passes else None
+    return _not_layers(passes, kind, pause_ns, marked, of_model) if passes else None
 
 
 def _not_layers(
-    passes: Repetition, kind: Integers, pause_ns: Integers, marked: Mask | None
+    passes: Repetition, kind: Integers, pause_ns: Integers, marked: Mask | None, of_model: bool
 ) -> Repetition | None:
     """The passes, or groups of them, where these are steps; None where that is not known."""
     first, end, lag = passes.first, passes.end, passes.lag
@@ -184,7 +189,9 @@ def _not_layers(
     pauses = arrays.medians(pause_ns[usual[:, None] + np.arange(lag)], 0)
     if layered or float(pauses.max()) >= _SEAM * max(arrays.median(pauses), 1.0):
         return passes
-    return None if after is None else _between(after, end, pause_ns)
+    if after is None:
+        return None if of_model else passes
+    return _between(after, end, pause_ns)
 
 
 def _conflict(group: nesting.Grouping, first: Integers, after: Integers, lag: int) -> bool:

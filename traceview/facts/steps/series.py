@@ -26,7 +26,12 @@ import numpy as np
 
 from traceview import groups
 from traceview.facts.operations import operations
-from traceview.facts.ranges.origins import candidates_for_steps, is_profiler_step, range_name_forms
+from traceview.facts.ranges.origins import (
+    candidates_for_steps,
+    is_profiler_step,
+    profiler_steps,
+    range_name_forms,
+)
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import issued_ns, selected_operations, windows_of, within
 from traceview.intervals import Intervals
@@ -107,6 +112,10 @@ def step_ranges(trace: Trace) -> Integers:
     # A range lent to another thread is a part of the original.
     own = picked(candidates_for_steps(trace), tree.of_table) & ~tree.lent
     counted = groups.frequencies(kind, size) > 1
+    marked = picked(profiler_steps(trace), tree.of_table) & own
+    if np.count_nonzero(marked) > 1:
+        # Steps of an engine are named with the shapes of their requests: each may come once.
+        counted |= _among(kind, marked, size)
     counted &= ~_sweeps(trace, tree, kind, size)
     if windows := warm_up_range_windows(trace):
         # Kinds whose ranges all open in ranges named warm_up do not count.
@@ -228,7 +237,10 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
         pattern = tree.patterns.name[tree.path_pattern[tree.path[rows]]]
         counts = np.zeros(len(tree.patterns.names), bool)
         used = groups.different(pattern)
-        counts[used] = [bool(_COUNTS.match(text)) for text in tree.patterns.naming.values_of(used)]
+        counts[used] = [
+            bool(_COUNTS.match(text)) or is_profiler_step(text)
+            for text in tree.patterns.naming.values_of(used)
+        ]
         named[kind[rows]] = counts[pattern]
     sweeps: Mask = result & ~named
     return sweeps

@@ -4,7 +4,8 @@ A CPU that runs ahead of the GPU issues its steps in no time, so a step with GPU
 that work ends: from the end of the step before it to the end of its own work. The steps of a loop
 follow each other without a gap, and idle time counts in the step that ends it. The first step of a
 loop begins where the CPU begins it (see `loops`), and so does the second of two that have steps of
-another series in between. A step without GPU work lasts as long as its range.
+another series in between. In a loop of several kinds (see `kinds`) each step begins where the one
+before it ends, of whatever series. A step without GPU work lasts as long as its range.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from traceview.facts.ranges.selection import (
     selecting_texts,
     within,
 )
+from traceview.facts.steps import kinds
 from traceview.facts.steps import series as step_series
 from traceview.facts.steps.series import step_ranges, warm_up_range_windows
 from traceview.records import record
@@ -82,7 +84,7 @@ class Steps:
 def steps(trace: Trace) -> Steps:
     """The steps of the trace; `series` decides which ranges are steps."""
     tree = ranges.range_tree(trace)
-    rows, series = _instances(trace)
+    rows, series, _ = _instances(trace)
     ops, step = operations(trace), step_of_operations(trace)
     work = np.flatnonzero(step >= 0)
     step, limits = picked(step, work), np.iinfo(np.int64)
@@ -106,26 +108,40 @@ def steps(trace: Trace) -> Steps:
 
 
 @fact
-def _instances(trace: Trace) -> tuple[RowNumbers, Integers]:
-    """Rows of the range tree that are steps, sorted by series and start, and the series of each."""
-    tree, rows = ranges.range_tree(trace), step_ranges(trace)
-    series = groups.group(tree.nesting.track[rows], tree.path_pattern[tree.path[rows]])
-    order = np.lexsort((tree.nesting.start[rows], series.ids))
-    return row_numbers(rows[order]), series.ids[order]
+def _instances(trace: Trace) -> tuple[RowNumbers, Integers, Array]:
+    """Rows of the range tree that are steps, sorted by series and start, with series and kind."""
+    tree, found = ranges.range_tree(trace), step_ranges(trace)
+    series = groups.group(tree.nesting.track[found], tree.path_pattern[tree.path[found]])
+    order = np.lexsort((tree.nesting.start[found], series.ids))
+    rows, series_of = row_numbers(found[order]), series.ids[order]
+    kind: Array = kinds.kinds_by_name(trace.recorded("ranges").texts("name").take(tree.row[rows]))
+    if not kind.any():
+        launching = ranges.attributed_operations(trace).range
+        step = _step_at(trace, rows, launching, operations(trace).call)
+        launched = np.bincount(step[step >= 0], minlength=len(rows))
+        kind = kinds.kinds_by_work(series_of, launched)
+    # Requests are named with their shapes: decodes of all batch sizes are one series.
+    by_name = (kind > 0) & (kind != kinds.LONGER)
+    track = tree.nesting.track[rows]
+    split = groups.group(track, np.where(by_name, -1, series_of), kind)
+    order = np.lexsort((tree.nesting.start[rows], split.ids))
+    return rows[order], split.ids[order], kind[order]
 
 
 @fact
 def step_of_operations(trace: Trace) -> RowNumbers:
     """For each operation the step it was launched in, as a row of steps, or −1."""
-    return _step_at(trace, ranges.attributed_operations(trace).range, operations(trace).call)
+    found = ranges.attributed_operations(trace).range
+    return _step_at(trace, _instances(trace)[0], found, operations(trace).call)
 
 
 def step_of_calls(trace: Trace, call: Array) -> RowNumbers:
     """For rows of api_calls the step that each was made in, as a row of steps, or −1."""
-    return _step_at(trace, ranges.attributed_calls(trace).range[call], call)
+    found = ranges.attributed_calls(trace).range[call]
+    return _step_at(trace, _instances(trace)[0], found, call)
 
 
-def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
+def _step_at(trace: Trace, rows: RowNumbers, found: RowNumbers, call: Array) -> RowNumbers:
     """The step around the range of each call, else the step open on the main thread.
 
     The step around a range holds what was launched in it, inferred or not. Launches of a thread
@@ -133,7 +149,6 @@ def _step_at(trace: Trace, found: RowNumbers, call: Array) -> RowNumbers:
     thread with steps in ranges beside these belong to none.
     """
     tree, calls = ranges.range_tree(trace), trace.recorded("api_calls")
-    rows, _ = _instances(trace)
     if not len(rows):
         return np.full(len(found), -1, np.int32)
     number = np.full(len(tree.row), -1, np.int32)
@@ -239,7 +254,17 @@ def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     )
     opens = groups.opens(all_steps.series)
     later = np.where(opens | none, started, np.maximum(before, started))
-    return np.minimum(np.where(first | none, later, before), end), end
+    begin = np.where(first | none, later, before)
+    turns = kinds.takes_turns(all_steps.series, all_steps.thread, all_steps.cpu_start_ns) & ~none
+    if turns.any():
+        order = np.lexsort((all_steps.cpu_start_ns, all_steps.thread))
+        thread = all_steps.thread[order].astype(np.int64)
+        key = Key(thread, end[order])
+        latest = np.maximum.accumulate(key.of(thread, end[order]))
+        ended = np.empty(len(end), np.int64)
+        ended[order[1:]] = key.time(thread, latest)[:-1]
+        begin[turns] = np.maximum(ended, started)[turns]
+    return np.minimum(begin, end), end
 
 
 @fact
@@ -390,17 +415,19 @@ def loop_names(trace: Trace) -> Texts:
     """The name of the loop of each step: the pattern of its path, with # for numbers.
 
     Where the loops of a series are compared separately, the range around the loop keeps its
-    numbers; names that are equal even then get a number, as in `step_# (2)`.
+    numbers; names that are equal even then get a number, as in `step_# (2)`. A series of
+    one kind of several bears its name, as `decode` and `step_# (more work)`.
     """
     loop = pace(trace).loop
     first = np.flatnonzero(groups.opens(loop))
     series = steps(trace).series[first].tolist()
-    loops = Counter(series)
+    loops, kind = Counter(series), _instances(trace)[2]
     all_steps, tree, names = steps(trace), ranges.range_tree(trace), []
     for step, number in zip(first.tolist(), series, strict=True):
         row = int(all_steps.range[step])
         if loops[number] == 1:
-            names.append(tree.patterns[int(tree.path_pattern[tree.path[row]])])
+            name = tree.patterns[int(tree.path_pattern[tree.path[row]])]
+            names.append(kinds.named(name, int(kind[step])))
             continue
         around, name = int(tree.parent[row]), ranges.pattern_of(str(all_steps.names[step]))
         names.append(f"{tree.paths[int(tree.path[around])]}/{name}" if around >= 0 else name)
