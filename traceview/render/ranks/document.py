@@ -14,7 +14,7 @@ from traceview import units
 from traceview.failures import FailureWarning
 from traceview.findings import Finding, LoopTime, forecast
 from traceview.intervals import Intervals
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.ranks.job import JobReport, JobVerdict
 from traceview.ranks.process_groups import missing_ranks, ranks_text, world_size
 from traceview.ranks.tables import RANKS, TABLES
