@@ -157,7 +157,7 @@ def planned(
 ) -> list[RankedFinding]:
     """The findings in their order, those whose remedies are in the plan by their places in it.
 
-    As they are where one that is not in the plan is more severe than its first.
+    As they are where one that is not in the plan comes before its first.
     """
     of_steps = bool(loops and len(model.follows))
     chosen = [at for at, row in enumerate(in_order) if _plannable(row, of_steps)]
@@ -173,8 +173,7 @@ def planned(
         won_ns = won.before_ns - won.after_ns
         # What wins more behind others than they do is no worse than they are.
         severity = max(severity, of.severity(rows[at], won_ns))
-        if won.place:
-            least_ns = min(least_ns, reach(rows[at]) * won_ns * steady_ns / of.time_ns)
+        least_ns = min(least_ns, reach(rows[at]) * won_ns * steady_ns / of.time_ns)
         keys[at] = (severity, True, -least_ns)
         finding = replace(rows[at], severity=SEVERITIES[severity])
         result[at] = _as_replayed(replace(result[at], finding=finding, won=won), of)
