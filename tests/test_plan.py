@@ -61,8 +61,9 @@ def test_a_loss_that_nothing_replays_and_is_worse_than_the_rest_leaves_no_plan(t
     trace = program(call_us=2, kernel_us=50).load(tmp_path)
     replayed = Finding("low", "m", "a", MS, share_of_step_pct=10.0, edit=faster(trace, 1.05))
     bound = Finding("high", "m", "a", 5 * MS, share_of_step_pct=50.0)
-    for severity, count in (("high", 0), ("low", 1)):
-        rows = (replace(bound, severity=severity), replayed)
+    little = replace(bound, severity="low", time_at_stake_ns=MS // 100)
+    for other, count in ((bound, 0), (replace(bound, severity="low"), 0), (little, 1)):
+        rows = (other, replayed)
         found = ranked({"a": Result({}, rows)}, steady_ns=10 * MS, model=lambda: model(trace))
         assert len(plan(found)) == count
         assert (found[0].won is not None) == bool(count)
