@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
@@ -249,17 +250,19 @@ def job_replay(
     clocks: Clocks,
     steps: CommonSteps,
     late: Sequence[int],
+    whole: Mapping[int, Dependencies] = MappingProxyType({}),
 ) -> JobReplay | None:
     """The joint graph of the ranks, the late ones first of all; None if it cannot be had.
 
-    That is so where some rank's launches were not recorded, where nothing relates the clocks, and
+    `whole` are the graphs of ranks as edits need them, else what was packed of them. None is it
+    where some where some rank's launches were not recorded, where nothing relates the clocks, and
     where no steady steps follow each other on all ranks.
     """
     chosen = _chosen(ranks, matched, late)
     graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}
     if len(graphs) < len(chosen) or len(set(clocks.component[chosen].tolist())) != 1:
         return None
-    replayed = _replayed(graphs, clocks, steps)
+    replayed = _replayed(graphs, clocks, steps, whole)
     parts = {of.part: of.graph for of in replayed.values()}
     joint = joined([*parts.values()], _exchanges(matched, replayed))
     common = _common(replayed, len(steps.names))
@@ -294,7 +297,10 @@ def _chosen(
 
 
 def _replayed(
-    graphs: Mapping[int, RankGraph], clocks: Clocks, steps: CommonSteps
+    graphs: Mapping[int, RankGraph],
+    clocks: Clocks,
+    steps: CommonSteps,
+    whole: Mapping[int, Dependencies],
 ) -> dict[int, ReplayedRank]:
     """The ranks with their graphs on a common clock; ranks of one recording share a part."""
     parts: dict[int, tuple[int, int, Dependencies]] = {}
@@ -302,7 +308,7 @@ def _replayed(
     for rank, graph in graphs.items():
         key = id(graph.packed)
         if key not in parts:
-            own = graph.packed.unpacked()
+            own = whole.get(rank) or graph.packed.unpacked()
             start, end = (clocks.aligned_ns(rank, each) for each in (own.start_ns, own.end_ns))
             parts[key] = len(parts), first, replace(own, start_ns=start, end_ns=end)
             first += len(own)
