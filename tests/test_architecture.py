@@ -42,6 +42,7 @@ LEVELS = (
     {"rules"},
     {"inspect"},
     {"analyses", "bench", "recorders"},
+    {"plan"},
     {"ranking", "explanation", "edits"},
     {"timeline"},
     {"reporting"},

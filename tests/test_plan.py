@@ -15,7 +15,8 @@ from traceview.facts.dependencies.forecast import model
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.operations import operations
 from traceview.findings import Finding, Forecast, Subject
-from traceview.ranking import PlanStep, RankedFinding, Won, plan, ranked
+from traceview.plan import PlanStep, RankedFinding, Won, plan
+from traceview.ranking import ranked
 from traceview.render.report.document import ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label, plan_text, telling
 from traceview.reporting import analyze
@@ -54,6 +55,18 @@ def test_the_best_comes_first_and_one_time_is_won_once(tmp_path):
     assert [row.finding for row in rows][:1] == [0]
     assert findings[0].severity == "high"
     assert rows[-1].step_after_ns >= 0
+
+
+def test_a_loss_that_nothing_replays_and_is_worse_than_the_rest_leaves_no_plan(tmp_path):
+    trace = program(call_us=2, kernel_us=50).load(tmp_path)
+    replayed = Finding("low", "m", "a", MS, share_of_step_pct=10.0, edit=faster(trace, 1.05))
+    bound = Finding("high", "m", "a", 5 * MS, share_of_step_pct=50.0)
+    little = replace(bound, severity="low", time_at_stake_ns=MS // 100)
+    for other, count in ((bound, 0), (replace(bound, severity="low"), 0), (little, 1)):
+        rows = (other, replayed)
+        found = ranked({"a": Result({}, rows)}, steady_ns=10 * MS, model=lambda: model(trace))
+        assert len(plan(found)) == count
+        assert (found[0].won is not None) == bool(count)
 
 
 def test_what_wins_only_behind_another_is_marked(tmp_path):

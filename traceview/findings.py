@@ -312,6 +312,25 @@ def forecast(
     )
 
 
+def of_step(
+    told: Forecast, saved_ns: int, step_ns: int, error_ns: int | None, *, per_step: bool
+) -> Forecast:
+    """The forecast with what a replay saves of each step, or of the run where not `per_step`."""
+    share = min(100.0 * saved_ns / max(step_ns, 1), 100.0)
+    if not per_step:
+        return replace(
+            told, share_of_run_pct=share, speedup_at_most=_speedup(share), error_ns=error_ns
+        )
+    return replace(
+        told,
+        saved_per_step_ns=saved_ns,
+        step_ns=step_ns,
+        share_of_step_pct=share,
+        speedup_at_most=_speedup(share),
+        error_ns=error_ns,
+    )
+
+
 def _speedup(share: float) -> float | None:
     left = 1.0 - share / 100.0
     return 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None

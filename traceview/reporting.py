@@ -26,7 +26,8 @@ from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.steps.steps import steps
 from traceview.failures import REPORT_IT, AnswerParts, Failure, contained
-from traceview.ranking import Outcome, PlanStep, RankedFinding, as_notes, plan, ranked, unrecorded
+from traceview.plan import PlanStep, RankedFinding, plan
+from traceview.ranking import Outcome, as_notes, ranked, unrecorded
 from traceview.records import record
 from traceview.tables import Column, Table
 from traceview.trace import Fact, Selection, Trace, fact

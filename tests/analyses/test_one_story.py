@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.steps.steps import pace
 from traceview.findings import Finding
+from traceview.plan import in_doubt
 from traceview.reporting import Report
 from traceview.trace import Trace
 from traceview.vocabulary.causes import (
@@ -32,7 +34,7 @@ from traceview.vocabulary.causes import (
 )
 
 FOLDERS = (REPOSITORY / "examples", DATA, DATA / "workloads")
-OTHERS = tuple(DATA / name for name in ("comparison", "foreign", "torch"))
+OTHERS = ("comparison", "findings", "forecasts", "foreign", "ranks", "torch", "what_if")
 
 
 def recordings(folder: Path) -> list[Path]:
@@ -43,7 +45,7 @@ PATHS = [
     *(path for folder in FOLDERS for path in recordings(folder)),
     *(
         pytest.param(path, marks=pytest.mark.slow)
-        for folder in OTHERS
+        for folder in map(DATA.joinpath, OTHERS)
         for path in recordings(folder)
     ),
 ]
@@ -59,6 +61,9 @@ NOT_BESIDE = {
     "dependency": {"gpu-bound", "queue-full", "launch-bound", "sync-drained"},
 }
 """What run-ahead does not say of a program with this limit."""
+
+OF_CALLS = {"allocation", "copy-wait", "sync-drain"}
+"""Causes of idle time that is inside the calls that `sync-stalls` is about."""
 
 
 @cache
@@ -128,6 +133,54 @@ def test_each_idle_nanosecond_is_in_one_finding(report: Report):
         )
 
 
+def test_no_two_findings_blame_one_interval_differently(report: Report):
+    """Of all findings, notes included: a call that made the GPU wait may be named beside why."""
+    blamed = [row for row in report.findings if row.finding.lost]
+    for one, other in combinations(blamed, 2):
+        lost, beside = one.finding.lost, other.finding.lost
+        assert lost
+        assert beside
+        if lost.device != beside.device:
+            continue
+        causes = {one.finding.cause, other.finding.cause} - {""}
+        names = {one.analysis, other.analysis}
+        waits = "sync-stalls" in names and "steps" not in names
+        alike = len(causes) < 2 and not (waits and causes - OF_CALLS)
+        both = intervals.intersection(lost.time, beside.time).total()
+        assert alike or both == 0, f"{one.finding.message}\n{other.finding.message}"
+
+
+def test_the_training_phase_and_the_verdict_agree(report: Report):
+    summary, phases = report.verdict, report["phases"]
+    if summary is None or not isinstance(phases, Result) or len(steady_spans(report)) != 1:
+        return
+    training = {
+        row["verdict"] for row in phases.tables["phases"].rows() if row["phase"] == "training"
+    }
+    assert not training & NOT_BESIDE.get(summary.limit, set()), (summary.text, training)
+
+
+def test_cards_and_plan_are_one_order_and_say_one_number(report: Report):
+    plan = report.plan
+    if not plan:
+        return
+    first = next(at for at, row in enumerate(report.findings) if not in_doubt(row))
+    assert plan[0].finding == first
+    places = [step.finding for step in plan]
+    assert places == sorted(places)
+    card, saved_ns = report.findings[first], plan[0].step_before_ns - plan[0].step_after_ns
+    assert card.forecast is not None
+    assert card.won is not None
+    of_run_ns = card.finding.time_at_stake_ns
+    of_card_ns = card.forecast.saved_per_step_ns if card.won.per_step else of_run_ns
+    assert of_card_ns == pytest.approx(saved_ns, abs=2)
+    if card.won.per_step:
+        assert card.forecast.step_ns == pytest.approx(plan[0].step_before_ns, abs=2)
+    # A remedy wins alone what it wins as the first; later ones may win less, or more.
+    alone = [report.findings[step.finding].won for step in plan]
+    assert all(won and won.alone_ns >= 0 for won in alone)
+
+
 def test_idle_time_is_the_same_in_all_sums(report: Report):
     trace = recording(report)
     parts, times = steady_parts(trace), report.run_time
@@ -179,9 +232,9 @@ def test_a_largest_loss_of_idle_time_is_of_the_cause_that_the_verdict_names(repo
     if board is None or board.launch not in ("launch-bound", "sync-drained") or not idle:
         return
     _, largest = max(idle, key=lambda each: each[0])
-    if board.launch == "launch-bound" and len(board_devices(report)) == 1:
+    if board.launch == "launch-bound" and len(steady_spans(report)) == 1:
         assert largest.cause not in (CAUSE_NAMES[SYNC_DRAIN], CAUSE_NAMES[DEPENDENCY])
 
 
-def board_devices(report: Report) -> Mapping[int, int]:
+def steady_spans(report: Report) -> Mapping[int, int]:
     return steady_spans_ns(recording(report))

@@ -121,7 +121,6 @@ def test_every_output_is_written_once(what_if, tmp_path, monkeypatch):
     [
         ((), "Missing argument 'TRACE'"),
         ((TRAINING,), "name an edit: --kernel, --fuse, --no-sync"),
-        ((TRAINING, TRAINING, "--no-recorder"), "name one TRACE"),
         ((TRAINING, "--kernel", "gemm"), "'--kernel': kernel lacks a factor"),
         ((TRAINING, "--link", "fast"), "'--link': link has the factor 'fast'"),
         (("--json", TRAINING), "Put TRACE first"),

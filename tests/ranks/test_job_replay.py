@@ -14,6 +14,7 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded
 from tests.ranks.simulated_jobs import with_straggler, worth_of_steady_steps
 from tests.ranks.simulation import COLLECTIVE, Operation, Pause, RankProgram, RankTimeline, schedule
+from traceview.facts.dependencies import forecast
 from traceview.facts.dependencies.replay import Changed, replay
 from traceview.ranks import job_replay as replaying
 from traceview.ranks.answer import job_facts
@@ -122,8 +123,14 @@ def test_a_change_on_one_rank_is_the_job_run_again(what: str, seed: int, tmp_pat
 
 
 @pytest.mark.parametrize("seed", [0, 9, 12, 16, 21, 36])
-def test_a_saving_is_what_the_job_wins_without_its_fault(seed: int):
-    """A late CPU, a slow GPU, slow kernels, and sleeps, in jobs of two and four ranks."""
+def test_a_saving_is_what_the_job_wins_without_its_fault(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """A late CPU, a slow GPU, slow kernels, and sleeps, in jobs of two and four ranks.
+
+    No recorder makes the simulated calls longer.
+    """
+    monkeypatch.setattr(forecast, "RECORDER_CALL_NS", 0)
     job = with_straggler(seed)
     finding = judge(job, per_host=2, graphs=True).finding
     assert finding is not None

@@ -15,6 +15,7 @@ from tests.places import DATA
 from traceview.ranks.answer import job_report
 from traceview.ranks.job import JobReport
 from traceview.ranks.rank_figures import figures_of_ranks
+from traceview.render.ranks.document import ranked_findings
 from traceview.trace.load import load
 
 NAMES = ("ddp_sleep", "expert_parallel", "moe", "pipeline", "symmetric")
@@ -116,7 +117,26 @@ def test_the_sleep_of_rank_1_is_named_with_its_steps_and_line(
     assert 12e6 < row["late_median_ns"] < 16e6
     finding = next(each for each in report.result.findings if "sleeps" in each.message)
     # Without a profiler the sleep costs 12.5 ms in three steps at most.
-    assert finding.time_at_stake_ns <= row["late_ns"]
+    told = report.verdict
+    ratio = told.step_unrecorded_ns / told.step_median_ns
+    assert finding.time_at_stake_ns * ratio <= row["late_ns"]
+
+
+def test_a_saving_is_of_the_step_without_the_recorder(
+    reports: Callable[[str], JobReport],
+):
+    """The share of it that is won; the report states both times, and claims of the shorter one."""
+    report = reports("ddp_sleep")
+    told = report.verdict
+    assert told.step_unrecorded_ns is not None
+    assert told.step_unrecorded_ns < 0.95 * told.step_median_ns
+    assert "without nsys" in told.text
+    [ranked] = [each for each in ranked_findings(report) if "sleeps" in each.finding.message]
+    ratio = told.step_unrecorded_ns / told.step_median_ns
+    step = ranked.forecast.saved_per_step_ns / (ranked.finding.share_of_step_pct / 100)
+    of_recorded = ranked.finding.time_at_stake_ns / told.steps
+    assert ranked.forecast.saved_per_step_ns == pytest.approx(of_recorded * ratio, rel=0.01)
+    assert ranked.forecast.step_ns == pytest.approx(step, rel=0.01)
 
 
 @pytest.mark.parametrize(("name", "cause"), [("moe", "gpu-work"), ("pipeline", "launch-late")])

@@ -36,6 +36,7 @@ from traceview.tables import (
 )
 from traceview.trace import Trace, fact
 from traceview.trace.schema import UNIFIED
+from traceview.vocabulary.causes import CAUSE_NAMES, PAGE_MIGRATION
 
 OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
 _FASTEST_LINK = 63e9
@@ -322,11 +323,17 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
                 "total_ns": total_ns,
                 "median_bytes": int(np.median(alike["bytes"])),
             }
+            ops = operations(trace)
+            own = ops.device == moved.device
+            busy = intervals.union(ops.start_ns[own], ops.end_ns[own])
+            held_ns = intervals.intersection(moved.time, busy).total()
+            sums |= {"held_ns": held_ns} if held_ns else {}
             row = next(copies_by_kind(trace, alike).rows())
             yield replace(
                 copy_claim(alike, row, sums, saved_ns, figures=()),
                 span_ns=0 if early else span_ns,
                 work=moved,
+                cause=CAUSE_NAMES[PAGE_MIGRATION],
                 severity="info" if early else None,
                 words={"of_warm_up": " of warm-up" if early else ""},
             )
@@ -392,6 +399,7 @@ def _outer(trace: Trace) -> Iterator[TimeClaim]:
 _ON_DEMAND_MESSAGE = (
     "{calls:migration} of unified memory by page faults ({direction}) {calls?takes|take} "
     "{total_ns}{of_warm_up} for {bytes}, half of them {median_bytes} or less each."
+    "[ Work on the GPU waits for pages during {held_ns} of it.]"
 )
 _PREFETCH_THEM = (
     "Prefetch what is used next (cudaMemPrefetchAsync), or keep it on the GPU and copy it."

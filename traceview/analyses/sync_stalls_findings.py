@@ -5,7 +5,7 @@ and range without lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from traceview import groups
 from traceview.analyses import wording
 from traceview.facts import savings
 from traceview.facts.copies import downloads, uses_managed_memory
+from traceview.facts.dependencies.forecast import LEAST_STEPS, model
 from traceview.facts.idle.gaps import every_gap, unknown_idle
 from traceview.facts.idle.typical import typical_gap
 from traceview.facts.kernel_classes import framework, terms
@@ -191,13 +192,22 @@ class Costs:
 
 def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
     """The findings on the listed waits."""
-    return findings(trace, [FindingRule(lambda of: _claims(of, listed), MESSAGE, clauses=CLAUSES)])
+    seen = FindingRule(lambda of: _claims(of, listed), MESSAGE, clauses=CLAUSES)
+    hidden = FindingRule(lambda of: _hidden_claims(of, listed), HIDDEN)
+    return findings(trace, [seen, hidden])
 
 
 MESSAGE = (
     "{place} leaves the GPU idle for {idle_ns} {when} {calls:call}{of}. The CPU spends {wait_ns} "
     "in {calls?it|them}."
 )
+HIDDEN = (
+    "{place} holds the CPU up for {wait_ns} in {calls:call}{of}. Without it the CPU would be ahead "
+    "at later launches."
+)
+MOST_HIDDEN = 3
+"""Places with little idle time after their waits whose saving is replayed, the longest waits first:
+a replay of 60,000 items takes some 10 ms with its error."""
 CLAUSES = (
     Clause(" After that the GPU sat idle for {after_ns} more {why}."),
     Clause(" Without it the CPU would be ahead at {later}, too."),
@@ -206,25 +216,76 @@ CLAUSES = (
 
 def _claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
     cost, span_ns = _costs(trace, listed), stall_span_ns(trace)
-    for own, sampled in _places(trace, listed, cost, span_ns):
+    total = groups.sums(_by_place(listed), cost.at_stake_ns)
+    chosen = [number for number, time in enumerate(total) if severity_of(int(time), span_ns)]
+    for own, sampled in _places(trace, listed, cost, chosen):
         yield _claim(trace, listed, cost, own, sampled)
 
 
+def _hidden_claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
+    """Claims on synchronizations of each step after which the GPU is hardly idle.
+
+    By what a replay without them wins: then the CPU is ahead where the GPU now waits for launches.
+    """
+    steps = int(model(trace).follows.sum()) if len(api_calls(trace)) else 0
+    if steps < LEAST_STEPS:
+        return
+    cost, span_ns, every = _costs(trace, listed), stall_span_ns(trace), waits(trace)
+    each = _by_place(listed)
+    idle_ns = groups.sums(each, cost.at_stake_ns)
+    took_ns = groups.sums(each, np.where(cost.steady, every.duration_ns[listed.row], 0))
+    syncs = cost.steady & (every.does[listed.row] == CallKind.SYNCHRONIZE)
+    count = groups.sums(each, syncs.astype(np.int64))
+    chosen = [
+        number
+        for number in np.argsort(-took_ns, kind="stable").tolist()
+        if count[number] >= steps and severity_of(int(took_ns[number]), span_ns)
+        if not severity_of(int(idle_ns[number]), span_ns)
+    ]
+    for own, sampled in _places(trace, listed, cost, chosen[:MOST_HIDDEN]):
+        first, rows = int(own[0]), listed.row[own]
+        does = CallKind(int(every.does[rows[0]]))
+        saving = _saving(trace, rows, does)
+        # What its error hides is no finding.
+        if saving is None or saving.saved_ns <= (saving.error_ns or 0):
+            continue
+        place, values = _place(trace, listed, first, sampled)
+        values |= {"calls": len(own), "wait_ns": int(every.duration_ns[rows].sum())}
+        of = " to {api}" if listed.site.site[first] else ""
+        usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
+        yield TimeClaim(
+            _subject(listed, first, sampled),
+            values,
+            "sites",
+            listed.cells(first),
+            saved_ns=saving.saved_ns,
+            span_ns=span_ns,
+            window=(int(every.start_ns[usual]), int(every.end_ns[usual])),
+            words={"place": place, "of": of},
+            remedy=_action(trace, listed, own, does),
+            edit=saving.edit,
+            error_ns=saving.error_ns,
+        )
+
+
+def _by_place(listed: ListedWaits) -> Groups:
+    """Groups of the listed waits: by call and line, without a line by range."""
+    pattern = np.where(listed.site.site.codes < 0, listed.pattern, -2)
+    return groups.group(listed.site.site.codes, listed.api.codes, listed.site.hint.codes, pattern)
+
+
 def _places(
-    trace: Trace, listed: ListedWaits, cost: Costs, span_ns: int
+    trace: Trace, listed: ListedWaits, cost: Costs, chosen: Sequence[int]
 ) -> Iterator[tuple[Integers, SampledLine | None]]:
     """Yield the listed waits of each finding, and their sampled line where no mark names a line.
 
+    `chosen` are groups of them, see `_by_place`.
+
     Waits of one call that were sampled at one line are one finding, whatever range they are in.
     """
-    without_line = listed.site.site.codes < 0
-    pattern = np.where(without_line, listed.pattern, -2)
-    each = groups.group(listed.site.site.codes, listed.api.codes, listed.site.hint.codes, pattern)
-    total = groups.sums(each, cost.at_stake_ns)
+    without_line, each = listed.site.site.codes < 0, _by_place(listed)
     lines: dict[tuple[int, int, str, int], tuple[list[Integers], SampledLine]] = {}
-    for number in range(each.size):
-        if not severity_of(int(total[number]), span_ns):
-            continue
+    for number in chosen:
         own = np.flatnonzero((each.ids == number) & cost.steady)
         first = int(own[0])
         sampled = sampled_line(trace, listed.row[own]) if without_line[first] else None

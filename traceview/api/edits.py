@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
 
 def what_if(
-    trace: Trace | str | Path,
+    trace: Trace | str | Path | Sequence[Trace | str | Path],
     *edits: str | EditRequest,
     ranges: str | Sequence[str] = (),
     exclude_ranges: str | Sequence[str] = (),
     strict: bool = False,
     peaks: str | Mapping[str, float] | Sequence[str] = (),
     ncu: str | Path | None = None,
+    ranks: int | Sequence[int] = (),
 ) -> WhatIfReport:
     """Replay a recording with edits, each on top of those before it: the time per step, and why.
 
     Arguments:
-        trace: what `load` takes or returns.
+        trace: what `load` takes or returns, or several such recordings of the ranks of a job.
         edits: as on the command line, without dashes: "kernel gemm*=0.5",
             "fuse *softmax*|*mul*=0.3", "no-sync train.py:90", "graph step", "cpu data.py:24=0",
             "copy D2H=0.5", "link 2x", "gpu H200", "no-recorder".
@@ -33,6 +34,7 @@ def what_if(
         strict: infer no range for work that a thread without ranges launched.
         peaks: figures of the recorded GPU, for "gpu", as `analyze` takes them.
         ncu: counters of Nsight Compute, for "gpu", as `analyze` takes them.
+        ranks: of a job, the ranks that the edits are of; all by default.
 
     Raises InputError for an edit of another form or one that touches nothing, and for a recording
     without GPU work; otherwise as `load` does.
@@ -41,11 +43,18 @@ def what_if(
     from traceview.edits.answer import replayed
     from traceview.edits.requests import parse_all
     from traceview.facts.steps.inferred import with_steps
+    from traceview.ranks.what_if import replayed_job
+    from traceview.trace import Trace
 
     requests = parse_all(edits)
-    loaded = load(trace) if isinstance(trace, (str, Path)) else trace
+    given = [trace] if isinstance(trace, (str, Path, Trace)) else [*trace]
+    loaded = [load(each) if isinstance(each, (str, Path)) else each for each in given]
     options = AnalysisOptions(strict=strict, peaks=peaks, ncu=ncu)
     chosen, left_out = (
         (names,) if isinstance(names, str) else tuple(names) for names in (ranges, exclude_ranges)
     )
-    return replayed(with_steps(prepared(loaded, options)), requests, chosen, left_out)
+    ready = [with_steps(prepared(each, options)) for each in loaded]
+    of_ranks = (ranks,) if isinstance(ranks, int) else tuple(ranks)
+    if len(ready) == 1 and not of_ranks:
+        return replayed(ready[0], requests, chosen, left_out)
+    return replayed_job(ready, requests, chosen, left_out, of_ranks)

@@ -59,7 +59,7 @@ def _edit(
     cls=_WhatIfVerb,
     sections={
         "Edits": tuple(f"--{kind}" for kind in _KINDS),
-        "Selection": ("--range", "--exclude-range", "--strict"),
+        "Selection": ("--rank", "--range", "--exclude-range", "--strict"),
         "Additional input": ("--peak", "--ncu"),
         "Terminal": ("--color",),
         "Output": ("-o", "--html", "--open", "--json", "--markdown", "--force"),
@@ -68,9 +68,10 @@ def _edit(
         "traceview what-if train.sqlite --no-sync train.py:90 --kernel '*gemm*=0.5'",
         "traceview what-if train.sqlite --graph step --cpu data.py:24=0 --html",
         "traceview what-if train.sqlite --gpu H200 --link 2x --no-recorder --json",
+        "traceview what-if rank0.sqlite rank1.sqlite --rank 1 --cpu data.py:24=0",
     ),
 )
-@click.argument("traces", nargs=-1, metavar="TRACE", type=click.Path(path_type=Path))
+@click.argument("traces", nargs=-1, metavar="TRACE…", type=click.Path(path_type=Path))
 @_edit(
     "kernel",
     "PATTERN=FACTOR",
@@ -115,6 +116,14 @@ def _edit(
     "--no-recorder", is_flag=True, help="Make each call cheaper by what nsys adds to it (4 µs)."
 )
 @click.option(
+    "--rank",
+    "ranks",
+    multiple=True,
+    type=int,
+    metavar="N",
+    help="Edit only this rank, of recordings of several (repeatable).",
+)
+@click.option(
     "--range",
     "ranges",
     multiple=True,
@@ -156,6 +165,7 @@ def _edit(
 @debug_option
 def command(
     traces: tuple[Path, ...],
+    ranks: tuple[int, ...],
     ranges: tuple[str, ...],
     exclude_ranges: tuple[str, ...],
     strict: bool,
@@ -167,25 +177,23 @@ def command(
     """Show what edits of a program would win, by replaying TRACE with them.
 
     The edits add up in the order given: each row is the time per step with one more of them, and
-    its error. TRACE is as in traceview report. What contends for the GPU is not modelled.
+    its error. TRACE is as in traceview report; several are those of the ranks of one job, replayed
+    together. What contends for the GPU is not modelled.
     """
-    if len(traces) != 1:
-        if traces:
-            raise click.UsageError("name one TRACE; traceview compare compares two")
+    if not traces:
         raise asked.no_input("TRACE", "Put TRACE first: traceview what-if {path} {option}")
     given = list(_in_order(click.get_current_context().meta[_ORDER], edits))
     if not given:
         named = ", ".join(f"--{kind}" for kind in _KINDS)
         raise click.UsageError(f"name an edit: {named}")
-    trace = traces[0]
-    outputs = asked.outputs(f"{Path(unpacked_name(trace)).stem}-what-if", [trace])
+    outputs = asked.outputs(f"{Path(unpacked_name(traces[0])).stem}-what-if", [*traces])
     import traceview
     from traceview import memory
     from traceview.edits.requests import request
 
     memory.prepare()
     with progress("Reading the trace") as next_step:
-        loaded = traceview.load(trace)
+        loaded = [traceview.load(each) for each in traces]
         next_step("Replaying")
         answer = traceview.what_if(
             loaded,
@@ -195,6 +203,7 @@ def command(
             strict=strict,
             peaks=peaks,
             ncu=ncu,
+            ranks=ranks,
         )
     if not outputs.stdout:
         from traceview.render.what_if.text import render_text

@@ -17,7 +17,7 @@ from traceview.edits.requests import KINDS, EditRequest
 from traceview.edits.scope import AppliedEdit, EditScope
 from traceview.errors import InputError
 from traceview.facts.dependencies.blame import IdlePart, IdleParts, walk
-from traceview.facts.dependencies.forecast import Model, StepForecast
+from traceview.facts.dependencies.forecast import Model, StepForecast, StepModel
 from traceview.facts.dependencies.graph import INFERRED, Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit, Times
 from traceview.facts.operations import operations
@@ -218,6 +218,8 @@ class WhatIfReport(display.Written):
 
     Times are per measured step, or of the run as a whole where `steps` is 0. `before` and `after`
     are the time of the GPU as recorded and with all edits, `next` what limits the program then.
+    Of a job, `ranks` are those recorded and `edited_ranks` those edited if not all; `path` is that
+    of one, and what edits touch and the time of the GPU are the mean of the ranks.
     """
 
     path: str
@@ -231,6 +233,8 @@ class WhatIfReport(display.Written):
     after: GpuTime
     next: NextLimit
     quality: ReplayQuality
+    ranks: tuple[int, ...] = ()
+    edited_ranks: tuple[int, ...] = ()
 
     @property
     def forecast(self) -> StepForecast:
@@ -239,8 +243,9 @@ class WhatIfReport(display.Written):
 
     @property
     def name(self) -> str:
-        """The file of the recording."""
-        return PurePath(self.path).name
+        """The file of the recording, or of the first of a job's."""
+        more = f" and {len(self.ranks) - 1} more" if len(self.ranks) > 1 else ""
+        return f"{PurePath(self.path).name}{more}"
 
 
 def replayed(
@@ -260,7 +265,7 @@ def replayed(
             "record the program where it uses a GPU",
         )
     applied = [APPLY[each.kind](scope, each) for each in requests]
-    outcomes = _outcomes(model, applied)
+    outcomes = outcomes_of(model, applied)
     before, is_exact = _recorded(model)
     changes = [each.change for each in applied]
     return WhatIfReport(
@@ -274,11 +279,12 @@ def replayed(
         before,
         _with(model, changes),
         _next(model, changes, outcomes[-1].forecast.saved_ns),
-        ReplayQuality(is_exact, before.inferred_pct, len(model.graph), _items(trace)),
+        ReplayQuality(is_exact, before.inferred_pct, len(model.graph), recorded_items(trace)),
     )
 
 
-def _outcomes(model: Model, applied: Sequence[AppliedEdit]) -> tuple[EditOutcome, ...]:
+def outcomes_of(model: StepModel, applied: Sequence[AppliedEdit]) -> tuple[EditOutcome, ...]:
+    """Each edit on top of those before it."""
     result: list[EditOutcome] = []
     saved = 0
     for number, each in enumerate(applied, 1):
@@ -319,7 +325,8 @@ def _next(model: Model, edits: Sequence[Edit], saved_ns: int) -> NextLimit:
     )
 
 
-def _items(trace: Trace) -> int:
+def recorded_items(trace: Trace) -> int:
+    """The calls and operations of a recording."""
     return sum(
         len(trace.recorded(name))
         for name in ("api_calls", "kernels", "copies", "sets", "graph_launches")

@@ -136,6 +136,14 @@ def notes(answer: WhatIfReport) -> Iterator[str]:
             )
         if edit.request.kind == "gpu":
             yield f"{label(edit)}: {_roofline(edit)}"
+    if answer.ranks:
+        edited = (
+            f"rank {', '.join(map(str, answer.edited_ranks))}" if answer.edited_ranks else "all"
+        )
+        yield (
+            f"{units.count(len(answer.ranks))} ranks were replayed as one job, {edited} with the "
+            "edits. A step ends with its last rank; other figures are means of the ranks."
+        )
     if answer.ranges or answer.excluded_ranges:
         only = ", ".join(answer.ranges) or "all ranges"
         without = f" but {', '.join(answer.excluded_ranges)}" if answer.excluded_ranges else ""

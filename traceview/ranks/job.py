@@ -108,6 +108,7 @@ class JobVerdict:
     `limit` is a limit of a rank's report, `straggler` if ranks wait for a late one, or
     `communication`. `steps` counts the steady steps that all ranks share; `step_median_ns` is the
     median over these steps of the longest duration on any rank, None without steps.
+    `step_unrecorded_ns` is that without the recorder, None where about the same or not known.
     """
 
     text: str
@@ -117,6 +118,7 @@ class JobVerdict:
     step_median_ns: int | None
     gpu_busy_pct: float | None
     figures: Mapping[str, int | float | None] = field(default_factory=dict)
+    step_unrecorded_ns: int | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,6 +28,8 @@ class JobFacts:
     `span_ns` is the median rank's time in the steady steps that all ranks share, or without steps
     its whole steady time. `wait_ns` has an array per rank: the wait in each of its collectives, −1
     where unknown. `replay_note` says what the savings of late ranks rest on where not on all ranks.
+    `unrecorded` is the step without the recorder as a part of the recorded one, None where that is
+    about the same or not known.
     """
 
     ranks: tuple[RankFigures, ...]
@@ -43,6 +45,7 @@ class JobFacts:
     wait_ns: tuple[Integers, ...]
     needs: Needs | None = None
     replay_note: str = ""
+    unrecorded: float | None = None
 
     @property
     def has_waits(self) -> bool:

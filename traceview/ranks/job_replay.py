@@ -1,5 +1,7 @@
 """What a job wins without the lateness of a rank: the graphs of all ranks replayed as one.
 
+It is the share of the step that is won without the recorder, as in the report of one recording.
+
 In the steps in which a rank is late, what makes it late becomes as much as on the median other
 rank: the time of its CPU, the longest calls and pauses first; the work of its GPU, all by one
 factor; or what its queued work waits for. A rank that has more work than the others shares it with
@@ -11,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
 from traceview import groups, units
+from traceview.analyses.verdict.verdict import DIFFERS
 from traceview.facts.dependencies.graph import Dependencies, Edge
 from traceview.facts.dependencies.replay import Changed, Edit
 from traceview.ranks.clocks import TOGETHER
@@ -75,14 +79,19 @@ class JobReplay:
         else:
             edits = [*self._as_usual(late, inside, others)]
         first = row_numbers(np.flatnonzero(np.isin(self.steps, inside)))
-        # As recorded, as the lateness is that the report tells.
-        forecast = self.model.forecast(*edits, recorder=True, alike=first)
+        forecast = self.model.forecast(*edits, alike=first)
         steps = len(self.model.recorded) * len(numbers) / len(inside)
         return replace(
             late,
             saved_ns=max(round(forecast.saved_ns * steps), 0),
             error_ns=round(forecast.error_ns * steps),
         )
+
+    @property
+    def unrecorded(self) -> float:
+        """The time of a step without the recorder, as a part of that with it."""
+        recorded = max(float(self.model.recorded.mean()), 1.0)
+        return float(self.model.before_cheaper.mean()) / recorded
 
     def _as_usual(
         self, late: Straggler, numbers: Integers, others: Sequence[int]
@@ -125,12 +134,13 @@ class _Spent:
         return self.time_ns[self.by_step.get(step, groups.NO_ROWS)]
 
     def edit(self, time_ns: Integers) -> Edit:
-        """The edit after which it spends these times."""
-        items = len(self.item)
+        """The edit after which it spends these times, less what other edits take off."""
+        items, less_ns = len(self.item), self.time_ns - time_ns
 
         def edit(changed: Changed) -> None:
-            changed.own_ns[self.item] = time_ns[:items]
-            changed.begin_ns[self.edge] = self.base_ns + time_ns[items:]
+            own, lag = changed.own_ns[self.item], changed.begin_ns[self.edge]
+            changed.own_ns[self.item] = np.maximum(own - less_ns[:items], 0)
+            changed.begin_ns[self.edge] = np.maximum(lag - less_ns[items:], self.base_ns)
 
         return edit
 
@@ -223,12 +233,15 @@ def with_savings(job: JobFacts) -> JobFacts:
     others = [rank for rank in range(len(job.ranks)) if rank not in late]
     saved = (replayed.saved_ns(each, job.late.steps[each.late], others) for each in job.stragglers)
     count, note = len(replayed.ranks), ""
+    known = all(rank.recorder == "nsys" for rank in job.ranks)
+    share = replayed.unrecorded if known else 1.0
     if count < len(job.ranks):
         note = (
             f"Savings are replayed on {count} of {len(job.ranks)} ranks: the late ones and those "
             "that wait least."
         )
-    return replace(job, stragglers=tuple(saved), replay_note=note)
+    unrecorded = share if share <= 1 - DIFFERS else None
+    return replace(job, stragglers=tuple(saved), replay_note=note, unrecorded=unrecorded)
 
 
 def job_replay(
@@ -237,17 +250,19 @@ def job_replay(
     clocks: Clocks,
     steps: CommonSteps,
     late: Sequence[int],
+    whole: Mapping[int, Dependencies] = MappingProxyType({}),
 ) -> JobReplay | None:
     """The joint graph of the ranks, the late ones first of all; None if it cannot be had.
 
-    That is so where some rank's launches were not recorded, where nothing relates the clocks, and
+    `whole` are the graphs of ranks as edits need them, else what was packed of them. None is it
+    where some where some rank's launches were not recorded, where nothing relates the clocks, and
     where no steady steps follow each other on all ranks.
     """
     chosen = _chosen(ranks, matched, late)
     graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}
     if len(graphs) < len(chosen) or len(set(clocks.component[chosen].tolist())) != 1:
         return None
-    replayed = _replayed(graphs, clocks, steps)
+    replayed = _replayed(graphs, clocks, steps, whole)
     parts = {of.part: of.graph for of in replayed.values()}
     joint = joined([*parts.values()], _exchanges(matched, replayed))
     common = _common(replayed, len(steps.names))
@@ -282,7 +297,10 @@ def _chosen(
 
 
 def _replayed(
-    graphs: Mapping[int, RankGraph], clocks: Clocks, steps: CommonSteps
+    graphs: Mapping[int, RankGraph],
+    clocks: Clocks,
+    steps: CommonSteps,
+    whole: Mapping[int, Dependencies],
 ) -> dict[int, ReplayedRank]:
     """The ranks with their graphs on a common clock; ranks of one recording share a part."""
     parts: dict[int, tuple[int, int, Dependencies]] = {}
@@ -290,7 +308,7 @@ def _replayed(
     for rank, graph in graphs.items():
         key = id(graph.packed)
         if key not in parts:
-            own = graph.packed.unpacked()
+            own = whole.get(rank) or graph.packed.unpacked()
             start, end = (clocks.aligned_ns(rank, each) for each in (own.start_ns, own.end_ns))
             parts[key] = len(parts), first, replace(own, start_ns=start, end_ns=end)
             first += len(own)

@@ -256,7 +256,12 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
             "stragglers": len(job.stragglers),
             "saved_ns": saved,
         },
+        step_unrecorded_ns=_unrecorded_ns(job, median),
     )
+
+
+def _unrecorded_ns(job: JobFacts, median: int | None) -> int | None:
+    return round(job.unrecorded * median) if job.unrecorded and median else None
 
 
 def _limit(job: JobFacts, saved_ns: int, exposed: float, *, paced: bool) -> str:
@@ -275,7 +280,9 @@ def _phrases(
 ) -> Iterator[str]:
     yield units.counted(len(job.ranks), "rank")
     if median is not None:
-        yield f"{units.counted(steps, 'steady step')} of {units.duration(median)}"
+        plain_ns = _unrecorded_ns(job, median)
+        plain = f" (about {units.duration(plain_ns)} without nsys)" if plain_ns else ""
+        yield f"{units.counted(steps, 'steady step')} of {units.duration(median)}{plain}"
     else:
         yield f"no common steps in {units.duration(job.span_ns)}"
     if busy is not None:

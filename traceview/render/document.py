@@ -11,7 +11,7 @@ from dataclasses import field
 import numpy as np
 
 from traceview.analyses.base import Skipped
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.records import record
 from traceview.tables import Cell, Integers, Table, TableSpec
 

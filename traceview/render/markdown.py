@@ -15,7 +15,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analyses.base import Skipped
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.render.base.code import code_spans
 from traceview.render.base.safe_text import visible
 from traceview.render.document import Document, Entries, Grid, Section, Sheet

@@ -16,7 +16,7 @@ from rich.text import Text
 from traceview import units
 from traceview.analyses.base import Skipped
 from traceview.findings import LEAST_LOW_NS
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
 from traceview.render.document import ScoreTile

@@ -15,7 +15,7 @@ from traceview.analyses.base import Result, Skipped
 from traceview.errors import InputError, suggestion
 from traceview.explanation import explained
 from traceview.facts.kernel_classes import kernel_labels
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.render.base.json_text import written
 from traceview.render.comparison.json import render_json as comparison_json
 from traceview.render.kernels.json import as_document

@@ -183,6 +183,17 @@ GARBAGE_COLLECTION = add(IdleCause(
     rank="its Python collects garbage",
     apart="collecting garbage in Python",
 ))
+PAGE_MIGRATION = add(IdleCause(
+    "page-migration", letter=("m", "copies"), colors=("#b3a04a", "#c9b768"), limit="copies",
+    once="",
+    meaning="pages of unified memory moved meanwhile: the CPU touched pages on the GPU, or work "
+    "waited for pages that were prefetched",
+    lost="while pages of unified memory moved",
+    action="Prefetch what the CPU or the GPU uses next (cudaMemPrefetchAsync), earlier and on a "
+    "stream of its own, or keep it on the GPU and copy it.",
+    idle="while pages of unified memory move",
+    rank="pages of its unified memory move",
+))
 # A finding of phases.
 COMPILATION = add(IdleCause(
     "compilation", letter=("k", "compilation"), colors=("#8a7fc7", "#a79ee0"), limit="compilation",

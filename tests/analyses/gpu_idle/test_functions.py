@@ -166,3 +166,34 @@ def test_arrays_that_a_directive_copies_stay_on_the_gpu_in_a_data_region(tmp_pat
     [worked] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "push_" in f.message]
 
     assert worked.action.startswith("Keep these arrays on the GPU: open a data region")
+
+
+PYTHON = ("/usr/bin/python3.12", "_PyEval_EvalFrameDefault")
+SORT = "/venv/lib/python3.12/site-packages/numpy/_core/_multiarray_umath.cpython-312.so"
+TORCH = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so"
+
+
+def without_python_samples(module: str, function: str) -> Export:
+    """A thread of Python, of which only native code was sampled: ten times in each gap."""
+    export = loop()
+    for step in range(STEPS):
+        for at in range(10):
+            time = 10 * step * MS + MS // 2 + at * MS
+            export.native_sample(time, (module, "inner"), (module, function), PYTHON)
+    return export
+
+
+def test_what_python_called_is_named_where_no_line_is_known(tmp_path):
+    found = ask(ANALYSIS, without_python_samples(SORT, "array_sort"), tmp_path)
+    first = found.findings[0]
+    assert "All of it was in array_sort (_multiarray_umath" in first.message
+    assert "calling inner" in first.message
+    [row] = rows(found, "lines", *CELLS)
+    assert row[:5] == (SORT, None, "array_sort", "inner", "cpu")
+    assert row[6] == 19 * 9 * MS
+
+
+def test_what_launches_is_no_other_work(tmp_path):
+    found = ask(ANALYSIS, without_python_samples(TORCH, "at::_ops::add::call"), tmp_path)
+    assert "array" not in found.findings[0].message
+    assert "at::_ops" not in found.findings[0].message

@@ -1,4 +1,4 @@
-"""The user's function in native stacks, and plain names of demangled functions."""
+"""The user's function in native stacks, or what Python called, and names of functions."""
 
 import pytest
 
@@ -12,6 +12,8 @@ SIM, CUDA, LIBC = (
 )
 ACC, MPI = "/hpc/21.5/compilers/lib/libacchost.so", "/sw/openmpi/mca_pml_ucx.so"
 NUMPY = "/venv/lib/python3.12/site-packages/numpy/_core/_multiarray_umath.cpython-312-x86_64.so"
+TORCH = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so"
+PYTHON, LIBPYTHON = ("/usr/bin/python3.12", "run"), ("/conda/lib/libpython3.12.so.1.0", "run")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,15 @@ def found(folder, *frames):
             (SIM, "reorder()", "std::__introsort_loop"),
         ),
         (((LIBC, None), (SIM, "work()"), (SIM, "main")), (SIM, "work()", "libc")),
-        (((NUMPY, "add"), ("/usr/bin/python3.12", "Py")), (None, None, "_multiarray_umath: add")),
+        # What the interpreter called says something, unless it launches GPU work.
+        (((NUMPY, "add"), PYTHON), (NUMPY, "add", None)),
+        (((LIBC, "memcpy"), (NUMPY, "loop"), (NUMPY, "add"), PYTHON), (NUMPY, "add", "loop")),
+        (((NUMPY, None), (NUMPY, "add"), LIBPYTHON), (NUMPY, "add", "_multiarray_umath")),
+        (((TORCH, "f"), (TORCH, "at::add()"), PYTHON), (None, None, "libtorch_cpu: at::add")),
+        # It runs Python again, or itself; nothing is known of who called.
+        ((PYTHON, (NUMPY, "apply"), PYTHON), (None, None, "python3.12: run")),
+        (((LIBC, "read"), PYTHON, (TORCH, "at::add()")), (None, None, "libc: read")),
+        (((NUMPY, "add"),), (None, None, "_multiarray_umath: add")),
         (((CUDA, None), (CUDA, None)), (None, None, "libcuda")),
         (((SIM, None), (SIM, "_start")), (None, None, "sim: _start")),
         (((ACC, "__c_mcopy8"), (ACC, "dataoff"), (SIM, "push_")), (SIM, "push_", "dataoff")),

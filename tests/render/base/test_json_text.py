@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.findings import Evidence, Finding, Subject
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.render.base.json_text import FINDING, clean, written
 from traceview.tables import Column, Table
 

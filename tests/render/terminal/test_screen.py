@@ -10,7 +10,7 @@ import traceview
 from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.findings import Evidence, Finding, Forecast, Subject
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.render.base.text import wrapped
 from traceview.render.document import ScoreTile
 from traceview.render.report.text import render_text

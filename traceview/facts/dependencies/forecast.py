@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -203,9 +204,10 @@ class StepModel(ABC):
 
 @record
 class Model(StepModel):
-    """The graph of a recording."""
+    """The graph of a recording; `loop` is that of each step."""
 
     trace: Trace
+    loop: Integers
 
     @cached_property
     def item_of_operation(self) -> RowNumbers:
@@ -356,7 +358,16 @@ def model(trace: Trace) -> Model:
         step = np.where(steady_operations(trace)[graph.operation], 0, -1)
         step = step if (step >= 0).any() else np.zeros(len(step), np.int64)
     chosen = np.flatnonzero(step >= 0)
-    return Model(graph, row_numbers(chosen + graph.calls), step[chosen], follows, trace)
+    last = row_numbers(chosen + graph.calls)
+    return Model(graph, last, step[chosen], follows, trace, loop)
+
+
+def main_loop(of: Model) -> Model:
+    """The model of the steps of the loop with most time alone."""
+    if not len(of.follows) or (of.loop == of.loop[0]).all():
+        return of
+    time_ns = np.bincount(of.loop[of.follows], of.recorded)
+    return replace(of, follows=of.follows & (of.loop == np.argmax(time_ns)))
 
 
 def _middle(trace: Trace, rows: Array) -> tuple[int, int | None, Array]:

@@ -4,10 +4,11 @@ A gap is walked back from its end along what held up the work that ended it (see
 `facts.dependencies.blame`). Each part is one thing that the launching thread did, or that the work
 waited for, and that alone is its cause. What other threads did counts where threads take turns.
 
-Two things are laid over it. Where a synchronization let the GPU run dry, the ordinary work of
+Three things are laid over it. Where a synchronization let the GPU run dry, the ordinary work of
 launching after it belongs to that wait: without it the launches would have been made earlier, by
 as long as the wait lasted and no more. A pause or call longer than `OWN_WORK_NS` is no ordinary
-work of launching; it stays what it is. And what falls into compilation is compilation.
+work of launching; it stays what it is. And what falls into compilation is compilation, what falls
+into migrations of unified memory is theirs (see facts.idle.page_migrations).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from traceview.facts.idle.gap_bounds import (
     hold_lost_work,
     latest_so_far,
 )
+from traceview.facts.idle.page_migrations import with_migrations
 from traceview.facts.launches import Waits, waits
 from traceview.facts.operations import (
     ApiCalls,
@@ -41,6 +43,7 @@ from traceview.facts.operations import (
     first_launch_calls,
     first_launches,
     graph_launch_calls,
+    migrations,
     operations,
     operations_by_device,
     pool_calls,
@@ -97,6 +100,10 @@ def gap_causes(trace: Trace) -> GapCauses:
     wait = find_drains(trace)[parts.gap]
     row, parts, cause = _with_drains(trace, parts, cause, wait)
     call, thread, wait = call[row], thread[row], wait[row]
+    if migrations(trace).any():
+        does = np.append(api_calls(trace).does, CallKind.OTHER)[call]
+        row, parts, cause = with_migrations(trace, parts, cause, gaps.device[parts.gap], does)
+        call, thread, wait = call[row], thread[row], wait[row]
     # A return from a wait that did not let the GPU run dry is a call like others.
     cause[(cause == causes.SYNC_DRAIN) & (wait < 0)] = causes.LAUNCH_LATE
     late = (causes.LAUNCH_LATE, causes.SYNC_DRAIN, causes.GARBAGE_COLLECTION)

@@ -24,12 +24,16 @@ from traceview.tables import Array, Integers, Mask, Table, Texts
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import CPU, OFF_CPU, RESULT_WAIT
 
-_SYSTEM = (
-    r"^\[|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/"
-    r"|(^|/)lib(cu|nv|Tools|nccl|acc|i?omp|pg[a-z]|mpi|open-|uc[mpst]\b|fabric)\w*[-.\w]*\.so|(^|/)mca_\w+\.so"
-    r"|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux|(^|/)(python|ipython|pypy|julia|java"
-    r"|node)[\d.]*$"
+_BASE = (
+    r"^\[|(^|/)lib(cu|nv|Tools|nccl|acc|i?omp|pg[a-z]|mpi|open-|uc[mpst]\b|fabric)\w*[-.\w]*\.so"
+    r"|(^|/)mca_\w+\.so|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux"
 )
+_INTERPRETER = r"(^|/)(lib)?(python|ipython|pypy|julia|java|node)[\d.]*(\.so[\d.]*)?$"
+_SYSTEM = rf"{_BASE}|{_INTERPRETER}|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/"
+_LAUNCHES = (
+    r"/lib(torch|c10|tensorflow)\w*\.|/(torch|jax|jaxlib|cupy|cupyx|triton|tensorflow|numba)/"
+)
+"""Libraries that launch GPU work: time in them is part of the cost of launches."""
 # Code that compilers, the CUDA runtime and template libraries put into the program's executable.
 _RUNTIME = (
     r"_start$|_init$|libcudart_static|cuda[A-Z]|cu[A-Z]\w*$|__cuda|__device_stub|std::|__gnu_cxx::"
@@ -67,8 +71,9 @@ class NativeLines:
     """One row per native stack.
 
     `stack` are the numbers of the stacks, ascending. `module` and `function` (demangled) are of the
-    innermost frame in the user's program, absent without one. `inner` is the library function
-    called by that frame; without a frame of the program, the innermost known function.
+    innermost frame in the user's program. Without one they are of the library function that an
+    interpreter called, unless its library launches GPU work. `inner` is the function called by that
+    frame; without such a frame the one that was called, or the innermost known one.
     """
 
     stack: Integers
@@ -89,7 +94,6 @@ def find_functions(frames: Table) -> NativeLines:
     names = [function_name(str(each)) for each in function.values]
     runtime = _matching(function, [bool(re.match(_RUNTIME, name)) for name in names])
     named = function.codes >= 0
-    of_system = _matching(module, [bool(re.search(_SYSTEM, str(name))) for name in module.values])
 
     def innermost(chosen: Mask) -> Integers:
         rows = np.flatnonzero(chosen)
@@ -97,15 +101,27 @@ def find_functions(frames: Table) -> NativeLines:
         result[place[rows[::-1]]] = rows[::-1]
         return result
 
-    user = innermost(~of_system & named & ~runtime & (module.codes >= 0))
+    def outermost(chosen: Mask) -> Integers:
+        rows = np.flatnonzero(chosen)
+        result = np.full(len(number), -1, np.int64)
+        # The outermost frame is assigned last.
+        result[place[rows]] = rows
+        return result
+
+    def of(pattern: str) -> Mask:
+        return _matching(module, [bool(re.search(pattern, str(name))) for name in module.values])
+
+    user = innermost(~of(_SYSTEM) & named & ~runtime & (module.codes >= 0))
     rows = np.arange(len(place))
+    interpreter = innermost(of(_INTERPRETER))
+    library = outermost((rows < interpreter[place]) & named & ~runtime & ~of(_BASE))
+    launches = np.append(of(_LAUNCHES), False)[library]
+    user = np.where((user < 0) & ~launches, library, user)
     below = rows < np.where(user >= 0, user, -1)[place]
     static = function.isin([str(text) for text in function.values if "cudart_static" in str(text)])
-    called = np.full(len(number), -1, np.int64)
-    # The outermost frame is assigned last.
-    called[place[below & named & ~static]] = rows[below & named & ~static]
+    called = outermost(below & named & ~static)
     leaf, first = innermost(np.ones(len(place), bool)), innermost(named & ~static)
-    without = np.where(first >= 0, first, leaf)
+    without = np.where(library >= 0, library, np.where(first >= 0, first, leaf))
     inner = np.where(
         user >= 0, np.where(user == leaf, -1, np.where(called >= 0, called, leaf)), without
     )

@@ -14,7 +14,7 @@ from traceview import units
 from traceview.analyses.base import Result, Skipped
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.ranks.tables import TABLES
 from traceview.records import record

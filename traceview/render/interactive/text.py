@@ -16,7 +16,7 @@ from traceview.comparison import wording
 from traceview.comparison.changes import main_changes
 from traceview.comparison.comparison import RunComparison
 from traceview.findings import Finding
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.ranks.job import JobReport
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting

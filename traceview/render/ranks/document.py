@@ -14,7 +14,8 @@ from traceview import units
 from traceview.failures import FailureWarning
 from traceview.findings import Finding, LoopTime, forecast
 from traceview.intervals import Intervals
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
+from traceview.ranking import unrecorded
 from traceview.ranks.job import JobReport, JobVerdict
 from traceview.ranks.process_groups import missing_ranks, ranks_text, world_size
 from traceview.ranks.tables import RANKS, TABLES
@@ -129,10 +130,12 @@ def _listed(lead: str, texts: Sequence[str]) -> str:
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
     """The findings, worst first, each with the table that shows it and its forecast."""
-    return tuple(
+    rows = tuple(
         RankedFinding(each.evidence.table or "ranks", each, forecast(each, _loop(job, each)))
         for each in job.result.findings
     )
+    told = job.verdict
+    return unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
 
 
 def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:

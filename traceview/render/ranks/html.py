@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from traceview import units
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.ranks.job import PARTS, HeatMap, JobReport
 from traceview.ranks.process_groups import ProcessGroups, process_groups
 from traceview.ranks.tables import TABLES

@@ -13,7 +13,7 @@ from traceview import analyses, units
 from traceview.analyses.base import Skipped
 from traceview.analyses.verdict import Scoreboard
 from traceview.findings import LOW, Finding, Forecast, Saving, shortened
-from traceview.ranking import RankedFinding
+from traceview.plan import RankedFinding
 from traceview.records import record
 from traceview.render.document import Document, ScoreTile, Section, Sheet
 from traceview.render.report.plan import plan_text

@@ -12,8 +12,8 @@ from traceview.analyses.base import Analysis, Result
 from traceview.errors import InputError, TraceFormatError
 from traceview.facts.steps.steps import kernels_in_warm_up
 from traceview.findings import Evidence, Finding, Subject
+from traceview.plan import RankedFinding
 from traceview.ptx.model import Compiled
-from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.base.code import CodeBlock, CodeLine
 from traceview.render.base.page import TableView, key, row_id, table_view

@@ -14,7 +14,8 @@ from traceview import units
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.analyses.verdict.scoreboard import RunTime, TimePart
 from traceview.findings import Finding
-from traceview.ranking import Outcome, RankedFinding
+from traceview.plan import RankedFinding
+from traceview.ranking import Outcome
 from traceview.records import record
 from traceview.render.base.code import color_class
 from traceview.render.base.page import (

@@ -17,7 +17,7 @@ import numpy as np
 from traceview.analyses.base import Analysis, Failed, Result, Skipped
 from traceview.analyses.verdict import SCOREBOARD
 from traceview.findings import Forecast
-from traceview.ranking import PlanStep, RankedFinding
+from traceview.plan import PlanStep, RankedFinding
 from traceview.render.base import json_text
 from traceview.render.base.json_text import (
     FINDING,

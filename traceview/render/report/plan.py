@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from traceview import units
 from traceview.findings import Finding, shortened
-from traceview.ranking import PlanStep
+from traceview.plan import PlanStep
 from traceview.reporting import Report
 from traceview.vocabulary.remedies import SHORT
 

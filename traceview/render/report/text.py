@@ -17,7 +17,8 @@ from rich.text import Text
 
 from traceview import units
 from traceview.analyses.base import Analysis, Result, Skipped
-from traceview.ranking import Outcome, RankedFinding
+from traceview.plan import RankedFinding
+from traceview.ranking import Outcome
 from traceview.records import record
 from traceview.render.base.safe_text import linked, visible
 from traceview.render.base.text import (

@@ -33,7 +33,8 @@ def what_if_document(answer: WhatIfReport) -> Document:
 def facts(answer: WhatIfReport) -> tuple[str, ...]:
     """The GPUs and the steps that the answer rests on."""
     steps = units.counted(answer.steps, "step") if answer.steps else "the whole run"
-    return (*dict.fromkeys(answer.gpus), steps)
+    ranks = (units.counted(len(answer.ranks), "rank"),) if answer.ranks else ()
+    return (*dict.fromkeys(answer.gpus), *ranks, steps)
 
 
 def _tiles(answer: WhatIfReport) -> tuple[ScoreTile, ...]:
