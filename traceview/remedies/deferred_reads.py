@@ -1,0 +1,44 @@
+"""`total += loss.item()` in a loop becomes `total += loss.detach()`: read when it is printed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from traceview.remedies.base import ProgramRemedy, SourceEdit
+
+
+def rewrites(source: str) -> list[SourceEdit]:
+    """The edits of all sums of `.item()` in loops. Raises SyntaxError."""
+    loops = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For | ast.While))
+    edits = {
+        (edit.line, edit.column): edit
+        for loop in loops
+        for node in ast.walk(loop)
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+        for edit in _reads(node.value)
+    }
+    return list(edits.values())
+
+
+def _reads(node: ast.expr) -> Iterator[SourceEdit]:
+    """`x.item()`, also as a factor: what stays a tensor under + − × ÷."""
+    if isinstance(node, ast.BinOp):
+        yield from _reads(node.left)
+        yield from _reads(node.right)
+        return
+    is_read = isinstance(node, ast.Call) and not node.args and not node.keywords
+    if is_read and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        tensor = node.func.value
+        at = (tensor.end_lineno, tensor.end_col_offset, node.end_lineno, node.end_col_offset)
+        yield SourceEdit(*(int(each or 0) for each in at), ".detach()")
+
+
+REMEDY = ProgramRemedy(
+    name="deferred_reads",
+    does="Sum results on the GPU, read them after the loop",
+    answers=r"(?:Read|read) (?:results|values)",
+    effect="waits for results go, so that the CPU runs ahead",
+    rewrites=rewrites,
+    may_change="sums of what is logged are in fp32",
+)
