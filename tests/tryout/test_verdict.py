@@ -7,7 +7,7 @@ import pytest
 
 from traceview.errors import TraceviewError
 from traceview.remedies import BY_NAME
-from traceview.tryout import schedule, verdict
+from traceview.tryout import ledger, schedule, verdict
 from traceview.tryout.planned import Planned
 from traceview.tryout.schedule import Limits, Schedule
 from traceview.tryout.spec import RunResult, Spec
@@ -184,3 +184,17 @@ def test_spec_and_result_are_read_as_written(tmp_path: Path):
     result.write(str(tmp_path / "result.json"))
     assert RunResult.read(tmp_path / "result.json") == result
     assert RunResult.read(tmp_path / "none.json") is None
+
+
+def test_how_far_a_forecast_was_off():
+    def row(said, saving, saved=10.0):
+        return ledger.Row(*[""] * 5, saved_pct=saved, said_pct=said, saving=saving).off_pct
+
+    assert row(12.0, "about") == 2.0
+    assert row(8.0, "about") == -2.0
+    assert row(12.0, "at-most") == 0.0
+    assert row(8.0, "at-most") == -2.0
+    assert row(12.0, "at-least") == 2.0
+    assert row(8.0, "at-least") == 0.0
+    assert row(None, "") is None
+    assert row(12.0, "about", None) is None

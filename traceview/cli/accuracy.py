@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from traceview.cli import color_option, debug_option
@@ -18,16 +16,11 @@ from traceview.version import __version__
 @debug_option
 def command(as_json: bool) -> None:
     """Show the forecasts of reports beside what `traceview try` measured on this machine."""
+    from traceview.render.tryout import render_accuracy, render_rows_json
     from traceview.tryout import ledger
 
     rows = ledger.read()
     if as_json:
-        from traceview.render.base.json_text import SCHEMA_VERSION
-
-        versions = {"schema_version": SCHEMA_VERSION, "traceview_version": __version__}
-        document = {**versions, "tried": [vars(row) for row in rows]}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(render_rows_json(rows, __version__), nl=False)
         return
-    from traceview.render.tryout import render_accuracy
-
     print_text(lambda width, color: render_accuracy(rows, width=width, color=color))

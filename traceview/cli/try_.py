@@ -9,8 +9,10 @@ import click
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import (
+    Outputs,
     check_writable,
     force_option,
+    json_option,
     print_text,
     progress,
     say_written,
@@ -24,7 +26,7 @@ from traceview.cli.output import (
     sections={
         "What to try": ("--from", "--remedy", "--dry-run"),
         "Bounds": ("--steps", "--runs", "--seconds"),
-        "Output": ("--patch", "--force", "--no-table"),
+        "Output": ("--patch", "--json", "--force", "--no-table"),
     },
     examples=(
         "traceview try train.py --epochs 1",
@@ -79,6 +81,7 @@ from traceview.cli.output import (
     metavar="OUT.diff",
     help="Write the change of the source that the kept remedies make.",
 )
+@json_option
 @click.option("--no-table", is_flag=True, help="Do not append the outcome to the local table.")
 @color_option
 @force_option
@@ -93,6 +96,7 @@ def command(
     runs: int,
     seconds: float,
     patch: Path | None,
+    json_: str | None,
     no_table: bool,
     force: bool,
 ) -> None:
@@ -107,10 +111,11 @@ def command(
     rounding that it is stated to change.
     """
     import traceview
-    from traceview.render.tryout import render_try
+    from traceview.render.tryout import render_rows_json, render_try
 
-    if patch:
-        check_writable([patch], source=Path(script), force=force, kind="script")
+    outputs = Outputs.of("", None, json_=json_)
+    files = [*([patch] if patch else []), *outputs.files]
+    check_writable(files, source=Path(script), force=force, kind="script")
     with progress("Starting") as note:
         report = traceview.try_remedies(
             script,
@@ -124,7 +129,9 @@ def command(
             remember=not no_table,
             note=note,
         )
-    print_text(lambda width, color: render_try(report, width=width, color=color))
+    if not outputs.stdout:
+        print_text(lambda width, color: render_try(report, width=width, color=color))
+    outputs.put("json", lambda: render_rows_json(report.rows(), traceview.__version__))
     if patch and report.trials:
         write_file(patch, report.patch().diff)
     if report.table:

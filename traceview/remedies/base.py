@@ -27,7 +27,9 @@ class RemedyRun(Protocol):
     `on` is False in the blocks of steps that run without a remedy that can be switched.
     """
 
-    on: bool
+    @property
+    def on(self) -> bool:
+        """Whether remedies are on in this step."""
 
     def applied(self, callee: str = "", keywords: Keywords | None = None) -> None:
         """Note that the remedy took effect, and the user's line that calls `callee`.

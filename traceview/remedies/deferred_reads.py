@@ -27,11 +27,12 @@ def _reads(node: ast.expr) -> Iterator[SourceEdit]:
         yield from _reads(node.left)
         yield from _reads(node.right)
         return
-    is_read = isinstance(node, ast.Call) and not node.args and not node.keywords
-    if is_read and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        tensor = node.func.value
-        at = (tensor.end_lineno, tensor.end_col_offset, node.end_lineno, node.end_col_offset)
-        yield SourceEdit(*(int(each or 0) for each in at), ".detach()")
+    if not isinstance(node, ast.Call) or node.args or node.keywords:
+        return
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        line, column = node.func.value.end_lineno, node.func.value.end_col_offset
+        end_line, end_column = node.end_lineno, node.end_col_offset
+        yield SourceEdit(line or 0, column or 0, end_line or 0, end_column or 0, ".detach()")
 
 
 REMEDY = ProgramRemedy(

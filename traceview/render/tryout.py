@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from statistics import median
 
@@ -9,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from traceview import units
+from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting, grid, heading, note_block, table_of
 from traceview.tables import Column, TableSpec
@@ -129,8 +131,16 @@ def _interval(m: StepDifference) -> str:
     return f"; {units.difference(m.low_ns)} to {units.difference(m.high_ns)}"
 
 
+def render_rows_json(rows: Sequence[Row], version: str) -> str:
+    """Rows of the local table as a JSON document."""
+    head = {"schema_version": SCHEMA_VERSION, "traceview_version": version}
+    document = {**head, "tried": [vars(row) for row in rows]}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
 def render_accuracy(rows: Sequence[Row], *, width: int = 80, color: bool = False) -> str:
     """Forecasts beside measurements, and their median error."""
+    rows = [row for row in rows if row.saved_pct is not None]
     if not rows:
         text = "Nothing was tried on this machine yet: traceview try SCRIPT"
         return drawn([Text(text)], width, color)

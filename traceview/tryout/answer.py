@@ -69,6 +69,11 @@ class TryReport:
         """The trials of remedies to keep."""
         return tuple(trial for trial in self.trials if trial.outcome == "keep")
 
+    def rows(self) -> list[ledger.Row]:
+        """The outcome as rows of the local table."""
+        every = [*self.trials, *([self.together] if self.together else [])]
+        return ledger.rows_of(self.program.script.name, self.device, every)
+
     def patch(self) -> Patch:
         """The change of the source that the kept remedies make."""
         return patch_of(self.program, compatible(self.kept))
@@ -126,12 +131,8 @@ def _tried(
         all_kept = schedule.measure([together(report, [trial.planned for trial in kept])])[0]
         base += schedule.base
     device = base[0][1].device
-    measured = [*trials, *([all_kept] if all_kept else [])]
-    place = None
-    if request.remember:
-        place = ledger.append(ledger.rows_of(empty.program.script.name, device, measured))
     times = [time for run in base if (time := step_ns(*run))]
-    return replace(
+    done = replace(
         empty,
         trials=tuple(trials),
         together=all_kept,
@@ -139,8 +140,8 @@ def _tried(
         base_ns=sum(times) / len(times),
         runs=runs.count,
         notes=(*_disturbed(times, load_before), *_not_isolated(runs, [run[1] for run in base])),
-        table=place,
     )
+    return replace(done, table=ledger.append(done.rows())) if request.remember else done
 
 
 def compatible(kept: Sequence[Trial]) -> list[Trial]:

@@ -39,6 +39,8 @@ class Row:
     said_error_pct: float | None = None
     saving: str = ""
     analysis: str = ""
+    results: str = ""
+    reason: str = ""
     traceview: str = __version__
 
     @property
@@ -60,17 +62,16 @@ def path() -> Path:
 
 
 def rows_of(program: str, device: str, trials: Sequence[Trial]) -> list[Row]:
-    """The rows of trials that were measured."""
+    """A row per trial."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return [_row(now, program, device, trial) for trial in trials if trial.measured]
+    return [_row(now, program, device, trial) for trial in trials]
 
 
 def _row(now: str, program: str, device: str, trial: Trial) -> Row:
     m, said = trial.measured, trial.planned.said
-    assert m is not None
 
     def gain(delta_ns: float | None) -> float | None:
-        return None if delta_ns is None else -100 * delta_ns / m.base_ns
+        return None if m is None or delta_ns is None else -100 * delta_ns / m.base_ns
 
     return Row(
         now,
@@ -78,14 +79,16 @@ def _row(now: str, program: str, device: str, trial: Trial) -> Row:
         device,
         trial.planned.name,
         trial.outcome,
-        base_ns=m.base_ns,
-        saved_pct=gain(m.delta_ns),
-        low_pct=gain(m.high_ns),
-        high_pct=gain(m.low_ns),
+        base_ns=m.base_ns if m else None,
+        saved_pct=gain(m.delta_ns) if m else None,
+        low_pct=gain(m.high_ns) if m else None,
+        high_pct=gain(m.low_ns) if m else None,
         said_pct=said.share_pct if said else None,
         said_error_pct=said.error_pct if said else None,
         saving=said.saving if said else "",
         analysis=said.findings[0].analysis if said else "",
+        results=trial.results,
+        reason=trial.reason,
     )
 
 

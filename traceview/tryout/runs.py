@@ -103,7 +103,8 @@ class Runs:
             seconds = round(monotonic() - began)
             return RunResult(error=f"did not finish {spec.last_step} steps in {seconds} s")
         if result is None:
-            how = f"signal {-status}" if (status or 0) < 0 else f"exit status {status}"
+            number = status or 0
+            how = f"signal {-number}" if number < 0 else f"exit status {number}"
             return RunResult(error=f"ended with {how}{_last_line(place / 'output.txt')}")
         return result
 

@@ -49,7 +49,10 @@ class Session:
         sys.path.insert(0, str(HOOKS))
         try:
             from traceview_injected import import_hooks  # type: ignore[import-not-found]
-            from traceview_injected.annotations import torch_calls, training_steps
+            from traceview_injected.annotations import (  # type: ignore[import-not-found]
+                torch_calls,
+                training_steps,
+            )
         finally:
             sys.path.remove(str(HOOKS))
         self._calls, self._training = torch_calls, training_steps
@@ -155,6 +158,8 @@ class Session:
     def _event(self) -> Any:
         cuda = self._torch.cuda
         if not (cuda.is_available() and cuda.is_initialized()):
+            return None
+        if cuda.is_current_stream_capturing():
             return None
         event = cuda.Event(enable_timing=True)
         event.record()

@@ -86,8 +86,8 @@ def removal(text: str, line: int, callee: str) -> list[SourceEdit] | None:
 
 def diff(path: str, before: str, after: str) -> str:
     """A unified diff of one file."""
-    lines = (text.splitlines(keepends=True) for text in (before, after))
-    return "".join(unified_diff(*lines, f"a/{path}", f"b/{path}"))
+    old, new = (text.splitlines(keepends=True) for text in (before, after))
+    return "".join(unified_diff(old, new, f"a/{path}", f"b/{path}"))
 
 
 def _call_at(text: str, line: int, callee: str) -> ast.Call | None:
