@@ -26,7 +26,7 @@ GROUPS = {
         "report": "Show where the GPU time of a trace went and what to fix first.",
         "compare": "Show what changed between two recordings, and why.",
         "what-if": "Show what edits would win: faster kernels, fewer waits, another GPU.",
-        "try": "Apply remedies to the program itself, without editing it, and judge them.",
+        "try": "Apply remedies to a program in memory, and judge which to keep.",
         "accuracy": "Show what forecasts said and what try measured on this machine.",
     },
     "Kernels": {
