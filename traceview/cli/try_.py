@@ -9,11 +9,10 @@ import click
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import (
-    Outputs,
+    Asked,
     check_writable,
     force_option,
     json_option,
-    print_text,
     progress,
     say_written,
     write_file,
@@ -113,7 +112,7 @@ def command(
     import traceview
     from traceview.render.tryout import render_rows_json, render_try
 
-    outputs = Outputs.of("", None, json_=json_)
+    outputs = Asked(json_=json_).outputs("")
     files = [*([patch] if patch else []), *outputs.files]
     check_writable(files, source=Path(script), force=force, kind="script")
     with progress("Starting") as note:
@@ -129,8 +128,7 @@ def command(
             remember=not no_table,
             note=note,
         )
-    if not outputs.stdout:
-        print_text(lambda width, color: render_try(report, width=width, color=color))
+    outputs.screen(lambda width, color: render_try(report, width=width, color=color))
     outputs.put("json", lambda: render_rows_json(report.rows(), traceview.__version__))
     if patch and report.trials:
         write_file(patch, report.patch().diff)
