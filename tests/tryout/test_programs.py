@@ -171,7 +171,7 @@ def test_a_dry_run_runs_nothing(folder, monkeypatch, capsys):
 
 
 def test_a_finding_without_a_mechanical_remedy_is_none_to_try(folder, capsys):
-    trace = DATA / "cupy.sqlite.xz"
+    trace = DATA / "jax.sqlite.xz"
     assert run(["try", "--from", str(trace), "--dry-run", "train.py"]) == 0
     assert "No finding asks for a mechanical remedy." in capsys.readouterr().out
 

@@ -23,7 +23,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="matmul_precision",
-    does="Allow TF32 (set_float32_matmul_precision)",
+    does="Allow TF32 in fp32 products",
     answers=r"set_float32_matmul_precision",
     effect="fp32 GEMMs become faster",
     install=_install,

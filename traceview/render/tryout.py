@@ -31,7 +31,7 @@ _PLANNED = TableSpec(
         Column("change", "text", "what it does", prose=True),
         Column("may_change", "text", "results that it may change", prose=True),
     ),
-    ("remedy", "forecast", "change", "may_change"),
+    "remedy forecast change may_change",
 )
 _ROWS = TableSpec(
     "tried",
@@ -44,7 +44,7 @@ _ROWS = TableSpec(
         Column("off", "text", "forecast − measured", nullable=True),
         Column("verdict", "text", "outcome"),
     ),
-    ("program", "remedy", "said", "measured", "off", "verdict"),
+    "program remedy said measured off verdict",
 )
 
 
