@@ -91,7 +91,7 @@ def add_keywords(
 ) -> None:
     """Let each creation of a class get the keywords that `choose(arguments)` returns.
 
-    An argument that the program passes by position stays.
+    Where the program passes one of them by position all stay as they are.
     """
     original = holder.__init__
     signature = inspect.signature(original)
@@ -108,7 +108,7 @@ def add_keywords(
             given = bound.arguments
             by_position = list(signature.parameters)[: len(args) + 1]
             chosen = choose(given) or {}
-            added = {k: v for k, v in chosen.items() if k not in by_position}
+            added = {} if set(chosen).intersection(by_position) else chosen
         if added:
             run.applied(holder.__name__, added)
         original(self, *args, **{**kwargs, **added})
@@ -125,9 +125,10 @@ def around_models(torch: Any, call: Call) -> None:
 
     @wraps(original)
     def _wrapped_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
-        thread = get_ident()
-        if thread in inside or torch.compiler.is_compiling():
+        # First: torch.compile, which traces this, folds it to a constant.
+        if torch.compiler.is_compiling() or get_ident() in inside:
             return original(self, *args, **kwargs)
+        thread = get_ident()
         inside.add(thread)
         try:
             return call(original, self, args, kwargs)

@@ -22,6 +22,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
             added = functional.pad(layer.weight, (0, 0, 0, -rows % MULTIPLE))
         layer.weight = nn.Parameter(added, layer.weight.requires_grad)
         setattr(layer.weight, _ROWS, rows)
+        run.applied()
 
     def padded(original: Any) -> Any:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -37,7 +38,6 @@ def _install(torch: Any, run: RemedyRun) -> None:
             rows = getattr(weight, _ROWS, None)
             if rows is None:
                 return original(input, weight, bias)
-            run.applied()
             if bias is not None:
                 bias = functional.pad(bias, (0, weight.shape[0] - rows))
             return original(input, weight, bias)[..., :rows]

@@ -38,7 +38,7 @@ def mirror(folder: Path, scratch: Path) -> list[str]:
                 waiting.append((Path(entry.path), copy))
                 continue
             copy.symlink_to(entry.path)
-            if entry.is_dir() and entry.name not in _WHOLE:
+            if entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE:
                 linked.append(os.path.relpath(entry.path, folder))
     return linked
 
