@@ -67,3 +67,9 @@ def test_all_that_are_kept_are_replayed_together():
 def test_a_remedy_comes_with_those_that_it_needs():
     (chosen,) = planned(None, ("non_blocking",))
     assert chosen.names == ("pin_memory", "non_blocking")
+
+
+def test_no_server_runs_programs():
+    servers = [path for name in ("serve", "mcp") for path in (ROOT / name).rglob("*.py")]
+    assert servers
+    assert not [path for path in servers if re.search("tryout|try_remedies", path.read_text())]

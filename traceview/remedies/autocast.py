@@ -38,7 +38,7 @@ REMEDY = ProgramRemedy(
     effect="GEMMs and convolutions become faster, casts are added",
     install=_install,
     how="with torch.autocast('cuda', torch.bfloat16): around the forward pass and the loss",
-    may_change="products are computed in bf16",
+    may_change="products, by 2⁻⁷",
     bound=BF16,
     is_switchable=True,
 )

@@ -17,9 +17,9 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="bucket_view",
-    does="Keep gradients in DDP's buckets (gradient_as_bucket_view)",
+    does="Keep gradients in DDP's buckets",
     answers=r"gradient_as_bucket_view=True",
     effect="copies of gradients within the GPU go",
     install=_install,
-    may_change="nothing, but gradients must not be detached in place",
+    may_change="nothing",
 )

@@ -58,11 +58,11 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="channels_last",
-    does="Keep images as NHWC (channels_last)",
+    does="Keep images as NHWC",
     answers=r"torch\.channels_last\b",
     effect="conversions between NCHW and NHWC go, convolutions become faster",
     install=_install,
     how=".to(memory_format=torch.channels_last) of the model and of its input",
-    may_change="other algorithms of convolutions",
+    may_change="algorithms of convolutions",
     bound=TF32,
 )

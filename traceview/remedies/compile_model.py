@@ -27,12 +27,12 @@ def compile_models(torch: Any, run: RemedyRun, **options: Any) -> None:
 
 REMEDY = ProgramRemedy(
     name="compile",
-    does="Compile the model (torch.compile)",
+    does="Compile the model",
     answers=r"torch\.compile(?! is on|\(mode)",
     effect="elementwise kernels merge, with their launches",
     install=compile_models,
     how="model.compile() before the loop",
-    may_change="the order of roundings, and dropout's random numbers",
+    may_change="roundings, dropout's numbers",
     bound=BOUND,
     reseeds=True,
 )

@@ -19,12 +19,12 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="cuda_graph",
-    does="Replay the model as CUDA graphs (reduce-overhead)",
+    does="Replay the model as CUDA graphs",
     answers=r"reduce-overhead|CUDA graph",
     effect="launches of the model become one per graph",
     install=_install,
     how="model.compile(mode='reduce-overhead') before the loop",
-    may_change="the order of roundings, and dropout's random numbers",
+    may_change="roundings, dropout's numbers",
     bound=BOUND,
     reseeds=True,
     instead_of=("compile",),

@@ -25,6 +25,6 @@ REMEDY = ProgramRemedy(
     effect="convolutions become faster, first calls of a size slower",
     install=_install,
     line="torch.backends.cudnn.benchmark = True",
-    may_change="other algorithms of convolutions",
+    may_change="algorithms of convolutions",
     bound=TF32,
 )

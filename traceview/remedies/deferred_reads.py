@@ -37,9 +37,9 @@ def _reads(node: ast.expr) -> Iterator[SourceEdit]:
 
 REMEDY = ProgramRemedy(
     name="deferred_reads",
-    does="Sum results on the GPU, read them after the loop",
+    does="Sum results on the GPU",
     answers=r"(?:Read|read) (?:results|values)",
     effect="waits for results go, so that the CPU runs ahead",
     rewrites=rewrites,
-    may_change="sums of what is logged are in fp32",
+    may_change="logged sums are in fp32",
 )

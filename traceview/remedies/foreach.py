@@ -28,10 +28,10 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="foreach",
-    does="Update all parameters together (foreach=True)",
+    does="Update all parameters together",
     answers=r"foreach=True",
     effect="the optimizer's kernels merge, with their launches",
     install=_install,
-    may_change="the order of roundings",
+    may_change="roundings",
     instead_of=("fused",),
 )

@@ -22,9 +22,9 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="fused",
-    does="Use the fused optimizer (fused=True)",
+    does="Use the fused optimizer",
     answers=r"fused=True",
     effect="the optimizer's kernels become one per parameter group",
     install=_install,
-    may_change="the order of roundings",
+    may_change="roundings",
 )

@@ -28,7 +28,7 @@ REMEDY = ProgramRemedy(
     effect="fp32 GEMMs become faster",
     install=_install,
     line='torch.set_float32_matmul_precision("high")',
-    may_change="factors of fp32 products are rounded to 11 bits",
+    may_change="fp32 products, by 2⁻¹⁰",
     bound=TF32,
     is_switchable=True,
 )

@@ -31,11 +31,11 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="num_workers",
-    does=f"Load batches in worker processes ({MOST}, or one per core)",
+    does="Load batches in worker processes",
     answers=r"num_workers",
     effect="the wait for the next batch goes, or becomes that for a worker",
     install=_install,
-    may_change="random numbers that the dataset draws",
+    may_change="random numbers of the dataset",
     reseeds=True,
     # Else what was fetched ahead before the first step is measured: two batches per worker.
     settles=2 * MOST + 8,

@@ -57,5 +57,5 @@ REMEDY = ProgramRemedy(
     effect="unaligned GEMMs become faster; their results are copied once more than by hand",
     install=_install,
     how="make the vocabulary a multiple of 64 where the model is created",
-    may_change="the order of roundings, and the size of saved weights",
+    may_change="roundings, size of saved weights",
 )

@@ -23,10 +23,10 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
 REMEDY = ProgramRemedy(
     name="zero_grad",
-    does="Drop gradients (set_to_none=True)",
+    does="Drop gradients, do not fill them",
     answers=r"set_to_none",
     effect="fills of gradients go, and additions to them",
     install=_install,
-    may_change="nothing, but parameters without a gradient are no longer decayed",
+    may_change="decay of parameters without a gradient",
     is_switchable=True,
 )
