@@ -23,7 +23,7 @@ _CAUGHT = 3
 
 
 class Session:
-    """One run of a program: an `RemedyRun` as remedies see it."""
+    """One run of a program."""
 
     def __init__(self, spec: Spec) -> None:
         self.on = True
@@ -36,7 +36,6 @@ class Session:
         self._switches: list[Callable[[bool], None]] = []
         self._applied: dict[str, None] = {}
         self._sites: dict[tuple[str, str, int, str], Mapping[str, Any]] = {}
-        self._installing = ""
         self._precision = ROUNDING
         self._outside: dict[str, None] = {}
         self._torch: Any = None
@@ -93,9 +92,8 @@ class Session:
 
     # What remedies call.
 
-    def applied(self, callee: str = "", keywords: Mapping[str, Any] | None = None) -> None:
+    def applied(self, name: str, callee: str, keywords: Mapping[str, Any] | None) -> None:
         """Note that a remedy took effect, and where in the user's code."""
-        name = self._installing or next(iter(self._spec.remedies))
         self._applied[name] = None
         if callee and (place := self._user_line()):
             self._sites[(name, *place, callee)] = keywords or {}
@@ -248,7 +246,7 @@ class Session:
 
 
 class _Named:
-    """The session as one of its remedies sees it."""
+    """The session as one of its remedies sees it: a `RemedyRun`."""
 
     def __init__(self, session: Session, name: str) -> None:
         self._session, self._name = session, name
@@ -259,8 +257,7 @@ class _Named:
         return self._session.on
 
     def applied(self, callee: str = "", keywords: Mapping[str, Any] | None = None) -> None:
-        self._session._installing = self._name
-        self._session.applied(callee, keywords)
+        self._session.applied(self._name, callee, keywords)
 
 
 _PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
