@@ -2,9 +2,11 @@
 
 import multiprocessing
 import tempfile
+import warnings
 
 import pytest
 
+from traceview.recorders.injected.traceview_injected.annotations import torch_calls
 from traceview.remedies import BY_NAME
 from traceview.remedies.compile_model import compile_models
 
@@ -247,16 +249,31 @@ def test_what_needs_a_gpu(name, program, expected):
     assert forked(name, program, prepare=with_gpu)[::2] == (expected, None)
 
 
-def test_models_are_compiled_in_place():
-    def program(run):
-        return losses(mlp, [vector()]), len(run.calls)
+def test_models_are_compiled_as_one_graph_below_the_hooks():
+    def program(_):
+        warnings.simplefilter("ignore")  # pytest turns those of torch into errors
+        return losses(mlp, [vector()]), graphs
 
-    plain = forked("", program)[0][0]
-    compiled, calls = forked(
-        "compile", program, install=lambda torch, run: compile_models(torch, run, backend="eager")
-    )[0]
-    assert calls == 1
-    assert compiled == pytest.approx(plain, rel=1e-5)
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(len(graph.graph.nodes))
+        return graph.forward
+
+    def install(torch, run):
+        torch_calls.wrap(torch, name_modules=False, carrier=(lambda text: text, id))
+        compile_models(torch, run, backend=backend)
+
+    def by_hand(_):
+        warnings.simplefilter("ignore")
+        return losses(lambda: torch.compile(mlp(), backend=backend), [vector()]), graphs
+
+    plain, calls, _ = forked("", by_hand)
+    assert not calls
+    compiled, calls, _ = forked("compile", program, install=install)
+    assert len(calls) == 1
+    assert compiled == plain
+    assert len(plain[1]) == 1
 
 
 def test_gradients_are_views_of_buckets():

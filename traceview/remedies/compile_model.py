@@ -11,16 +11,23 @@ BOUND = 1e-3
 
 
 def compile_models(torch: Any, run: RemedyRun, **options: Any) -> None:
-    """Compile each model, in place, as it is called first."""
-    known: set[int] = set()
+    """Compile each model as it is called first.
+
+    Not by `module.compile()`, which leaves classes of torch.nn such as Sequential as they are.
+    """
+    known: dict[int, Any] = {}
 
     def call(original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         if id(module) not in known:
-            known.add(id(module))
-            if has_parameters(module) and module._compiled_call_impl is None:
-                module.compile(**options)
+            is_compiled = hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+            compiles = has_parameters(module) and not is_compiled
+            known[id(module)] = torch.compile(module, **options) if compiles else None
+            if compiles:
                 run.applied()
-        return original(module, *args, **kwargs)
+        compiled = known[id(module)]
+        if compiled is None:
+            return original(module, *args, **kwargs)
+        return compiled(*args, **kwargs)
 
     around_models(torch, call)
 
@@ -31,7 +38,7 @@ REMEDY = ProgramRemedy(
     answers=r"torch\.compile(?! is on|\(mode)",
     effect="elementwise kernels merge, with their launches",
     install=compile_models,
-    how="model.compile() before the loop",
+    how="model = torch.compile(model) before the loop",
     may_change="roundings, dropout's numbers",
     bound=BOUND,
     reseeds=True,

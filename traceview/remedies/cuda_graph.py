@@ -23,7 +23,7 @@ REMEDY = ProgramRemedy(
     answers=r"reduce-overhead|CUDA graph",
     effect="launches of the model become one per graph",
     install=_install,
-    how="model.compile(mode='reduce-overhead') before the loop",
+    how="model = torch.compile(model, mode='reduce-overhead') before the loop",
     may_change="roundings, dropout's numbers",
     bound=BOUND,
     reseeds=True,

@@ -95,7 +95,8 @@ def together(report: Report | None, kept: Sequence[Planned]) -> Planned:
     remedies = tuple(remedy for each in kept for remedy in each.remedies)
     ranked = {id(f): f for each in kept if each.said for f in each.said.findings}
     edits = [each.finding.edit for each in ranked.values() if each.finding.edit]
-    if report is None or not edits or len(edits) < len(ranked):
+    trace = report.recording if report else None
+    if trace is None or not edits or len(edits) < len(ranked):
         return Planned(TOGETHER, remedies)
     from traceview.facts.dependencies.forecast import model
 
@@ -103,7 +104,7 @@ def together(report: Report | None, kept: Sequence[Planned]) -> Planned:
         for edit in edits:
             edit(changed)
 
-    replayed = model(report.recording).forecast(apply)
+    replayed = model(trace).forecast(apply)
     if replayed.recorded_ns <= 0:
         return Planned(TOGETHER, remedies)
     share, error = (
