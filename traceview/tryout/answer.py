@@ -13,7 +13,7 @@ from traceview.errors import TraceviewError
 from traceview.records import record
 from traceview.tryout import ledger
 from traceview.tryout.patch import Patch, patch_of
-from traceview.tryout.planned import TOGETHER, Planned, planned, together
+from traceview.tryout.planned import Planned, planned, together
 from traceview.tryout.runs import Program, Runs, work_folder
 from traceview.tryout.schedule import Limits, Schedule
 from traceview.tryout.verdict import Trial, step_ns
@@ -188,6 +188,3 @@ def _not_isolated(runs: Runs, results: Sequence[Any]) -> list[str]:
     if runs.linked:
         notes.append(f"not isolated, too many files: {', '.join(runs.linked[:3])}")
     return notes
-
-
-__all__ = ["TOGETHER", "TryReport", "TryRequest", "answer"]
