@@ -16,6 +16,7 @@ OUTPUTS = (
     "ranks",
     "compare",
     "gate",
+    "history",
     "ptx",
     "ptx-diff",
     "bench",
