@@ -8,7 +8,7 @@ import pytest
 from traceview.errors import TraceviewError
 from traceview.remedies import BY_NAME
 from traceview.tryout import ledger, schedule, verdict
-from traceview.tryout.planned import Planned
+from traceview.tryout.planned import Planned, together
 from traceview.tryout.schedule import Limits, Schedule
 from traceview.tryout.spec import RunResult, Spec
 
@@ -162,6 +162,14 @@ def test_time_up_leaves_trials_undecided(monkeypatch):
     found = outcomes(FakeRuns({"": 1e7, "fused": 5e6}), "fused", limits=Limits(seconds=700))
     assert found["fused"].outcome == "undecided"
     assert found["fused"].measured.high_ns is None
+
+
+def test_all_that_are_kept_are_measured_together():
+    runs = FakeRuns({"": 1e7, "fused": 7e6})
+    kept = [trial("num_workers"), trial("fused")]
+    (found,) = Schedule(runs, Limits(), lambda _: None).measure([together(None, kept)])
+    assert (found.planned.name, found.outcome) == ("together", "keep")
+    assert runs.made[:2] == [(), ("num_workers", "fused")]
 
 
 def test_remedies_that_exclude_each_other_are_not_kept_together():
