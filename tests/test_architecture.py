@@ -34,7 +34,7 @@ LEVELS = (
         "compiled",
         "display",
     },
-    {"hardware"},
+    {"hardware", "remedies"},
     {"ptx"},
     {"toolchain"},
     {"headless", "trace"},
@@ -48,6 +48,7 @@ LEVELS = (
     {"reporting"},
     {"comparison"},
     {"ranks"},
+    {"tryout"},
     {"api"},
     {"testing"},
     {"render"},
@@ -286,7 +287,9 @@ def may_start_processes(path: Path) -> bool:
     is_pager = path.parts[-2:] == ("cli", "process.py")
     # One process per recording.
     reads_ranks = path.parts[-3:-1] == ("ranks", "execution")
-    return in_room or is_pager or reads_ranks
+    # The user's program, with and without remedies.
+    tries = path.parts[-2:] == ("tryout", "runs.py")
+    return in_room or is_pager or reads_ranks or tries
 
 
 def test_few_rooms_start_processes():

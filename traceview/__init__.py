@@ -9,6 +9,7 @@ imported from here, too:
     Result      the answer of one analysis: tables, findings, summary figures, charts
     Skipped     why an analysis could not answer, and how to record what it needs
     WhatIfReport  what edits would win: the time per step with each, its error, and what limits then
+    TryReport   remedies applied to a program: what they save, and whether to keep them
     RunComparison  what changed between two sides of recordings
     Finding     what is wrong, what shows it, what to do, and how much time that can save
     Table       rows with declared columns; `to_pandas()` makes a frame of them
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from traceview.api.kernels import diff_ptx, inspect_ptx
     from traceview.api.recordings import record, recording
     from traceview.api.traces import analyze, analyze_ranks, convert, export, load, report, scrub
+    from traceview.api.tryouts import try_remedies
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
     from traceview.edits.answer import WhatIfReport
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from traceview.reporting import Report
     from traceview.tables import Table
     from traceview.trace import Selection, Trace
+    from traceview.tryout.answer import TryReport
 
 __all__ = [
     "Finding",
@@ -56,6 +59,7 @@ __all__ = [
     "Table",
     "Trace",
     "TraceviewError",
+    "TryReport",
     "WhatIfReport",
     "__version__",
     "analyze",
@@ -75,6 +79,7 @@ __all__ = [
     "recording",
     "report",
     "scrub",
+    "try_remedies",
     "what_if",
 ]
 _HOMES = {
@@ -87,6 +92,7 @@ _HOMES = {
     "traceview.api.traces": (
         *("analyze", "analyze_ranks", "convert", "export", "load", "report", "scrub"),
     ),
+    "traceview.api.tryouts": ("try_remedies",),
     "traceview.bench.operation": ("Operation",),
     "traceview.comparison.comparison": ("RunComparison",),
     "traceview.findings": ("Finding",),
@@ -94,6 +100,7 @@ _HOMES = {
     "traceview.reporting": ("Report",),
     "traceview.tables": ("Table",),
     "traceview.trace": ("Selection", "Trace"),
+    "traceview.tryout.answer": ("TryReport",),
     "traceview.edits.answer": ("WhatIfReport",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

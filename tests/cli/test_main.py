@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA, REPOSITORY
-from traceview.cli import VERBS, run
+from traceview.cli import VERBS, group, run
 from traceview.cli.report import _import_ahead as import_ahead
 from traceview.errors import OutputExistsError, TraceFormatError
 from traceview.recorders import Recording
@@ -98,7 +97,7 @@ def test_a_report_imports_only_what_it_uses(options, unused, tmp_path):
 def test_help_describes_each_option_once(verb, capsys):
     assert run([verb, "--help"]) == 0
     shown = capsys.readouterr().out
-    command = import_module(f"traceview.cli.{verb.replace('-', '_')}").command
+    command = group.get_command(click.Context(group), verb)
     options = [
         each for each in command.params if isinstance(each, click.Option) and not each.hidden
     ]

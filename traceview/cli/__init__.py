@@ -26,6 +26,8 @@ GROUPS = {
         "report": "Show where the GPU time of a trace went and what to fix first.",
         "compare": "Show what changed between two recordings, and why.",
         "what-if": "Show what edits would win: faster kernels, fewer waits, another GPU.",
+        "try": "Apply remedies to a program in memory, and judge which to keep.",
+        "accuracy": "Show what forecasts said and what try measured on this machine.",
     },
     "Kernels": {
         "ptx": "Check kernels for vectorized loads and stores, and show how to widen them.",
@@ -79,7 +81,9 @@ class _Verbs(click.Group):
         verb = _FORMER.get(cmd_name, cmd_name)
         if verb not in VERBS:
             return None
-        command: click.Command = import_module(f"traceview.cli.{verb.replace('-', '_')}").command
+        # `try` is a keyword, which no module may be named.
+        module = "try_" if verb == "try" else verb.replace("-", "_")
+        command: click.Command = import_module(f"traceview.cli.{module}").command
         return command
 
     def resolve_command(

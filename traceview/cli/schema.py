@@ -16,12 +16,14 @@ OUTPUTS = (
     "ranks",
     "compare",
     "gate",
+    "history",
     "ptx",
     "ptx-diff",
     "bench",
     "bench-program",
     "what-if",
     "doctor",
+    "try",
 )
 
 
@@ -36,7 +38,7 @@ def command(name: str, output: Path | None, force: bool) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
     ranks is `traceview report` of several ranks, ptx-diff is `traceview ptx --diff`, bench-program
-    is `traceview bench` of a whole program.
+    is `traceview bench` of a whole program, try is also of `traceview accuracy`.
     """
     from traceview.outputs import check_output
     from traceview.render.schemas import schema

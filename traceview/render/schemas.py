@@ -22,11 +22,17 @@ from traceview.render.kernels.json import DIFF, KERNELS
 from traceview.render.ranks.json import JOB
 from traceview.render.report.json import REPORT
 from traceview.render.what_if.json import WHAT_IF
+from traceview.tryout.ledger import Row
 
 
 @record
 class _Doctor:
     checks: list[MachineCheck]
+
+
+@record
+class _Tried:
+    tried: list[Row]
 
 
 SCHEMAS: Mapping[str, JsonShape] = {
@@ -41,6 +47,7 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "bench-program": PROGRAM,
     "what-if": WHAT_IF,
     "doctor": JsonShape(_Doctor, "checks"),
+    "try": JsonShape(_Tried, "tried"),
 }
 """The shape of each output."""
 

@@ -85,6 +85,20 @@ def test_the_setup_of_this_machine(capsys, monkeypatch):
     validator("doctor").validate(printed(capsys, "doctor", "--json"))
 
 
+def test_the_table_of_tried_remedies(capsys, monkeypatch, tmp_path):
+    from traceview.tryout import ledger
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    kept = ledger.Row("2026-01-01", "train.py", "cpu", "fused", "keep", 2e6, 5.0, 4.0, 6.0)
+    failed = ledger.Row("2026-01-01", "train.py", "cpu", "foreach", "failed", reason="why")
+    ledger.append([kept, failed])
+    with ledger.path().open("a") as file:
+        file.write('{"damaged": ')
+    document = printed(capsys, "accuracy", "--json")
+    validator("try").validate(document)
+    assert [row["outcome"] for row in document["tried"]] == ["keep", "failed"]
+
+
 def test_a_key_that_is_missing_new_or_of_another_type_is_found():
     document = {"schema_version": 1, "traceview_version": "1.0", "checks": []}
     validator("doctor").validate(document)

@@ -25,14 +25,14 @@ _carrier: Carrier | None = None
 _texts: dict[str, str] = {}
 
 
-def choose() -> bool:
-    """Choose the NVTX functions; False if there are none.
+def choose(carrier: Carrier | None = None) -> bool:
+    """Choose the functions that start and end a range, by default of NVTX; False without any.
 
     torch's own come first: every CUDA build of torch has them, while newer versions of the nvtx
     package record nothing under older nsys.
     """
     global _carrier
-    _carrier = free_carrier() or _of_torch() or _of_nvtx_package()
+    _carrier = carrier or free_carrier() or _of_torch() or _of_nvtx_package()
     return _carrier is not None
 
 

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 _OURS = "_traceview_ours"
 
 
-def wrap(torch: ModuleType, *, name_modules: bool) -> None:
-    """Install the wrappers, if there is a way to emit ranges."""
-    if not nvtx_ranges.choose():
+def wrap(
+    torch: ModuleType, *, name_modules: bool, carrier: nvtx_ranges.Carrier | None = None
+) -> None:
+    """Install the wrappers, if there is a way to emit ranges: `carrier`, or one that records."""
+    if not nvtx_ranges.choose(carrier):
         return
     steps, names = TrainingSteps(), ModuleNames(name_modules)
     inside: set[int] = set()

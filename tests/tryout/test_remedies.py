@@ -1,0 +1,75 @@
+"""The closed set of remedies: each answers findings that there are, and changes what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.places import REPOSITORY
+from traceview.remedies import BY_NAME, REMEDIES
+from traceview.tryout.planned import planned, together
+
+ROOT = Path(traceview.__file__).parent
+SOURCES = [*(ROOT / "analyses").rglob("*.py"), *(ROOT / "vocabulary").glob("*.py")]
+TEXTS = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in SOURCES)
+UNASKED = {"zero_grad", "cudnn_benchmark"}
+"""No finding asks for them; they are tried by name."""
+
+
+def test_each_has_a_file_a_name_and_what_it_may_change():
+    files = {path.stem for path in (ROOT / "remedies").glob("*.py")} - {"__init__", "base"}
+    assert len(files) == len(REMEDIES) == len(BY_NAME)
+    for remedy in REMEDIES:
+        assert remedy.effect
+        assert remedy.may_change
+        assert len(remedy.does) <= 60
+        assert remedy.does[0].isupper()
+        assert {*remedy.needs, *remedy.instead_of} <= set(BY_NAME)
+
+
+@pytest.mark.parametrize(
+    "remedy", [r for r in REMEDIES if r.name not in UNASKED], ids=lambda r: r.name
+)
+def test_each_answers_actions_of_findings(remedy):
+    assert re.search(remedy.answers, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("recording", "names"),
+    [
+        ("examples/loader", {"num_workers", "fused", "channels_last", "compile", "cuda_graph"}),
+        (
+            "examples/training",
+            {"pin_memory", "non_blocking", "matmul_precision", "autocast", "fused", "compile"},
+        ),
+        ("tests/data/forecasts/chain", {"compile"}),
+    ],
+)
+def test_findings_choose_remedies(recording, names):
+    report = traceview.analyze(traceview.load(REPOSITORY / f"{recording}.sqlite.xz"))
+    chosen = planned(report, ())
+    assert {each.name for each in chosen} == names
+    assert all(each.said.share_pct >= 1 for each in chosen)
+    assert [each.name for each in planned(report, ("zero_grad",))] == ["zero_grad"]
+
+
+def test_all_that_are_kept_are_replayed_together():
+    report = traceview.analyze(traceview.load(REPOSITORY / "examples/loader.sqlite.xz"))
+    chosen = {each.name: each for each in planned(report, ())}
+    both = together(report, [chosen["num_workers"], chosen["fused"]])
+    parts = [chosen[name].said.share_pct for name in ("num_workers", "fused")]
+    assert max(parts) < both.said.share_pct <= sum(parts) + 5
+    assert both.names == ("num_workers", "fused")
+    assert both.reseeds
+
+
+def test_a_remedy_comes_with_those_that_it_needs():
+    (chosen,) = planned(None, ("non_blocking",))
+    assert chosen.names == ("pin_memory", "non_blocking")
+
+
+def test_no_server_runs_programs():
+    servers = [path for name in ("serve", "mcp") for path in (ROOT / name).rglob("*.py")]
+    assert servers
+    assert not [path for path in servers if re.search("tryout|try_remedies", path.read_text())]

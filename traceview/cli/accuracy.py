@@ -1,0 +1,26 @@
+"""`traceview accuracy`: what forecasts said and what trials measured on this machine."""
+
+from __future__ import annotations
+
+import click
+
+from traceview.cli import color_option, debug_option
+from traceview.cli.options import Verb
+from traceview.cli.output import print_text
+from traceview.version import __version__
+
+
+@click.command(cls=Verb, examples=("traceview accuracy", "traceview accuracy --json"))
+@click.option("--json", "as_json", is_flag=True, help="Print only JSON to stdout.")
+@color_option
+@debug_option
+def command(as_json: bool) -> None:
+    """Show the forecasts of reports beside what `traceview try` measured on this machine."""
+    from traceview.render.tryout import render_accuracy, render_rows_json
+    from traceview.tryout import ledger
+
+    rows = ledger.read()
+    if as_json:
+        click.echo(render_rows_json(rows, __version__), nl=False)
+        return
+    print_text(lambda width, color: render_accuracy(rows, width=width, color=color))

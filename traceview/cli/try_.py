@@ -1,0 +1,141 @@
+"""`traceview try`: apply the remedies of findings to the program itself, measure and judge them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceview.cli import color_option, debug_option
+from traceview.cli.options import Verb
+from traceview.cli.output import (
+    Asked,
+    check_writable,
+    force_option,
+    json_option,
+    progress,
+    say_written,
+    write_file,
+)
+
+
+@click.command(
+    cls=Verb,
+    context_settings={"allow_interspersed_args": False},
+    sections={
+        "What to try": ("--from", "--remedy", "--dry-run"),
+        "Bounds": ("--steps", "--runs", "--seconds"),
+        "Output": ("--patch", "--json", "--force", "--no-table"),
+    },
+    examples=(
+        "traceview try train.py --epochs 1",
+        "traceview try --from train.sqlite --patch faster.diff train.py",
+        "traceview try --remedy fused --remedy num_workers train.py",
+    ),
+)
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
+@click.option(
+    "--from",
+    "trace",
+    type=click.Path(path_type=Path),
+    metavar="TRACE",
+    help="Take the findings of this recording. Default: record SCRIPT first.",
+)
+@click.option(
+    "--remedy",
+    "remedies",
+    multiple=True,
+    metavar="NAME",
+    help="Try this remedy, whatever the findings are (repeatable).",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be tried. Runs nothing.")
+@click.option(
+    "--steps",
+    type=click.IntRange(4),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Training steps to time per run.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 100),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Most runs with a remedy, and without. Fewer where it is decided sooner.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    default=1_800,
+    show_default=True,
+    metavar="S",
+    help="Start no run after so many seconds.",
+)
+@click.option(
+    "--patch",
+    type=click.Path(path_type=Path),
+    metavar="OUT.diff",
+    help="Write the change of the source that the kept remedies make.",
+)
+@json_option
+@click.option("--no-table", is_flag=True, help="Do not append the outcome to the local table.")
+@color_option
+@force_option
+@debug_option
+def command(
+    script: str,
+    arguments: tuple[str, ...],
+    trace: Path | None,
+    remedies: tuple[str, ...],
+    dry_run: bool,
+    steps: int,
+    runs: int,
+    seconds: float,
+    patch: Path | None,
+    json_: str | None,
+    no_table: bool,
+    force: bool,
+) -> None:
+    """Run SCRIPT with each mechanical remedy of its findings, and judge whether to keep it.
+
+    Runs the script many times, with and without each remedy in turns, and ends each run after its
+    training steps: nothing behind them runs, such as saving the model. Files are not edited; what
+    the script writes by relative paths goes to a scratch copy of this folder. Not isolated are
+    absolute paths, databases and services that it writes to.
+
+    A remedy is kept if it is proven faster and losses and gradients stay the same, but for the
+    rounding that it is stated to change.
+    """
+    import traceview
+    from traceview.render.tryout import render_rows_json, render_try
+
+    outputs = Asked(json_=json_).outputs("")
+    files = [*([patch] if patch else []), *outputs.files]
+    check_writable(files, source=Path(script), force=force, kind="script")
+    with progress("Starting") as note:
+        report = traceview.try_remedies(
+            script,
+            *_after_dashes(arguments),
+            trace=trace,
+            remedies=remedies,
+            steps=steps,
+            runs=runs,
+            seconds=seconds,
+            dry_run=dry_run,
+            remember=not no_table,
+            note=note,
+        )
+    outputs.screen(lambda width, color: render_try(report, width=width, color=color))
+    outputs.put("json", lambda: render_rows_json(report.rows(), traceview.__version__))
+    if patch and report.trials:
+        write_file(patch, report.patch().diff)
+    if report.table:
+        say_written(report.table, " (shown by traceview accuracy)")
+
+
+def _after_dashes(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The script's arguments; a first `--` only separates them from ours."""
+    return arguments[1:] if arguments[:1] == ("--",) else arguments

@@ -1,0 +1,32 @@
+"""zero_grad(set_to_none=True): gradients are dropped, not filled with zeros and added to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traceview.remedies.base import ProgramRemedy, RemedyRun, replace_function
+
+
+def _install(torch: Any, run: RemedyRun) -> None:
+    def make(original: Any) -> Any:
+        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+            if run.on and not set_to_none:
+                run.applied("zero_grad", {"set_to_none": True})
+                set_to_none = True
+            return original(self, set_to_none)
+
+        return zero_grad
+
+    for holder in (torch.optim.Optimizer, torch.nn.Module):
+        replace_function(holder, "zero_grad", make)
+
+
+REMEDY = ProgramRemedy(
+    name="zero_grad",
+    does="Drop gradients, do not fill them",
+    answers=r"set_to_none",
+    effect="fills of gradients go, and additions to them",
+    install=_install,
+    may_change="decay of parameters without a gradient",
+    is_switchable=True,
+)

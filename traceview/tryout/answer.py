@@ -1,0 +1,190 @@
+"""The whole of `traceview try`: the program recorded, its remedies chosen, tried and judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traceview import units
+from traceview.errors import TraceviewError
+from traceview.records import record
+from traceview.tryout import ledger
+from traceview.tryout.patch import Patch, patch_of
+from traceview.tryout.planned import Planned, planned, together
+from traceview.tryout.runs import Program, Runs, work_folder
+from traceview.tryout.schedule import Limits, Schedule
+from traceview.tryout.verdict import Trial, step_ns
+
+if TYPE_CHECKING:
+    from traceview.reporting import Report
+    from traceview.trace import Trace
+
+Analyze = Callable[["Trace | str | Path"], "Report"]
+Note = Callable[[str], object]
+_SCATTER = 0.1
+"""Difference of unchanged runs, as a share of a step, from which on a note says so: runs of one
+training program scatter by 0.7 to 1 % on a GPU of its own (docs/gate.md)."""
+RECORDED_STEPS = 40
+
+
+@record
+class TryRequest:
+    """What to try; see `traceview.try_remedies`."""
+
+    command: Sequence[str]
+    trace: Trace | str | Path | None = None
+    remedies: tuple[str, ...] = ()
+    steps: int = 20
+    runs: int = 8
+    seconds: float = 1_800.0
+    dry_run: bool = False
+    remember: bool = True
+
+
+@dataclass(frozen=True)
+class TryReport:
+    """The outcome of trying remedies on a program.
+
+    `planned` is what is tried; without `trials` nothing was run. `together` is the trial of all
+    that were kept, None with fewer than two. `notes` say what may have disturbed the measurement
+    and what was not isolated. `table` is the file that the outcome was appended to.
+    """
+
+    program: Program
+    planned: tuple[Planned, ...]
+    limits: Limits
+    trials: tuple[Trial, ...] = ()
+    together: Trial | None = None
+    device: str = ""
+    base_ns: float | None = None
+    runs: int = 0
+    notes: tuple[str, ...] = ()
+    table: Path | None = None
+
+    @property
+    def kept(self) -> tuple[Trial, ...]:
+        """The trials of remedies to keep."""
+        return tuple(trial for trial in self.trials if trial.outcome == "keep")
+
+    def rows(self) -> list[ledger.Row]:
+        """The outcome as rows of the local table."""
+        every = [*self.trials, *([self.together] if self.together else [])]
+        return ledger.rows_of(self.program.script.name, self.device, every)
+
+    def patch(self) -> Patch:
+        """The change of the source that the kept remedies make."""
+        return patch_of(self.program, compatible(self.kept))
+
+
+def answer(request: TryRequest, analyze: Analyze, note: Note) -> TryReport:
+    """Try remedies on a program, whose trace `analyze` reads. Raises as `try_remedies` does."""
+    program = Program.of(request.command)
+    limits = Limits(request.steps, request.runs, request.seconds)
+    if not request.dry_run:
+        with work_folder() as folder:
+            runs = Runs(program, Path(folder))
+            report = _report(request, analyze, runs, note)
+            chosen = tuple(planned(report, request.remedies))
+            empty = TryReport(program, chosen, limits)
+            return _tried(empty, runs, report, request, note) if chosen else empty
+    report = None if request.trace is None else analyze(request.trace)
+    return TryReport(program, tuple(planned(report, request.remedies)), limits)
+
+
+def _report(request: TryRequest, analyze: Analyze, runs: Runs, note: Note) -> Report | None:
+    """The report of the trace, or of a recording made now; None where remedies are named."""
+    if request.trace is None and request.remedies:
+        return None
+    trace = _recorded(runs, note) if request.trace is None else request.trace
+    note("reading the trace")
+    return analyze(trace)
+
+
+def _recorded(runs: Runs, note: Note) -> Path:
+    from traceview.recorders import RecordOptions
+    from traceview.recorders import record as record_program
+
+    spec = runs.spec(records=True, steps=RECORDED_STEPS)
+    out = Path(spec.result).with_name("recording.sqlite")
+    note("recording the program")
+    recording = record_program(runs.command(spec)[1:], out, options=RecordOptions())
+    if recording.interrupted:
+        raise KeyboardInterrupt
+    if recording.path is None:
+        raise TraceviewError("the program could not be recorded", "record it and pass --from")
+    return recording.path
+
+
+def _tried(
+    empty: TryReport, runs: Runs, report: Report | None, request: TryRequest, note: Note
+) -> TryReport:
+    load_before = _load()
+    schedule = Schedule(runs, empty.limits, note)
+    trials = schedule.measure(empty.planned)
+    base = list(schedule.base)
+    kept = compatible([trial for trial in trials if trial.outcome == "keep"])
+    all_kept = None
+    if len(kept) > 1:
+        all_kept = schedule.measure([together(report, [trial.planned for trial in kept])])[0]
+        base += schedule.base
+    device = base[0][1].device
+    times = [time for run in base if (time := step_ns(*run))]
+    done = replace(
+        empty,
+        trials=tuple(trials),
+        together=all_kept,
+        device=device,
+        base_ns=sum(times) / len(times),
+        runs=runs.count,
+        notes=(*_disturbed(times, load_before), *_not_isolated(runs, [run[1] for run in base])),
+    )
+    return replace(done, table=ledger.append(done.rows())) if request.remember else done
+
+
+def compatible(kept: Sequence[Trial]) -> list[Trial]:
+    """Without remedies that exclude each other: of two, the one that saves more."""
+    best = sorted(kept, key=lambda trial: trial.measured.delta_ns if trial.measured else 0.0)
+    names: set[str] = set()
+    excluded: set[str] = set()
+    result = []
+    for trial in best:
+        remedy = trial.planned.remedies[0]
+        if remedy.name in excluded or names & set(remedy.instead_of):
+            continue
+        names.add(remedy.name)
+        excluded |= set(remedy.instead_of)
+        result.append(trial)
+    return sorted(result, key=list(kept).index)
+
+
+def _load() -> float:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def _disturbed(times: Sequence[float], load_before: float) -> list[str]:
+    """Notes on what made the runs unlike each other."""
+    from traceview.recorders.checks import gpu_state
+
+    notes = []
+    scatter = (max(times) - min(times)) / min(times)
+    if scatter > _SCATTER:
+        least, most = units.durations(min(times), max(times))
+        notes.append(f"runs without a remedy differ: {least} to {most} per step")
+    cores = os.cpu_count() or 1
+    if load_before > cores / 2:
+        notes.append(f"other work was running: a load of {load_before:.1f} on {cores} cores")
+    others = gpu_state("after").get("other_processes_after", "0")
+    if others != "0":
+        notes.append(f"other processes use the GPU: {others}")
+    return notes
+
+
+def _not_isolated(runs: Runs, results: Sequence[Any]) -> list[str]:
+    outside = sorted({what for result in results for what in result.outside})
+    notes = [f"not isolated: the program {what}" for what in outside[:3]]
+    if runs.linked:
+        notes.append(f"not isolated, too many files: {', '.join(runs.linked[:3])}")
+    return notes

@@ -1,0 +1,52 @@
+"""Runs the user's script with remedies, as `python driver.py SPEC`.
+
+The script is `__main__`, under its own path, with its folder first on sys.path. What it reads and
+writes by relative paths is in the scratch folder.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def main() -> None:
+    """Run the script of a spec. Its result is written when its steps are done, or when it ends."""
+    # Only to find traceview; the program sees the path that it would see without us.
+    sys.path[0] = ROOT
+    from traceview.tryout.session import Session
+    from traceview.tryout.spec import Spec
+
+    spec = Spec.read(sys.argv[1])
+    session = Session(spec)
+    sys.path[0] = str(Path(spec.script).parent)
+    sys.argv[:] = [spec.script, *spec.arguments]
+    os.chdir(spec.scratch)
+    try:
+        session.begin()
+        _run(spec.script, session.source())
+    except SystemExit as ended:
+        failed = ended.code not in (None, 0) and not session.is_done
+        session.finish(error=f"it exited with status {ended.code}" if failed else "")
+    except BaseException as error:
+        traceback.print_exc()
+        session.finish(error=f"{type(error).__name__}: {error}")
+        sys.exit(1)
+    session.finish()
+
+
+def _run(path: str, source: str) -> None:
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = module
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+
+
+if __name__ == "__main__":
+    main()
