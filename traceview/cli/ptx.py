@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option, debug_option, ptx_upgrade
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -49,7 +49,7 @@ _SECTIONS = {
         *("--diff", "--all", "--what-if", "--source"),
         *("--ttir", "--ttgir", "--llir", "--ptx", "--sass"),
     ),
-    "What to check": ("--expect",),
+    "What to check": ("--expect", "--triton"),
     "Output": ("-o", "--html", "--json", "--force"),
 }
 _EXAMPLES = (
@@ -58,6 +58,7 @@ _EXAMPLES = (
     "traceview ptx train.py --source -- --batch-size 8",
     "traceview ptx --diff before.ptx after.ptx --html",
     'traceview ptx gelu.py --expect "gelu*: global load >= 128, spills = 0"',
+    "traceview ptx train.sqlite --triton 3.6.0 3.7.1 --arch sm_90 sm_100",
 )
 
 
@@ -236,6 +237,14 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
     "with one per line (repeatable). Exits with 1 if one is not met.",
 )
+@click.option(
+    "--triton",
+    multiple=True,
+    callback=ptx_upgrade.versions,
+    metavar="V...",
+    help="Compile all kernels with these versions of Triton instead, and show what gets worse. "
+    "Downloads those that are missing, 200 MB each. Exits with 1 if a kernel gets worse.",
+)
 @html_option(". Default path: <target>.html")
 @json_option
 @output_option
@@ -252,6 +261,7 @@ def command(
     details: bool,
     what_if: bool,
     expectations: list[Expectation],
+    triton: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
@@ -262,7 +272,8 @@ def command(
     and launches none. Arguments after -- go to the script.
 
     --num-warps, --num-stages, --arch, --constexpr and --signature take several values, such as
-    --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
+    --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels, --triton
+    the code that several versions of Triton make of all kernels.
     """
     if target is None and diff is None:
         first = "Put TARGET first: traceview ptx {path} {option}"
@@ -274,6 +285,10 @@ def command(
         if options["kernel"]:
             raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
         options["kernel"] = list(diff)
+    if triton:
+        given = {"--diff": bool(diff), "--all": details, "--what-if": what_if}
+        given |= {"--expect": bool(expectations), "--html": html is not None}
+        ptx_upgrade.check_combination(targets, options, given | {f"--{v}": True for v in views})
     values = [*options.values(), *options["constexprs"].values()]
     compares = len(targets) > 1 or any(isinstance(value, list) for value in values)
     _check_combination(views, details, what_if, bool(expectations), compares)
@@ -283,9 +298,13 @@ def command(
     names = [Path(unpacked_name(file.resolve())) for file in files]
     stems = [name.stem if name.suffix in _ENDINGS else name.name for name in names]
     stem = "-".join(dict.fromkeys(stems)) or "kernels"
-    outputs = Outputs.of(stem, output, html, json_, kinds=("html", "json"))
+    kinds = ("json",) if triton else ("html", "json")
+    outputs = Outputs.of(stem, output, html, json_, kinds=kinds)
     for file in files:
         check_writable(outputs.files, source=file, force=force, kind="target")
+    if triton:
+        ptx_upgrade.run(targets[0], triton, options, outputs)
+        return
     report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
     _put(report, outputs, expectations, views, details)
 

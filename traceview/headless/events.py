@@ -100,11 +100,20 @@ _HOW = {
 
 
 @record
+class Rejected:
+    """A kernel that does not compile, which has no code, and the reason on one line."""
+
+    kernel: Compiled
+    reason: str
+
+
+@record
 class Events:
     """The kernels that a worker compiled, its notes, and the error that it ended with, if any.
 
     `is_whole` tells whether the script ran to its end, so that launch counts are complete.
-    `left_out` names the trials that there was no time for.
+    `left_out` names the trials that there was no time for. `rejected` are the kernels that do not
+    compile, each once.
     """
 
     compiled: list[Compiled]
@@ -112,6 +121,7 @@ class Events:
     failure: TraceviewError | None
     is_whole: bool = True
     left_out: tuple[str, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
     @classmethod
     def read(cls, path: Path, arch: str) -> Events:
@@ -127,7 +137,9 @@ class Events:
         # Sources in the folder, which is temporary, are kept as text.
         generated = Generated.in_folder(path.parent)
         compiled = [generated.described(_compiled(variant, arch)) for variant in variants]
-        return cls(compiled, notes, failure, whole, left_out)
+        failed_lines = {json.dumps(line): line for line in lines if line["kind"] == "rejected"}
+        rejected = tuple(_rejected(line, arch) for line in failed_lines.values())
+        return cls(compiled, notes, failure, whole, left_out, rejected)
 
     @property
     def summary(self) -> str:
@@ -183,6 +195,23 @@ def _variants(lines: list[dict[str, Any]]) -> list[_Variant]:
             for identity, count in line["counts"].items():
                 variants[identity].launches = count
     return list(variants.values())
+
+
+def _rejected(line: Mapping[str, Any], arch: str) -> Rejected:
+    source = line["source"] or (None, None)
+    kernel = Compiled(
+        name=line["name"],
+        arch=arch,
+        how=line["how"],
+        ptx=None,
+        arguments=tuple(Argument(**fields) for fields in line["arguments"]),
+        num_warps=line["num_warps"],
+        num_stages=line["num_stages"],
+        source_file=source[0],
+        source_line=source[1],
+        notes=tuple(line["notes"]),
+    )
+    return Rejected(kernel, line["reason"])
 
 
 def _compiled(variant: _Variant, arch: str) -> Compiled:

@@ -18,6 +18,7 @@ from traceview.render.bench_json import BENCH, PROGRAM
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate import GATE
 from traceview.render.kernels.json import DIFF, KERNELS
+from traceview.render.kernels.upgrade import UPGRADE
 from traceview.render.ranks.json import JOB
 from traceview.render.report.json import REPORT
 from traceview.render.what_if.json import WHAT_IF
@@ -35,6 +36,7 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "gate": GATE,
     "ptx": KERNELS,
     "ptx-diff": DIFF,
+    "ptx-triton": UPGRADE,
     "bench": BENCH,
     "bench-program": PROGRAM,
     "what-if": WHAT_IF,

@@ -1,7 +1,7 @@
 """The event log of a worker process: kernels compiled, launches, notes, the final error.
 
 One JSON object per line, written at once, so that nothing is lost if the process is killed. Each
-has a `kind`: compiled, launched, note, left_out, counts, failed.
+has a `kind`: compiled, rejected, launched, note, left_out, counts, failed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from traceview.headless.compile_error import in_words
 from traceview.headless.signatures import Value
 from traceview.ptx.model import Argument, How
 from traceview.records import record
@@ -94,6 +95,25 @@ class EventLog:
             source=source_of(getattr(src, "fn", None)),
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
         )
+
+    def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:
+        """Write that a kernel does not compile, with the reason on one line."""
+        # Of a file of intermediate code there is but the path.
+        is_file = isinstance(src, str)
+        name = Path(src).stem if is_file else _function_name(src)
+        if self.how is not None and self.kernel in (None, name):
+            arguments = () if is_file else arguments_of(src)
+            self.write(
+                "rejected",
+                name=name,
+                how=self.how,
+                arguments=[asdict(argument) for argument in arguments],
+                num_warps=options.get("num_warps"),
+                num_stages=options.get("num_stages"),
+                source=source_of(getattr(src, "fn", None)),
+                reason=in_words(error, self.functions),
+                notes=self.remarks,
+            )
 
     def launched(
         self,
