@@ -46,7 +46,7 @@ _SECTIONS = {
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout", "--budget"),
     "What to show": (
-        *("--diff", "--all", "--what-if", "--source"),
+        *("--diff", "--all", "--what-if", "--configs", "--source"),
         *("--ttir", "--ttgir", "--llir", "--ptx", "--sass"),
     ),
     "What to check": ("--expect", "--triton"),
@@ -222,6 +222,12 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     is_flag=True,
     help="Also compile the kernels with other warps, stages and tiles, and compare occupancy.",
 )
+@click.option(
+    "--configs",
+    is_flag=True,
+    help="Compile all configurations of autotuned kernels instead, and show which are worth "
+    "timing, and why the others are not.",
+)
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ttir", is_flag=True, help="Show Triton's TTIR, with source lines.")
 @click.option("--ttgir", is_flag=True, help="Show Triton's TTGIR, with source lines.")
@@ -262,6 +268,7 @@ def command(
     what_if: bool,
     expectations: list[Expectation],
     triton: tuple[str, ...],
+    configs: bool,
     **options: Any,
 ) -> None:
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
@@ -285,10 +292,12 @@ def command(
         if options["kernel"]:
             raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
         options["kernel"] = list(diff)
-    if triton:
+    if triton or configs:
         given = {"--diff": bool(diff), "--all": details, "--what-if": what_if}
         given |= {"--expect": bool(expectations), "--html": html is not None}
-        ptx_upgrade.check_combination(targets, options, given | {f"--{v}": True for v in views})
+        given |= {"--configs": configs and bool(triton)} | {f"--{view}": True for view in views}
+        option, several = ("--triton", ["arch"]) if triton else ("--configs", [])
+        ptx_upgrade.check_combination(option, targets, options, given, several)
     values = [*options.values(), *options["constexprs"].values()]
     compares = len(targets) > 1 or any(isinstance(value, list) for value in values)
     _check_combination(views, details, what_if, bool(expectations), compares)
@@ -298,12 +307,15 @@ def command(
     names = [Path(unpacked_name(file.resolve())) for file in files]
     stems = [name.stem if name.suffix in _ENDINGS else name.name for name in names]
     stem = "-".join(dict.fromkeys(stems)) or "kernels"
-    kinds = ("json",) if triton else ("html", "json")
+    kinds = ("json",) if triton or configs else ("html", "json")
     outputs = Outputs.of(stem, output, html, json_, kinds=kinds)
     for file in files:
         check_writable(outputs.files, source=file, force=force, kind="target")
     if triton:
-        ptx_upgrade.run(targets[0], triton, options, outputs)
+        ptx_upgrade.compare_versions(targets[0], triton, options, outputs)
+        return
+    if configs:
+        ptx_upgrade.preselect_configurations(targets[0], options, outputs)
         return
     report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
     _put(report, outputs, expectations, views, details)

@@ -1,14 +1,17 @@
-"""`traceview ptx --triton`: what other versions of Triton change about the kernels of a target."""
+"""`traceview ptx --triton` and `--configs`: the code of several compilers or configurations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceview.cli.options import misuse
 from traceview.cli.output import Outputs, print_text, progress
+
+if TYPE_CHECKING:
+    from traceview.headless.compile_options import CompileOptions
 
 
 def versions(
@@ -25,48 +28,80 @@ def versions(
 
 
 def check_combination(
-    targets: Sequence[str], options: Mapping[str, Any], others: Mapping[str, bool]
+    option: str,
+    targets: Sequence[str],
+    options: Mapping[str, Any],
+    others: Mapping[str, bool],
+    several: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError for options that a comparison of Triton versions does not take."""
+    """Raise UsageError for what an option with an answer of its own does not take.
+
+    `several` are the options that may have several values.
+    """
     used = [name for name, is_set in others.items() if is_set]
     values = {**options, **options["constexprs"]}
     used += [
         f"several values of --{name.replace('_', '-')}"
         for name, value in values.items()
-        if isinstance(value, list) and name != "arch"
+        if isinstance(value, list) and name not in several
     ]
     if used:
-        raise click.UsageError(f"--triton cannot be combined with {used[0]}")
+        raise click.UsageError(f"{option} cannot be combined with {used[0]}")
     if len(targets) != 1:
-        raise click.UsageError("--triton compares versions of one TARGET")
+        raise click.UsageError(f"{option} takes one TARGET")
 
 
-def run(target: str, triton: Sequence[str], options: Mapping[str, Any], outputs: Outputs) -> None:
+def _note(text: str) -> None:
+    from traceview.render.base.safe_text import visible
+
+    click.echo(f"traceview: {visible(text, 600)}", err=True)
+
+
+def _compile_options(options: Mapping[str, Any]) -> CompileOptions:
+    from traceview.headless.compile_options import CompileOptions
+
+    return CompileOptions(**{n: v for n, v in options.items() if n != "sm_count"})
+
+
+def compare_versions(
+    target: str, triton: Sequence[str], options: Mapping[str, Any], outputs: Outputs
+) -> None:
     """Compare the versions and print the answer; exits with 1 if a kernel gets worse."""
     from traceview import __version__
-    from traceview.headless.compile_options import CompileOptions
     from traceview.inspect.upgrade import check_upgrade
-    from traceview.render.base.safe_text import visible
     from traceview.render.kernels.upgrade import render_json, render_text
 
     arch = options["arch"]
     archs = arch if isinstance(arch, list) else [arch] if arch else []
-    rest = {name: v for name, v in options.items() if name not in ("arch", "sm_count")}
-
-    def note(text: str) -> None:
-        click.echo(f"traceview: {visible(text, 600)}", err=True)
-
+    given = _compile_options({**options, "arch": None})
     with progress(f"Compiling the kernels of {target[:60]}") as show:
-        report = check_upgrade(
-            target,
-            triton,
-            archs,
-            CompileOptions(**rest),
-            note=note,
-            step=lambda text: show(visible(text, 100)),
-        )
+        report = check_upgrade(target, triton, archs, given, note=_note, step=show)
     if not outputs.stdout:
         print_text(lambda width, color: render_text(report, width=width, color=color))
     outputs.put("json", lambda: render_json(report, __version__))
     if report.worse or report.failures:
         click.get_current_context().exit(1)
+
+
+def preselect_configurations(target: str, options: Mapping[str, Any], outputs: Outputs) -> None:
+    """Print which configurations of the target's autotuners are worth timing."""
+    from traceview import __version__
+    from traceview.inspect.configurations import preselect
+    from traceview.render.kernels.configurations import (
+        PreselectionReport,
+        render_json,
+        render_text,
+    )
+
+    with progress(f"Compiling the configurations of {target[:60]}") as show:
+        kernels = preselect(
+            target,
+            _compile_options(options),
+            sm_count=options["sm_count"],
+            note=_note,
+            step=show,
+        )
+    report = PreselectionReport(target, kernels)
+    if not outputs.stdout:
+        print_text(lambda width, color: render_text(report, width=width, color=color))
+    outputs.put("json", lambda: render_json(report, __version__))

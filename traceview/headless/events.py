@@ -210,6 +210,7 @@ def _rejected(line: Mapping[str, Any], arch: str) -> Rejected:
         source_file=source[0],
         source_line=source[1],
         notes=tuple(line["notes"]),
+        configuration=line.get("configuration"),
     )
     return Rejected(kernel, line["reason"])
 
@@ -246,4 +247,5 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         source_line=source[1],
         notes=tuple(remarks),
         variant=line["id"],
+        configuration=line.get("configuration"),
     )

@@ -15,6 +15,7 @@ from traceview.errors import InputError
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.events import Rejected
 from traceview.inspect.comparison import ComparedVersion, Comparison, compare
+from traceview.inspect.configurations import GENERATION_NAMES, generation
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.matching import Matched
 from traceview.inspect.recompilations import widths_text
@@ -34,8 +35,6 @@ _LEAST_SPILL_BYTES = 32
 _REGISTER_BYTES = 4
 # Of the tensor cores' rate on an H100, mma.sync reaches 62 to 65 % (Luo et al., arXiv 2402.13499),
 # the CUDA cores a fifteenth (data sheet: 67 TFLOP/s in fp32, 989 in fp16).
-_GENERATIONS = {"mma": 1, "wmma": 1, "wgmma": 2, "tcgen05": 3}
-_NAMES = ("none", "mma.sync", "wgmma", "tcgen05")
 _OLDER_LOSS, _NONE_LOSS = 0.37, 0.93
 
 _MOVES = {"load": "loads", "async-copy": "loads", "store": "stores"}
@@ -335,16 +334,10 @@ def _spilled(spill_bytes: int) -> str:
 
 
 def _tensor_cores(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
-    one, other = (
-        max(
-            (_GENERATIONS.get(op.operation.partition(".")[0], 0) for op in kernel.tensor_ops),
-            default=0,
-        )
-        for kernel in (before, after)
-    )
+    one, other = (generation(kernel.tensor_ops) for kernel in (before, after))
     lower = _OLDER_LOSS if min(one, other) else _NONE_LOSS
     loss = lower if other < one else -lower if other > one else 0.0
-    return UpgradeChange("tensor cores", _NAMES[one], _NAMES[other], loss)
+    return UpgradeChange("tensor cores", GENERATION_NAMES[one], GENERATION_NAMES[other], loss)
 
 
 def _widths(comparison: Comparison) -> Iterator[UpgradeChange]:

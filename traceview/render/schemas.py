@@ -17,6 +17,7 @@ from traceview.render.base.json_text import (
 from traceview.render.bench_json import BENCH, PROGRAM
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate import GATE
+from traceview.render.kernels.configurations import CONFIGURATIONS
 from traceview.render.kernels.json import DIFF, KERNELS
 from traceview.render.kernels.upgrade import UPGRADE
 from traceview.render.ranks.json import JOB
@@ -37,6 +38,7 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "ptx": KERNELS,
     "ptx-diff": DIFF,
     "ptx-triton": UPGRADE,
+    "ptx-configs": CONFIGURATIONS,
     "bench": BENCH,
     "bench-program": PROGRAM,
     "what-if": WHAT_IF,

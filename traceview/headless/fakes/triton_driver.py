@@ -245,12 +245,14 @@ def install(
     some_configs: Callable[[str, list[Any]], list[Any]],
     ahead: Ahead | None = None,
     rejected: Rejected = lambda *_: None,
+    configuring: Callable[[Any], None] = lambda _: None,
     skips_failures: bool = False,
 ) -> Trials:
     """Install the fake driver; `compiled` is called for every compilation, `rejected` if it fails.
 
     `some_configs` selects configurations of an autotuned kernel, by its name. `ahead` compiles in
-    another process, so that two configurations of an autotuner are compiled at the same time. With
+    another process, so that two configurations of an autotuner are compiled at the same time.
+    `configuring` is called with each before it is compiled, and with None after it. With
     `skips_failures` a launch outside an autotuner returns None if its kernel cannot be compiled.
     """
     import triton.compiler
@@ -269,6 +271,7 @@ def install(
     run = _skipping(JITFunction.run, trials) if skips_failures else JITFunction.run
     JITFunction.run = _overriding(run, overrides)
     Autotuner.prune_configs = _some_of(Autotuner.prune_configs, some_configs)
+    Autotuner._bench = _announced(Autotuner._bench, configuring)
     if ahead:
         Autotuner._bench = _in_pairs(Autotuner._bench, ahead)
     return trials
@@ -383,6 +386,18 @@ def _some_of(
         return list(self.traceview_chosen)
 
     return pruned
+
+
+def _announced(bench: Callable[..., Any], configuring: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(bench)
+    def announced(self: Any, *arguments: Any, config: Any, **keywords: Any) -> Any:
+        configuring(config)
+        try:
+            return bench(self, *arguments, config=config, **keywords)
+        finally:
+            configuring(None)
+
+    return announced
 
 
 def _in_pairs(bench: Callable[..., Any], ahead: Ahead) -> Callable[..., Any]:

@@ -44,7 +44,7 @@ class EventLog:
     `kernel` restricts it to one kernel. `variants` are those written so far, by id; `seen` are the
     names of all kernels compiled, written or not. `places` returns remarks on the origin of a
     generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
-    no kernel is compiled at all.
+    no kernel is compiled at all. `configuration` is that of the autotuner which compiles now.
     """
 
     stream: TextIO
@@ -57,6 +57,7 @@ class EventLog:
     places: Callable[[str], Sequence[str]] = lambda _: ()
     remedy: str = ""
     functions: list[Any] = field(default_factory=list)
+    configuration: Mapping[str, Value] | None = None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event."""
@@ -94,6 +95,7 @@ class EventLog:
             stages={name: files[f".{name}"] for name in STAGES if f".{name}" in files},
             source=source_of(getattr(src, "fn", None)),
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
+            configuration=self.configuration,
         )
 
     def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:
@@ -113,7 +115,13 @@ class EventLog:
                 source=source_of(getattr(src, "fn", None)),
                 reason=in_words(error, self.functions),
                 notes=self.remarks,
+                configuration=self.configuration,
             )
+
+    def configuring(self, config: Any) -> None:
+        """Note the configuration that an autotuner compiles from now on; None for none."""
+        values = config.all_kwargs().items() if config is not None else None
+        self.configuration = {name: plain(value) for name, value in values} if values else None
 
     def launched(
         self,

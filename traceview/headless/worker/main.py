@@ -157,6 +157,7 @@ def _install_fakes(
         some_configs=log.sampler(request.options.most_configs),
         ahead=None if request.options.emulate else functools.partial(_begun, log),
         rejected=log.rejected,
+        configuring=log.configuring,
         skips_failures=request.skips_failures,
     )
     if importlib.util.find_spec("torch"):
