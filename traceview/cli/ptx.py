@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import color_option, debug_option, ptx_upgrade
+from traceview.cli import color_option, debug_option, ptx_answers
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -50,7 +50,7 @@ _SECTIONS = {
         *("--ttir", "--ttgir", "--llir", "--ptx", "--sass"),
     ),
     "What to check": ("--expect", "--triton"),
-    "Output": ("-o", "--html", "--json", "--force"),
+    "Output": ("-o", "--html", "--json", "--reproducer", "--force"),
 }
 _EXAMPLES = (
     "traceview ptx gelu.py",
@@ -246,10 +246,17 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
 @click.option(
     "--triton",
     multiple=True,
-    callback=ptx_upgrade.versions,
+    callback=ptx_answers.versions,
     metavar="V...",
     help="Compile all kernels with these versions of Triton instead, and show what gets worse. "
     "Downloads those that are missing, 200 MB each. Exits with 1 if a kernel gets worse.",
+)
+@click.option(
+    "--reproducer",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.py",
+    help="Also write a script that makes the first launch by itself: source, shapes, strides, "
+    "types, constexprs.",
 )
 @html_option(". Default path: <target>.html")
 @json_option
@@ -269,6 +276,7 @@ def command(
     expectations: list[Expectation],
     triton: tuple[str, ...],
     configs: bool,
+    reproducer: Path | None,
     **options: Any,
 ) -> None:
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
@@ -294,10 +302,12 @@ def command(
         options["kernel"] = list(diff)
     if triton or configs:
         given = {"--diff": bool(diff), "--all": details, "--what-if": what_if}
-        given |= {"--expect": bool(expectations), "--html": html is not None}
-        given |= {"--configs": configs and bool(triton)} | {f"--{view}": True for view in views}
+        given |= {"--expect": bool(expectations), "--reproducer": bool(reproducer)}
+        given |= {"--html": html is not None, "--configs": configs and bool(triton)} | {
+            f"--{view}": True for view in views
+        }
         option, several = ("--triton", ["arch"]) if triton else ("--configs", [])
-        ptx_upgrade.check_combination(option, targets, options, given, several)
+        ptx_answers.check_combination(option, targets, options, given, several)
     values = [*options.values(), *options["constexprs"].values()]
     compares = len(targets) > 1 or any(isinstance(value, list) for value in values)
     _check_combination(views, details, what_if, bool(expectations), compares)
@@ -310,14 +320,17 @@ def command(
     kinds = ("json",) if triton or configs else ("html", "json")
     outputs = Outputs.of(stem, output, html, json_, kinds=kinds)
     for file in files:
-        check_writable(outputs.files, source=file, force=force, kind="target")
+        written = [*outputs.files, *filter(None, [reproducer])]
+        check_writable(written, source=file, force=force, kind="target")
     if triton:
-        ptx_upgrade.compare_versions(targets[0], triton, options, outputs)
+        ptx_answers.compare_versions(targets[0], triton, options, outputs)
         return
     if configs:
-        ptx_upgrade.preselect_configurations(targets[0], options, outputs)
+        ptx_answers.preselect_configurations(targets[0], options, outputs)
         return
     report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
+    if reproducer:
+        ptx_answers.write_reproducer(report, reproducer)
     _put(report, outputs, expectations, views, details)
 
 

@@ -160,6 +160,7 @@ class _Variant:
     launches: int = 0
     timed: bool = False
     values: Mapping[str, int] | None = None
+    launch: Mapping[str, Any] | None = None
 
     def add(self, launch: Mapping[str, Any]) -> None:
         grid = tuple(launch["grid"])
@@ -169,6 +170,7 @@ class _Variant:
         if grid not in self.grids:
             self.grids.append(grid)
         self.values = launch["values"] if self.values is None else self.values
+        self.launch = self.launch or launch.get("launch")
         self.launches = max(self.launches, launch["count"])
         self.timed |= launch["timed"]
 
@@ -247,5 +249,6 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         source_line=source[1],
         notes=tuple(remarks),
         variant=line["id"],
+        launch=variant.launch,
         configuration=line.get("configuration"),
     )

@@ -185,7 +185,8 @@ class Compiled:
     as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
     `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
     intermediate code by stage: ttir, ttgir, llir. `configuration` is the autotuner's that it was
-    compiled with: constexprs and options by name.
+    compiled with: constexprs and options by name. `launch` has the source and the arguments of a
+    launch, for a reproducer.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Compiled:
     source_text: str | None = None
     stages: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     configuration: Mapping[str, Any] | None = field(default=None, compare=False)
+    launch: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def by_nvvm(self) -> bool:

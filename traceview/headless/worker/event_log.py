@@ -45,6 +45,7 @@ class EventLog:
     names of all kernels compiled, written or not. `places` returns remarks on the origin of a
     generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
     no kernel is compiled at all. `configuration` is that of the autotuner which compiles now.
+    `describe` returns the first launch of a variant as data, for a reproducer.
     """
 
     stream: TextIO
@@ -58,6 +59,7 @@ class EventLog:
     remedy: str = ""
     functions: list[Any] = field(default_factory=list)
     configuration: Mapping[str, Value] | None = None
+    describe: Callable[[Any, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event."""
@@ -143,7 +145,16 @@ class EventLog:
             # The values of the run-time integer arguments, by name.
             named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
             values = {name: value for name, value in named if type(value) is int}
-            self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
+            launch = self.describe(src, arguments) if count == 1 else None
+            self.write(
+                "launched",
+                id=identity,
+                count=count,
+                grid=grid,
+                values=values,
+                timed=timed,
+                launch=launch,
+            )
 
     def sampler(self, most: int | None) -> Callable[[str, Sequence[Any]], list[Any]]:
         """A function that selects at most `most` configurations and notes how many it omits."""

@@ -24,7 +24,7 @@ from traceview.headless.fakes import torch_compile, torch_cuda, torch_values, tr
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.call_sites import harness_of
 from traceview.headless.project.imports import ProjectImports
-from traceview.headless.worker import compile_jobs, forked_task, recompile_server
+from traceview.headless.worker import compile_jobs, forked_task, recompile_server, standalone
 from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import resolved
@@ -146,6 +146,7 @@ def _install_fakes(
     """
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
+    log.describe = _described
     on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
     triton_driver.track(log.functions.append)
     triton_driver.install_newer()
@@ -169,6 +170,14 @@ def _install_fakes(
         if generated:
             torch_compile.run_generated(gpu, on_launch.trials)
     return overrides
+
+
+def _described(src: Any, arguments: Sequence[Any]) -> Mapping[str, Any] | None:
+    try:
+        return standalone.launch_of(src, arguments)
+    except (OSError, LookupError, TypeError, ValueError, AttributeError):
+        # A source that cannot be told apart has no reproducer.
+        return None
 
 
 def _begun(log: EventLog, function: Callable[[], Any]) -> Callable[[], None]:

@@ -1,17 +1,20 @@
-"""`traceview ptx --triton` and `--configs`: the code of several compilers or configurations."""
+"""`traceview ptx --triton`, `--configs` and `--reproducer`: what is not a report on the code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceview.cli.options import misuse
-from traceview.cli.output import Outputs, print_text, progress
+from traceview.cli.output import Outputs, print_text, progress, write_file
 
 if TYPE_CHECKING:
     from traceview.headless.compile_options import CompileOptions
+    from traceview.inspect.comparison import Diff
+    from traceview.inspect.target_report import PtxReport
 
 
 def versions(
@@ -81,6 +84,16 @@ def compare_versions(
     outputs.put("json", lambda: render_json(report, __version__))
     if report.worse or report.failures:
         click.get_current_context().exit(1)
+
+
+def write_reproducer(report: PtxReport | Diff, path: Path) -> None:
+    """Write the script of the first launch in a report."""
+    from traceview.inspect.reproducer import reproducer
+    from traceview.inspect.target_report import PtxReport
+
+    if not isinstance(report, PtxReport):
+        raise click.UsageError("--reproducer cannot be combined with a comparison")
+    write_file(path, reproducer([kernel.compiled for kernel in report.kernels], path.name))
 
 
 def preselect_configurations(target: str, options: Mapping[str, Any], outputs: Outputs) -> None:
