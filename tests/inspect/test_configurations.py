@@ -2,11 +2,13 @@
 
 import json
 
+import jsonschema
 import pytest
 
 from tests.inspect.targets.python_scripts import HEADER, needs_torch, needs_triton
 from traceview.cli import run
 from traceview.inspect.configurations import TunedConfiguration, judged
+from traceview.render.schemas import schema
 
 GOOD = {
     "registers": 128,
@@ -97,7 +99,7 @@ import torch
         triton.Config({"BLOCK": 1024}, num_warps=4, num_stages=2),
         triton.Config({"BLOCK": 1024}, num_warps=4, num_stages=3),
         triton.Config({"BLOCK": 65536}, num_warps=1),
-        triton.Config({"BLOCK": 1000}, num_warps=4),
+        triton.Config({"BLOCK": 2048}, num_warps=4),
     ],
     key=["n"],
 )
@@ -116,9 +118,11 @@ scale[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](torch.empty(n, device="cuda
 @needs_torch
 def test_the_list_of_a_script(tmp_path, capfd):
     path = tmp_path / "tuned.py"
-    path.write_text(HEADER + TUNED.replace("1000}", "2048}"))
+    path.write_text(HEADER + TUNED)
     assert run(["ptx", str(path), "--configs", "--json"]) == 0
-    [kernel] = json.loads(capfd.readouterr().out)["kernels"]
+    document = json.loads(capfd.readouterr().out)
+    jsonschema.validate(document, schema("ptx-configs"))
+    [kernel] = document["kernels"]
     dropped = [each["dropped"] or "" for each in kernel["configurations"]]
     assert [text.partition(" ")[0] for text in dropped] == ["", "the", "spills", ""]
     assert [each["values"]["BLOCK"] for each in kernel["configurations"]] == [

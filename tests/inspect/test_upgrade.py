@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import count
 
+import jsonschema
 import pytest
 
 from tests.inspect.targets.python_scripts import HEADER, needs_torch, needs_triton
@@ -19,6 +20,7 @@ from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Argument
 from traceview.ptx.ttgir.operations import PipelineBuffer
 from traceview.render.kernels.upgrade import render_json, render_text
+from traceview.render.schemas import schema
 
 
 def registers(number):
@@ -159,6 +161,7 @@ def test_what_one_version_rejects(compared):
     assert "no version compiles it: out of resource: tensor memory" in render_text(report)
     document = json.loads(render_json(report, "1.0"))
     assert document["changed"][0]["worse"] is True
+    jsonschema.validate(document, schema("ptx-triton"))
     gained = compared([], [named("lost")], rejected=((lost,), ()))
     assert (gained.worse, len(gained.upgrades), gained.kernels) == ((), 1, 1)
 

@@ -301,11 +301,9 @@ def command(
             raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
         options["kernel"] = list(diff)
     if triton or configs:
-        given = {"--diff": bool(diff), "--all": details, "--what-if": what_if}
-        given |= {"--expect": bool(expectations), "--reproducer": bool(reproducer)}
-        given |= {"--html": html is not None, "--configs": configs and bool(triton)} | {
-            f"--{view}": True for view in views
-        }
+        given = {"--diff": diff, "--all": details, "--what-if": what_if, "--html": html is not None}
+        given |= {"--expect": expectations, "--reproducer": reproducer}
+        given |= {"--configs": configs and triton, **{f"--{view}": True for view in views}}
         option, several = ("--triton", ["arch"]) if triton else ("--configs", [])
         ptx_answers.check_combination(option, targets, options, given, several)
     values = [*options.values(), *options["constexprs"].values()]
@@ -324,14 +322,13 @@ def command(
         check_writable(written, source=file, force=force, kind="target")
     if triton:
         ptx_answers.compare_versions(targets[0], triton, options, outputs)
-        return
-    if configs:
+    elif configs:
         ptx_answers.preselect_configurations(targets[0], options, outputs)
-        return
-    report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
-    if reproducer:
-        ptx_answers.write_reproducer(report, reproducer)
-    _put(report, outputs, expectations, views, details)
+    else:
+        report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
+        if reproducer:
+            ptx_answers.write_reproducer(report, reproducer)
+        _put(report, outputs, expectations, views, details)
 
 
 def _check_combination(

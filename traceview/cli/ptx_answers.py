@@ -34,7 +34,7 @@ def check_combination(
     option: str,
     targets: Sequence[str],
     options: Mapping[str, Any],
-    others: Mapping[str, bool],
+    others: Mapping[str, object],
     several: Sequence[str] = (),
 ) -> None:
     """Raise UsageError for what an option with an answer of its own does not take.

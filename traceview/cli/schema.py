@@ -18,6 +18,8 @@ OUTPUTS = (
     "gate",
     "ptx",
     "ptx-diff",
+    "ptx-triton",
+    "ptx-configs",
     "bench",
     "bench-program",
     "what-if",
@@ -35,8 +37,9 @@ OUTPUTS = (
 def command(name: str, output: Path | None, force: bool) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    ranks is `traceview report` of several ranks, ptx-diff is `traceview ptx --diff`, bench-program
-    is `traceview bench` of a whole program.
+    ranks is `traceview report` of several ranks, ptx-diff, ptx-triton and ptx-configs are
+    `traceview ptx` with --diff, --triton and --configs, bench-program is `traceview bench` of a
+    whole program.
     """
     from traceview.outputs import check_output
     from traceview.render.schemas import schema

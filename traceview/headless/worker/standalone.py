@@ -17,7 +17,7 @@ def launch_of(src: Any, arguments: Sequence[Any]) -> dict[str, Any] | None:
     function = getattr(src, "fn", None)
     if function is None or not hasattr(function, "raw_src"):
         return None
-    described = {}
+    described: dict[str, dict[str, Any]] = {}
     for place, name, type_ in leaves_of(src.signature):
         value = arguments[place[0]] if place[0] < len(arguments) else None
         if len(place) > 1:
