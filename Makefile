@@ -25,7 +25,7 @@ BIN := .venv/bin
 # Nobody imports most modules of PyTorch and others: Python compiles those that are imported.
 PIP := $(BIN)/python -m pip install --quiet --no-compile -c requirements-ci.txt
 # What .venv/all installs; ALSO=release adds what make dist needs.
-EXTRAS := $(strip dev dask workloads ptx site mcp $(ALSO))
+EXTRAS := $(strip dev dask workloads ptx site mcp sql $(ALSO))
 comma := ,
 space := $() $()
 LIBRARIES := $(PIP) --no-deps einops fla-core liger-kernel || \

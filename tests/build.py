@@ -516,6 +516,7 @@ class Export(ExportFile):
         at: tuple[str, int, str] = ("train.py", 1, "step"),
         source: str | None = None,
         reason: str | None = None,
+        guards: int | None = None,
         process: int = 1,
         thread: int | None = None,
     ) -> Self:
@@ -532,6 +533,7 @@ class Export(ExportFile):
             end=end,
             globalTid=global_tid(process, thread),
             line=line,
+            guards=guards,
             kind=kind,
             file=file,
             function=function,

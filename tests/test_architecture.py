@@ -44,7 +44,7 @@ LEVELS = (
     {"analyses", "bench", "recorders"},
     {"ranking", "explanation", "edits"},
     {"timeline"},
-    {"report"},
+    {"reporting"},
     {"comparison"},
     {"ranks"},
     {"api"},
@@ -297,8 +297,9 @@ def test_few_rooms_start_processes():
 
 def test_only_the_readers_know_the_names_of_a_recorder():
     names = re.compile("CUPTI_ACTIVITY|NVTX_EVENTS|StringIds|TARGET_INFO_|DIAGNOSTIC_EVENT")
-    # What reads nsys exports, copies them scrubbed, and estimates the memory that they take.
-    readers = ("trace/nsys/", "trace/scrub/", "trace/memory.py")
+    # What reads nsys exports, copies them scrubbed, estimates the memory that they take, and tells
+    # the files of other profilers.
+    readers = ("trace/nsys/", "trace/scrub/", "trace/memory.py", "trace/foreign.py")
     knowing = [str(path.relative_to(ROOT)) for path in FILES if names.search(path.read_text())]
     assert any(path.startswith("trace/nsys/") for path in knowing)
     assert [path for path in knowing if not path.startswith(readers)] == []

@@ -18,7 +18,7 @@ from traceview.findings import Finding, Forecast, Subject
 from traceview.ranking import PlanStep, RankedFinding, Won, plan, ranked
 from traceview.render.report.document import ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label, plan_text, telling
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace.load import load
 from traceview.vocabulary.remedies import SHORT
 

@@ -141,7 +141,7 @@ def test_repr_says_what_matters(values):
     assert "high: save about 9.73 ± 0.23 of 12.1 ms per step on average (80.5 %)" in report
     assert "[gpu-idle]" in report
     assert re.search(r"causes +7 rows, chart", repr(values["result"]))
-    assert repr(values["table"]).startswith("<Table: 656 rows × 24 columns\n  start_ns, end_ns,")
+    assert repr(values["table"]).startswith("<Table: 656 rows × 31 columns\n  label, duration_ns,")
     assert repr(values["skipped"]).startswith("<Skipped: ")
     assert "\n  → " in repr(values["skipped"])
     assert "… and 646 more rows" in repr(values["table"])
@@ -200,7 +200,7 @@ def test_html_shows_what_the_page_shows(values):
     result = values["result"]._repr_html_()
     assert "launch-late" in result
     assert "<svg" in result
-    assert "656 rows × 24 columns" in values["table"]._repr_html_()
+    assert "656 rows × 31 columns" in values["table"]._repr_html_()
     assert "Not answered" in values["skipped"]._repr_html_()
     assert ".to_pandas()" in values["table"]._repr_html_()
     assert HOSTILE in "".join(Page(values["hostile result"]._repr_html_()).texts)

@@ -12,7 +12,7 @@ from tests.render.example_report import a_report, a_trace, analyses
 from traceview.analyses.base import Analysis, Failed, Result, Skipped
 from traceview.errors import InputError
 from traceview.findings import Finding
-from traceview.report import analyze, duration_ns, facts_of, ranked
+from traceview.reporting import analyze, duration_ns, facts_of, ranked
 from traceview.tables import NULL, Table
 from traceview.trace.schema import TABLES
 

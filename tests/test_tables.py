@@ -121,9 +121,11 @@ def test_what_was_not_declared_is_refused(data, said):
         Table((NAME, COUNT), data)
 
 
-def test_text_and_numbers_are_asked_for_by_different_names(table):
-    with pytest.raises(TypeError, match="texts"):
-        table["name"]
+def test_columns_are_arrays_and_text_is_also_there_as_codes(table):
+    assert list(table) == [column.name for column in table.columns]
+    assert table["name"].tolist() == ["a", "b", "a"]
+    assert list(table.texts("name").decode()) == ["a", "b", "a"]
+    assert table.head(2)["calls"].tolist() == table["calls"][:2].tolist()
     with pytest.raises(TypeError, match="not text"):
         table.texts("calls")
 
@@ -217,3 +219,19 @@ def test_of_few_rows_only_their_texts_are_built():
     column = MadeTexts(np.array([7, -1, 5, 7], np.int32), _Numbered())
     assert column.decode().tolist() == ["text 7", None, "text 5", "text 7"]
     assert column.take(np.array([2, 1])).decode().tolist() == ["text 5", None]
+
+
+def test_arrow_has_what_pandas_has(table):
+    """Text that is absent or shared with other columns, too; numbers are not copied."""
+    polars = pytest.importorskip("polars")
+    shared = Texts(np.array([3, -1, 1], np.int32), np.array(["w", "x", "y", "z"], object))
+    data = {name: table._data[name] for name in table} | {"name": shared}
+    for asked in (table, Table(table.columns, data), table.take(np.array([], int))):
+        arrow = asked.to_arrow()
+        assert [dict(row) for row in arrow.to_pylist()] == list(asked.rows())
+        assert polars.DataFrame(asked).rows(named=True) == list(asked.rows())
+        assert asked.to_pandas().astype(object).where(lambda frame: frame.notna(), None).to_dict(
+            "records"
+        ) == list(asked.rows())
+    address = table.to_arrow()["calls"].chunk(0).buffers()[1].address
+    assert address == table["calls"].ctypes.data

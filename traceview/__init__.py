@@ -30,17 +30,17 @@ from traceview.version import __version__
 if TYPE_CHECKING:
     from traceview.analyses.base import Result, Skipped
     from traceview.api.benchmarks import benchmark, compare_benchmarks
-    from traceview.api.comparisons import baseline, compare, gate
+    from traceview.api.comparisons import baseline, compare, gate, history
     from traceview.api.edits import what_if
     from traceview.api.kernels import diff_ptx, inspect_ptx
     from traceview.api.recordings import record, recording
-    from traceview.api.traces import analyze, analyze_ranks, convert, export, load, scrub
+    from traceview.api.traces import analyze, analyze_ranks, convert, export, load, report, scrub
     from traceview.bench.operation import Operation
     from traceview.comparison.comparison import RunComparison
     from traceview.edits.answer import WhatIfReport
     from traceview.findings import Finding
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.tables import Table
     from traceview.trace import Selection, Trace
 
@@ -68,26 +68,30 @@ __all__ = [
     "diff_ptx",
     "export",
     "gate",
+    "history",
     "inspect_ptx",
     "load",
     "record",
     "recording",
+    "report",
     "scrub",
     "what_if",
 ]
 _HOMES = {
     "traceview.analyses.base": ("Result", "Skipped"),
     "traceview.api.benchmarks": ("benchmark", "compare_benchmarks"),
-    "traceview.api.comparisons": ("baseline", "compare", "gate"),
+    "traceview.api.comparisons": ("baseline", "compare", "gate", "history"),
     "traceview.api.edits": ("what_if",),
     "traceview.api.kernels": ("diff_ptx", "inspect_ptx"),
     "traceview.api.recordings": ("record", "recording"),
-    "traceview.api.traces": ("analyze", "analyze_ranks", "convert", "export", "load", "scrub"),
+    "traceview.api.traces": (
+        *("analyze", "analyze_ranks", "convert", "export", "load", "report", "scrub"),
+    ),
     "traceview.bench.operation": ("Operation",),
     "traceview.comparison.comparison": ("RunComparison",),
     "traceview.findings": ("Finding",),
     "traceview.ranks.job": ("JobReport",),
-    "traceview.report": ("Report",),
+    "traceview.reporting": ("Report",),
     "traceview.tables": ("Table",),
     "traceview.trace": ("Selection", "Trace"),
     "traceview.edits.answer": ("WhatIfReport",),
@@ -105,4 +109,4 @@ if not TYPE_CHECKING:  # A type checker sees the imports above, and no others.
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

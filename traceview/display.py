@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from traceview.outputs import check_output
 from traceview.version import __version__
@@ -46,8 +46,16 @@ class Drawn(Described):
         return html
 
 
-class WrittenReport(Drawn):
-    """Base of reports: HTML page, JSON document, one-screen `repr`, HTML in a notebook."""
+class Written(Drawn):
+    """Base of answers: HTML page, JSON and Markdown documents, one-screen `repr`, notebook cell.
+
+    Each method returns the text; with a path it writes it there and returns the path, and raises
+    OutputExistsError if the file exists and not `force`.
+    """
+
+    __slots__ = ()
+    shows_first_rows: ClassVar[bool] = False
+    """Whether its documents have only the first rows of long tables."""
 
     @overload
     def to_html(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
@@ -56,12 +64,8 @@ class WrittenReport(Drawn):
     def to_html(
         self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
     ) -> str | Path:
-        """The report as one HTML page; with a path, write it there and return the path.
-
-        The page has the first 1,000 rows of each table unless `all_rows`. Raises
-        OutputExistsError if the file exists and not `force`.
-        """
-        return output(lambda: show(self, "page", __version__, **_limits(all_rows)), path, force)
+        """The answer as one page, with the first 1,000 rows of each table unless `all_rows`."""
+        return output(lambda: self._shown("page", all_rows), path, force)
 
     @overload
     def to_json(self, path: None = None, *, force: bool = False, all_rows: bool = False) -> str: ...
@@ -70,17 +74,24 @@ class WrittenReport(Drawn):
     def to_json(
         self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
     ) -> str | Path:
-        """The report as JSON, as `traceview report --json` prints it; with a path, write it there.
+        """The answer as its command prints it with `--json`.
 
-        A table has at most 10,000 rows unless `all_rows`. Raises OutputExistsError if the file
-        exists and not `force`.
+        A table of a report has at most 10,000 rows unless `all_rows`.
         """
-        return output(lambda: show(self, "json", __version__, **_limits(all_rows)), path, force)
+        return output(lambda: self._shown("json", all_rows), path, force)
 
+    @overload
+    def to_markdown(self, path: None = None, *, force: bool = False) -> str: ...
+    @overload
+    def to_markdown(self, path: str | Path, *, force: bool = False) -> Path: ...
+    def to_markdown(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
+        """The answer as Markdown, for an issue or a pull request."""
+        return output(lambda: show(self, "markdown"), path, force)
 
-def _limits(all_rows: bool) -> dict[str, None]:
-    """No limit of rows, or that of the renderer."""
-    return {"most_rows": None} if all_rows else {}
+    def _shown(self, form: str, all_rows: bool) -> str:
+        limits = {"most_rows": None} if all_rows and self.shows_first_rows else {}
+        text: str = show(self, form, __version__, **limits)
+        return text
 
 
 def output(make: Callable[[], str], path: str | Path | None, force: bool) -> str | Path:

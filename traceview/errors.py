@@ -113,6 +113,9 @@ def unreadable(
     path: Path | str, error: OSError, kind: type[TraceviewError] = InputError
 ) -> TraceviewError:
     """The TraceviewError for an OSError raised while reading an input file."""
+    # A path has the two slashes of a URL as one.
+    if str(path).startswith(("http:/", "https:/")):
+        return kind(f"cannot read {path}: URLs are not read", "download the file")
     return kind(f"cannot read {path}: {error.strerror or error}", "check the path")
 
 

@@ -39,7 +39,7 @@ class Explanation:
 
 def explanations() -> tuple[Explanation, ...]:
     """The explanations of the verdict, the scoreboard and all analyses, in reading order."""
-    figures = (TableSpec("scoreboard", "the figures", SCOREBOARD, ()),)
+    figures = (TableSpec("scoreboard", "the figures", SCOREBOARD, ""),)
     boards = (
         ("verdict", "Verdict", "What does the recording come to, in one line?",
          (), (Verdict, limit_of), verdict.__module__),

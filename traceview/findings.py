@@ -319,12 +319,14 @@ def _speedup(share: float) -> float | None:
 
 # Sentences that stand whole in one place, with what depends on their figures marked in them.
 #
-# `{gaps:gap}` and `{idle_ns}` are fields of a finding's template (see `findings.Finding`). Two
+# `{gaps:gap}` and `{idle_ns}` are fields of a finding's template (see `findings.Finding`). Three
 # more forms are settled before, so that no sentence is put together elsewhere:
-# `{calls?takes|take}` is the first word for one and the second for any other number, and `[ of
-# {dimension}]` is said only where all that it names is known.
+# `{calls?takes|take}` is the first word for one and the second for any other number, `[ of
+# {dimension}]` is said only where all that it names is known, and `{line_ns/idle_ns}` is a part of
+# a time: `3 ms of that`, or `All of it`.
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_PART = re.compile(r"\{(\w+)/(\w+)\}")
 _BY_NUMBER = re.compile(r"\{(\w+)\?([^{}|]*)\|([^{}]*)\}")
 
 
@@ -359,4 +361,11 @@ def sentence(text: str, values: Mapping[str, Value]) -> str:
     def word(match: re.Match[str]) -> str:
         return match[2] if values[match[1]] == 1 else match[3]
 
-    return _BY_NUMBER.sub(word, _OPTIONAL.sub(part, text))
+    def amount(match: re.Match[str]) -> str:
+        time, whole = values[match[1]], values[match[2]]
+        if time == whole:
+            return "All of it"
+        alike = units.quantity(match[1], time) == units.quantity(match[2], whole)
+        return "Nearly all of it" if alike else f"{{{match[1]}}} of that"
+
+    return _PART.sub(amount, _BY_NUMBER.sub(word, _OPTIONAL.sub(part, text)))

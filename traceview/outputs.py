@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from html import escape
 from pathlib import Path
 
 from traceview.errors import InputError, OutputExistsError, TraceviewError
@@ -16,6 +17,8 @@ ARCHIVE_SUFFIXES = (".gz", ".xz", ".zst")
 _GZIP_LEVEL = 4
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+OWN_PAGE = '<meta name="generator" content="traceview '
+_HEAD_BYTES = 4_096
 TRACE_SUFFIXES = (".sqlite", *REPORT_SUFFIXES)
 
 
@@ -45,11 +48,24 @@ def check_output(
 def check_report_output(path: Path, *, force: bool, source: Path, source_kind: str) -> None:
     """As `check_output`; a file named like a trace is refused even with `force`.
 
-    `--html A.sqlite B.sqlite` reads like two inputs and would destroy the first.
+    `--html A.sqlite B.sqlite` reads like two inputs and would destroy the first. A page that
+    traceview wrote of the same source, the output of the same command before, needs no `force`.
     """
     if path.resolve() != source.resolve() and unpacked_name(path).endswith(TRACE_SUFFIXES):
         raise InputError(f"{path} is named like a trace", "give the output another name")
-    check_output(path, force=force, source=source, source_kind=source_kind)
+    again = force or _is_own_page(path, source.name)
+    check_output(path, force=again, source=source, source_kind=source_kind)
+
+
+def _is_own_page(path: Path, source: str) -> bool:
+    """Whether a file is a page that traceview wrote about a source of that name."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return False
+    title = head.partition("<title>")[2].partition("</title>")[0]
+    return OWN_PAGE in head and title.startswith(escape(source))
 
 
 def check_trace_output(path: Path, *, force: bool, source: Path | None = None) -> None:

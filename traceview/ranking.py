@@ -90,6 +90,20 @@ class RankedFinding(display.Drawn):
     forecast: Forecast | None = None
     won: Won | None = None
 
+    @property
+    def severity(self) -> str:
+        return self.finding.severity
+
+    @property
+    def message(self) -> str:
+        """What is wrong, with its numbers."""
+        return self.finding.message
+
+    @property
+    def action(self) -> str:
+        """What to do about it."""
+        return self.finding.action
+
 
 def plan(findings: Sequence[RankedFinding]) -> tuple[PlanStep, ...]:
     """The plan of a report, in its order."""

@@ -13,6 +13,7 @@ from traceview import groups, intervals
 from traceview.facts import savings
 from traceview.facts.idle import gaps
 from traceview.facts.kernel_classes import KernelClass, kernel_classes, terms
+from traceview.facts.module_lines import most_of_kernel
 from traceview.facts.operations import device_hosts, gpu_cells, kernel_operations
 from traceview.facts.savings import GONE, Effect, Gain
 from traceview.facts.steps.steps import steady_kernels
@@ -53,14 +54,15 @@ class TimeClaim:
     `saved_ns` is the time that the program gains, of a steady time of `span_ns`; `lost_ns` what the
     work itself would take less, None where that makes no difference. Where the remedy was replayed,
     as `edit`, `error_ns` is the error of `saved_ns` (±). `values` are the evidence; `figures` join
-    it where a sentence names them; `words` are put into sentences and are no evidence. `remedy` and
-    `saving` replace those of the rule. The severity follows from the times, within `at_least` and
-    `at_most`, unless it is given as `severity`.
+    it where a sentence names them; `words` are put into sentences and are no evidence. `said` are
+    sentences behind those of the rule. `remedy` and `saving` replace those of the rule. The
+    severity follows from the times, within `at_least` and `at_most`, unless it is given as
+    `severity`.
     """
 
     subject: Subject
     values: Mapping[str, Value]
-    table: str
+    table: str | None
     row: Mapping[str, Value]
     saved_ns: int = 0
     lost_ns: int | None = None
@@ -71,6 +73,8 @@ class TimeClaim:
     lost: LostTime | None = None
     figures: Mapping[str, Value] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+    general: bool = False
     remedy: str = ""
     saving: Saving | None = None
     severity: Severity | None = None
@@ -85,6 +89,7 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
+_LAUNCHED = " {module_ns} of {module_kernel} is launched by {module}, called at {called}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
 
@@ -119,11 +124,12 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     severity = claim.severity or _severity(claim)
     if severity is None:
         return None
+    claim = _launched(trace, claim)
     figures = {"saved_ns": claim.saved_ns, **claim.figures}
     known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
     limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
-    message = sentence("".join([rule.message, *said]), known) + limited
+    message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
     # A claim's remedy may be a kernel rule's, whose brackets are code.
     remedy = claim.remedy or sentence(_remedy(trace, rule), known)
     for name, word in claim.words.items():
@@ -141,13 +147,24 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         share_pct(claim.saved_ns, claim.span_ns) if claim.saved_ns else None,
         claim.cause,
         claim.lost,
-        rule.general,
+        rule.general or claim.general,
         saving=claim.saving or rule.saving or usual,
         work=claim.work,
         edit=claim.edit,
         error_ns=claim.error_ns,
         severities=(claim.at_least, claim.at_most),
     )
+
+
+def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
+    """A claim on a kernel, with the module that launches most of its time, where that is known."""
+    subject = claim.subject
+    known = most_of_kernel(trace, subject.name) if subject.kind == "kernel" else None
+    if known is None or subject.file:
+        return claim
+    at = replace(subject, file=known.module.file, line=known.module.line)
+    values, said = {**claim.values, **known.values}, (*claim.said, _LAUNCHED)
+    return replace(claim, subject=at, values=values, said=said)
 
 
 def _severity(claim: TimeClaim) -> Severity | None:

@@ -72,7 +72,7 @@ def measure(path: str) -> dict[str, Any]:
     with clock.stage("start-up: imports"):
         _time_facts(clock)
         import traceview
-        from traceview import report
+        from traceview import reporting
         from traceview.analyses import ALL
         from traceview.memory import keep_freed_memory
         from traceview.render.screen import render_screen
@@ -85,7 +85,7 @@ def measure(path: str) -> dict[str, Any]:
         with clock.stage(f"answer: {analysis.name}"):
             outcomes[analysis.name] = analysis.findings(trace)
     with clock.stage("verdict, scoreboard and order of findings"):
-        found = report.report_of(trace, ALL, outcomes)
+        found = reporting.report_of(trace, ALL, outcomes)
     with clock.stage("draw"):
         render_screen(found, width=120)
     return {"seconds": clock.seconds, "peak_mib": clock.peak_mib}

@@ -26,6 +26,23 @@ def test_remedies_fit_the_framework(tmp_path, kernel):
     assert not [name for name in FOREIGN[kernel] if name.lower() in said]
 
 
+@pytest.mark.parametrize("kernel", FOREIGN)
+@pytest.mark.parametrize("others", [None, "D2H", "H2D"])
+def test_what_is_pinned_is_not_to_be_pinned(tmp_path, kernel, others):
+    """Also where readbacks are pageable, and not where another upload is."""
+    export = Export().launch((0, 2), (10, 50), name=kernel)
+    export.copy((60, 61), (62, 70), kind="H2D", source="pinned", destination="device")
+    if others:
+        ends = {"source": "pageable", "destination": "device"}
+        ends = ends if others == "H2D" else {"source": "device", "destination": "pageable"}
+        export.copy((80, 81), (82, 90), kind=others, **ends)
+    trace = export.load(tmp_path)
+    usual = terms(trace).early_uploads
+    said = wording.early_uploads(trace)
+    assert ("pin" in said.lower()) == (others == "H2D" and "pin" in usual.lower())
+    assert said == usual or others != "H2D"
+
+
 def test_a_compiled_program_is_not_told_to_compile(tmp_path):
     export = Export().launch((0, 2), (10, 50), name="triton_poi_fused_add_0")
     assert "reduce-overhead" in wording.fewer_launches(export.load(tmp_path))

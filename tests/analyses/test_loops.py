@@ -7,7 +7,7 @@ from tests.build import Export
 from tests.places import DATA
 from traceview.analyses.verdict import verdict
 from traceview.facts.steps.inferred import with_steps
-from traceview.report import duration_ns
+from traceview.reporting import duration_ns
 from traceview.trace import Selection
 
 LINES = {

@@ -226,6 +226,42 @@ def test_uploads_before_the_program_computes_are_start_up(tmp_path):
     assert "of warm-up or start-up" in finding.message
 
 
+@pytest.mark.parametrize("kernels", [1, 2, 5])
+@pytest.mark.parametrize("uploads", [1, 3])
+def test_uploads_of_a_single_pass_are_no_start_up(tmp_path, kernels, uploads):
+    """Upload, compute and read back once, as most first programs in CUDA do."""
+    export, at = Export(), 0
+    for _ in range(uploads):
+        export.copy((at, at + 1), (at + 10, at + 9_000), bytes=10**5)
+        at += 10_000
+    for _ in range(kernels):
+        export.launch((at, at + 5), (at + 10, at + 500))
+        at += 1_000
+    ends = {"kind": "D2H", "source": "device", "destination": "pageable"}
+    export.copy((at, at + 1), (at + 10, at + 2_000), bytes=10**5, **ends)
+
+    said = [finding.message for finding in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert [message for message in said if f"(H2D, {uploads}00 kB)" in message]
+    assert not [message for message in said if "start-up" in message]
+
+
+@pytest.mark.parametrize(("gigabytes", "kernels_ms"), [(1.0, 1), (2.0, 10), (0.5, 30), (0.1, 0.1)])
+def test_a_single_pass_does_not_save_what_its_bytes_take(tmp_path, gigabytes, kernels_ms):
+    """No link is faster than 63 GB/s, and only the kernels of the pass can hide a copy."""
+    size, took = int(gigabytes * 1e9), int(gigabytes * 1e8)
+    export = Export().gpu(0, name="NVIDIA GeForce RTX 9999")
+    export.copy((0, took + 5_000), (1_000, took), bytes=size, api="cudaMemcpy_v3020")
+    compute = int(kernels_ms * 1e6)
+    export.launch((took + 9_000, took + 9_500), (took + 10_000, took + 10_000 + compute))
+    trace = export.load(tmp_path)
+
+    (upload, *_) = [f for f in ANALYSIS.run(trace).findings if "H2D" in f.message]
+
+    least = max(took - max(size / 63 - compute, 0) - 1_000, 0)
+    assert upload.time_at_stake_ns == pytest.approx(least, rel=0.02, abs=6_000)
+
+
 def test_the_gpu_with_most_exposed_copies_counts_and_not_their_sum(tmp_path):
     export = Export()
     for device, took in enumerate((500, 800)):

@@ -5,7 +5,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.memory_copies import ANALYSIS
-from traceview.report import analyze
+from traceview.reporting import analyze
 
 MS = 1_000_000
 

@@ -20,7 +20,7 @@ from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.steps.steps import pace
 from traceview.findings import Finding
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.trace import Trace
 from traceview.vocabulary.causes import (
     CAUSE_NAMES,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trace.kineto.traces import MI300, Event, call, kernel, span, training, write
 from traceview.analyses.base import Skipped
-from traceview.report import Report, analyze
+from traceview.reporting import Report, analyze
 from traceview.trace.load import load
 
 NSYS_ALONE = re.compile(

@@ -33,9 +33,7 @@ def test_exposed_time_of_a_small_recording(tmp_path):
 def test_what_did_not_happen_is_absent(tmp_path):
     board = scoreboard(Export().launch((0, 2), (10, 50)).load(tmp_path))
     assert (board.communication_ns, board.copies_ns) == (None, None)
-    shown = {tile.field: tile.value for tile in tiles(board)}
-    assert shown["communication_pct"] == shown["copies_pct"] == "none"
-    assert shown["memory_peak_bytes"] == "not recorded"
+    assert [tile.field for tile in tiles(board)] == ["gpu_busy_pct", "step_median_ns", "launch"]
 
 
 def test_without_gpu_work_there_is_no_device(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 import traceview
 from tests.build import Export
-from tests.places import REPOSITORY
+from tests.places import DATA, REPOSITORY
 from traceview.cli import VERBS, run
 from traceview.cli.report import _import_ahead as import_ahead
 from traceview.errors import OutputExistsError, TraceFormatError
@@ -99,7 +99,9 @@ def test_help_describes_each_option_once(verb, capsys):
     assert run([verb, "--help"]) == 0
     shown = capsys.readouterr().out
     command = import_module(f"traceview.cli.{verb.replace('-', '_')}").command
-    options = [each for each in command.params if isinstance(each, click.Option)]
+    options = [
+        each for each in command.params if isinstance(each, click.Option) and not each.hidden
+    ]
     assert options
     for option in options:
         assert option.help, option.name
@@ -108,7 +110,7 @@ def test_help_describes_each_option_once(verb, capsys):
         assert len(re.findall(rf"^  {first}{end}", shown, re.MULTILINE)) == 1, option.name
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "ptx"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("ptx", "help")])
 def test_help_ends_with_two_or_three_examples(verb, capsys):
     run([verb, "--help"])
     examples = capsys.readouterr().out.rpartition("\nExamples:\n")[2].splitlines()
@@ -265,7 +267,7 @@ def test_a_recording_keeps_the_status_of_its_script_though_stdout_is_closed(
     ("word", "hint"),
     [
         ("reprot", "No such command 'reprot'. Did you mean 'report'?"),
-        ("run.sqlite", "To read a recording: traceview report run.sqlite"),
+        ("train.py", "'train.py' is a script. To record it: traceview record train.py"),
         ("xyzzy", "No such command 'xyzzy'.\n"),
     ],
 )
@@ -273,10 +275,28 @@ def test_a_word_that_is_no_command_is_taken_for_what_it_most_likely_means(
     word, hint, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.sqlite").touch()
-
     assert run([word]) == 2
     assert hint in capsys.readouterr().err
+
+
+def test_a_recording_alone_is_reported_on(tmp_path, monkeypatch, capsys):
+    recording = DATA / "training.sqlite.xz"
+    monkeypatch.chdir(tmp_path)
+    assert run([str(recording)]) == run(["report", str(recording)]) == 0
+    shown = capsys.readouterr().out
+    assert shown[: len(shown) // 2] == shown[len(shown) // 2 :]
+    (tmp_path / "run").touch()
+    for word in ("missing.sqlite", "missing.nsys-rep.zst", "run"):
+        assert run([word, "--html"]) == 1
+        assert f"cannot read {word}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [None, *VERBS])
+def test_help_of_a_verb_is_what_it_prints_itself(verb, capsys):
+    words = [verb] if verb else []
+    assert run(["help", *words]) == run([*words, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown[: len(shown) // 2] == shown[len(shown) // 2 :]
 
 
 @pytest.mark.parametrize(

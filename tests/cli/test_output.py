@@ -13,7 +13,7 @@ import pytest
 
 from traceview.cli.output import (
     BLOCK_CHARACTERS,
-    Outputs,
+    Asked,
     check_writable,
     print_text,
     put_json,
@@ -123,11 +123,11 @@ def test_what_fails_in_the_middle_leaves_the_old_file(tmp_path):
     ("name", "field"), [("a.html", "html"), ("A.HTM", "html"), ("a.json", "json")]
 )
 def test_o_means_what_its_name_ends_in(name, field):
-    outputs = Outputs.of("stem", Path(name))
+    outputs = Asked(output=Path(name)).outputs("stem")
     assert (getattr(outputs, field), outputs.files) == (Path(name), [Path(name)])
 
 
 @pytest.mark.parametrize(("html", "name"), [("b.html", "a.html"), (None, "a.txt"), (None, "a")])
 def test_o_without_a_known_ending_or_twice_is_misuse(html, name):
     with pytest.raises(click.UsageError):
-        Outputs.of("stem", Path(name), html)
+        Asked(output=Path(name), html=html).outputs("stem")

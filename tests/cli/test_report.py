@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -255,6 +256,17 @@ def test_existing_output_is_refused_before_any_work(asked, tmp_path, capsys):
     assert "run.html exists already; pass --force" in capsys.readouterr().err
     assert run(["report", "run.sqlite", "--html", "--force"]) == 0
     assert (tmp_path / "run.html").read_text() != "mine"
+
+
+def test_the_page_of_the_same_recording_is_written_anew(asked, tmp_path, capsys):
+    """Pages of others are kept, and so are pages that are no longer as they were written."""
+    words = ["report", Path(a_report().trace.path).name, "--html", "run.html"]
+    assert run(words) == run(words) == 0
+    page = (tmp_path / "run.html").read_text()
+    for other in (page.replace("<title>", "<title>other "), page.replace('name="generator"', "")):
+        (tmp_path / "run.html").write_text(other)
+        assert run(words) == 1
+        assert "run.html exists already; pass --force" in capsys.readouterr().err
 
 
 def test_a_trace_taken_for_the_page_is_explained(asked, capsys):

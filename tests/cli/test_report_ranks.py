@@ -218,6 +218,8 @@ def test_outputs_are_named_after_the_folder(own_job, tmp_path, capsys):
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     assert {"findings.csv", "ranks.csv", "stragglers.csv", "rank_steps.csv"} <= names
     assert shown.err.count("Wrote ") == 4
+    told(capsys, own_job, "--html")
+    (tmp_path / "job.html").write_text("mine")
     assert "exists already" in told(capsys, own_job, "--html", status=1).err
     told(capsys, own_job, "--html", "--force")
 

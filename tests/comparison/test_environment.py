@@ -5,7 +5,11 @@ import pytest
 from tests.build import Export
 from tests.comparison.sides import a_part, a_run
 from tests.places import REPOSITORY
-from traceview.comparison.environment import check_comparable, environment_differences
+from traceview.comparison.environment import (
+    check_comparable,
+    check_one_program,
+    environment_differences,
+)
 from traceview.comparison.run_figures import environment_of
 from traceview.errors import ComparisonRefusedError
 from traceview.trace.load import load
@@ -46,7 +50,6 @@ def test_one_side_with_two_values_differs_from_a_side_with_one():
     [
         (a_run("b.sqlite", gpu="NVIDIA A100"), "the GPU differs: NVIDIA H200 before, NVIDIA A100"),
         (a_run("b.sqlite", digest="a.sqlite"), "a.sqlite and b.sqlite are the same capture"),
-        (a_run("b.sqlite", [a_part(name="other")]), "no kernel in common"),
         (a_run("b.sqlite", [a_part("copy", "H2D pinned")]), "no kernel was recorded after"),
     ],
 )
@@ -67,18 +70,17 @@ def test_copies_of_one_capture_on_a_side_are_no_repeated_runs():
         check_comparable([BEFORE], copies)
 
 
-def test_programs_that_share_a_trivial_kernel_are_refused():
+def test_programs_that_share_a_trivial_kernel_are_refused_to_a_gate():
     fill = a_part(name="fill", time_ns=9)
     before = a_run("a.sqlite", [fill, a_part(name="gemm", time_ns=991)])
     after = a_run("b.sqlite", [fill, a_part(name="softmax", time_ns=1991)])
     with pytest.raises(ComparisonRefusedError) as refused:
-        check_comparable([before], [after])
+        check_one_program([before], [after])
     assert refused.value.what == (
         "the kernels of both sides take 0.9 % of kernel time before and 0.5 % after: "
         "these are different programs"
     )
-    check_comparable([before], [after], force=True)
-    check_comparable([before], [a_run("b.sqlite", [fill])])
+    check_one_program([before], [a_run("b.sqlite", [fill])])
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,7 @@ def test_nothing_to_compare_is_refused_even_if_forced(after, what):
 def test_a_graph_may_run_the_kernels_of_the_other_side():
     graph = a_run("b.sqlite", [a_part("graph", "CUDA graph")])
     check_comparable([BEFORE], [graph])
+    check_one_program([BEFORE], [graph])
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.conftest import SHIPPED
 from traceview.analyses import ALL
 from traceview.analyses.base import Result, Skipped
 from traceview.findings import SEVERITIES
-from traceview.report import duration_ns
+from traceview.reporting import duration_ns
 from traceview.tables import Texts
 from traceview.trace import Selection
 from traceview.trace.load import load
@@ -91,7 +91,7 @@ VERDICTS = {
     "unknown",
 }
 IMPERATIVES = re.compile(
-    r"(Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Start|Replay|Take|Update"
+    r"(Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Spread|Start|Replay|Take|Update"
     r"|Upload|Use|Warm)\b"
     # A command to type is an action, too.
     r"|(traceview|nsys|pip) [a-z]"
@@ -268,8 +268,8 @@ def test_everything_published_is_there():
 def test_what_is_drawn_exists(analysis):
     specs = {spec.name: spec for spec in analysis.tables}
     for spec in analysis.tables:
-        assert set(spec.brief) <= {column.name for column in spec.columns}
-        assert len(set(spec.brief)) == len(spec.brief) > 0
+        assert set(spec.brief_names) <= {column.name for column in spec.columns}
+        assert len(set(spec.brief_names)) == len(spec.brief_names) > 0
     for chart in analysis.charts:
         columns = {column.name for column in specs[chart.table].columns}
         drawn = (chart.label, chart.value, chart.stack, chart.end, chart.value2, chart.end2)
@@ -308,5 +308,5 @@ def test_verdicts_are_those_published(trace):
 def test_columns_that_add_up_are_numbers(analysis):
     for spec in analysis.tables:
         numbers = {c.name for c in spec.columns if c.dtype in ("int64", "float64")}
-        assert set(spec.adds) <= numbers
+        assert set(spec.adds.split()) <= numbers
         assert spec.keep is None or spec.keep.column in numbers

@@ -15,7 +15,7 @@ from tests.build import Export
 from traceview.analyses.base import Result
 from traceview.facts.ranges.nesting import depths
 from traceview.facts.ranges.ranges import range_tree
-from traceview.report import without_tables
+from traceview.reporting import without_tables
 from traceview.trace import Trace
 from traceview.trace.load import load
 

@@ -14,7 +14,7 @@ from tests.build import Export
 from tests.conftest import DATA
 from tests.ranks.hand_made import late_in_every_third
 from tests.render.schemas.strictness import validator
-from traceview import report
+from traceview import reporting
 from traceview.analyses import ALL
 from traceview.cli import run
 from traceview.errors import InputError
@@ -56,7 +56,7 @@ def recording(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undamaged(trace):
-    return json.loads(report.analyze(trace).to_json())
+    return json.loads(reporting.analyze(trace).to_json())
 
 
 def with_damage(name):
@@ -68,7 +68,7 @@ def with_damage(name):
 
 @pytest.mark.parametrize("name", [each.name for each in ALL])
 def test_an_analysis_that_fails_leaves_the_others_as_they_are(name, trace, undamaged):
-    answer = report.analyze(trace, analyses=with_damage(name))
+    answer = reporting.analyze(trace, analyses=with_damage(name))
 
     document = json.loads(answer.to_json())
     validator("report").validate(document)
@@ -95,7 +95,7 @@ def as_markdown(report):
     "draw", [render_screen, render_text, as_markdown, partial(render_html, version="0")]
 )
 def test_the_first_page_says_which_analysis_failed(draw, trace):
-    answer = report.analyze(trace, analyses=with_damage("gpu-idle"))
+    answer = reporting.analyze(trace, analyses=with_damage("gpu-idle"))
 
     page = " ".join(draw(answer).split())
     assert re.search(r"gpu(-|\\-)idle failed, all else holds", page)
@@ -103,9 +103,9 @@ def test_the_first_page_says_which_analysis_failed(draw, trace):
 
 @pytest.mark.parametrize("part", ["verdict", "scoreboard", "run_time", "loop_times", "steps"])
 def test_a_part_of_the_head_that_fails_leaves_the_answers(part, trace, undamaged, monkeypatch):
-    monkeypatch.setattr(report, part, damaged)
+    monkeypatch.setattr(reporting, part, damaged)
 
-    document = json.loads(report.analyze(trace).to_json())
+    document = json.loads(reporting.analyze(trace).to_json())
 
     validator("report").validate(document)
     assert document["analyses"] == undamaged["analyses"]
@@ -141,7 +141,7 @@ def test_errors_of_the_input_and_exhausted_memory_are_raised(trace):
 
         analyses = (replace(ALL[0], compute=fails), *ALL[1:])
         with pytest.raises(type(error)):
-            report.analyze(trace, analyses=analyses)
+            reporting.analyze(trace, analyses=analyses)
 
 
 def test_debug_prints_the_traceback_of_a_failure(recording, monkeypatch, capsys):
@@ -159,7 +159,7 @@ def test_debug_prints_the_traceback_of_a_failure(recording, monkeypatch, capsys)
 
 def test_a_rank_whose_own_report_fails_is_in_the_answer_of_its_job(recording, monkeypatch):
     analyses = with_damage("gpu-idle")
-    monkeypatch.setattr(report.registered, "ALL", analyses)
+    monkeypatch.setattr(reporting.registered, "ALL", analyses)
 
     [rank] = task.figures_of_file(RankFile(str(recording)))
 

@@ -20,7 +20,7 @@ from tests.places import REPOSITORY
 from traceview.cli import run
 
 # Commands that run a program of the user's, with what it imports.
-RUN_PROGRAMS = ("bench", "record", "serve")
+RUN_PROGRAMS = ("bench", "record", "mcp")
 WIDTH = 80
 SECONDS = 120
 NOT_CLONED = {".git", ".venv", ".cache"}

@@ -18,7 +18,7 @@ from traceview.inspect import triton_builds, upgrade
 from traceview.inspect.triton_builds import TritonBuild
 from traceview.ptx.accesses import TensorOp
 from traceview.ptx.model import Argument
-from traceview.ptx.ttgir.operations import PipelineBuffer
+from traceview.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.render.kernels.upgrade import render_json, render_text
 from traceview.render.schemas import schema
 

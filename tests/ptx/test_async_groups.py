@@ -5,7 +5,7 @@ import pytest
 from traceview.ptx.accesses import async_waits
 from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.operations import pipeline_buffers
+from traceview.ptx.ttgir.loop_loads import pipeline_buffers
 from traceview.ptx.ttgir.parser import parse_ttgir
 
 COPY = "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;"

@@ -222,7 +222,7 @@ def test_every_table_and_every_finding_holds():
     assert set(report.result.tables) == {each.name for each in TABLES}
     for spec in TABLES:
         assert report.result.tables[spec.name].columns == spec.columns
-        assert set(spec.brief) <= {column.name for column in spec.columns}
+        assert set(spec.brief_names) <= {column.name for column in spec.columns}
     for each in report.result.findings:
         assert set(field_names(each.template + each.remedy)) <= set(each.evidence.values)
         if each.evidence.table:

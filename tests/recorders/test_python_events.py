@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -243,3 +244,23 @@ def test_code_of_torch_is_named_by_the_line_that_calls_it(tmp_path):
     assert {(event["line"], event["source"]) for event in backward} == {
         (5, "result.sum().backward()")
     }
+
+
+def test_a_collection_that_a_library_asks_for_has_the_programs_line_and_its_text(tmp_path):
+    library = tmp_path / "site-packages" / "freeing.py"
+    library.parent.mkdir()
+    library.write_text("import gc\ndef free():\n    gc.collect()\n")
+    program = "import sys\nsys.path.insert(0, 'site-packages')\nimport freeing\n"
+    program += "kept = [[number] for number in range(300_000)]\nfreeing.free()  # now\n"
+    (tmp_path / "train.py").write_text(program)
+    injected = Path(python_events.__file__).parents[1]
+    added = {"PYTHONPATH": str(injected), "TRACEVIEW_PYTHON_EVENTS": str(tmp_path)}
+    command = [sys.executable, "train.py"]
+
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, **added}, check=True)
+
+    [file] = tmp_path.glob(f"*{python_events.SUFFIX}")
+    events = [line.split("\t") for line in file.read_text().splitlines()]
+    named = [dict(zip(python_events.FIELDS, event, strict=True)) for event in events]
+    asked = [(each["file"], each["line"], each["source"]) for each in named if each["source"]]
+    assert asked == [("train.py", "5", "freeing.free() # now")]

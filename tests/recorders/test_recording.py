@@ -17,7 +17,7 @@ from tests.recorders.fake_nsys import leftovers, traceview
 from traceview.api import recordings as api
 from traceview.recorders.nsys import incompatibility, probe
 from traceview.render.report.document import header_facts
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace.load import load
 from traceview.version import __version__
 

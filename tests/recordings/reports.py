@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import traceview
 from tests.places import DATA
-from traceview.report import Report
+from traceview.reporting import Report
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ import traceview
 from tests.places import DATA
 from tests.recordings.reports import report_of
 from traceview.facts.ranges.selection import matching_ranges
-from traceview.report import Report
+from traceview.reporting import Report
 
 FOREIGN = DATA / "foreign"
 KEYS: dict[str, dict[str, Any]] = tomllib.loads((FOREIGN / "keys.toml").read_text())

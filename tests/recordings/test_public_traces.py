@@ -14,7 +14,7 @@ import pytest
 from tests.places import DATA
 from traceview import intervals
 from traceview.analyses.base import Result
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace import Trace
 from traceview.trace.load import load
 

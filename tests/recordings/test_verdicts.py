@@ -14,7 +14,7 @@ import traceview
 from tests.oracles import brute_force
 from tests.places import DATA
 from traceview.findings import Finding
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.trace import Selection
 
 MS = 1_000_000

@@ -24,7 +24,7 @@ from tests.recordings.test_shipped import PRIVATE
 from traceview.analyses import ALL
 from traceview.analyses.base import Result
 from traceview.findings import Finding
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.trace import Trace
 from traceview.vocabulary.libraries import tile
 

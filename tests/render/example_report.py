@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from traceview.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.findings import Finding
-from traceview.report import Report, analyze
+from traceview.reporting import Report, analyze
 from traceview.tables import Column, Keep, Table, TableSpec
 from traceview.trace import Selection, Trace
 from traceview.trace.schema import TABLES
@@ -24,7 +24,7 @@ SHARES = TableSpec(
         Column("bytes", "int64", "bytes it moved", nullable=True),
         Column("share_pct", "float64", "of all kernel time"),
     ),
-    brief=("short_name", "total_ns", "share_pct", "calls"),
+    brief="short_name total_ns share_pct calls",
 )
 STEPS = TableSpec(
     "steps",
@@ -36,9 +36,9 @@ STEPS = TableSpec(
         Column("gpu_start_ns", "int64", "when its GPU work began", nullable=True),
         Column("gpu_end_ns", "int64", "when its GPU work ended", nullable=True),
     ),
-    brief=("name", "cpu_start_ns", "gpu_end_ns"),
+    brief="name cpu_start_ns gpu_end_ns",
 )
-EMPTY = TableSpec("errors", "One row per error", (Column("text", "text", "message"),), ("text",))
+EMPTY = TableSpec("errors", "One row per error", (Column("text", "text", "message"),), "text")
 CAUSES = TableSpec(
     "causes",
     "One row per device and cause",
@@ -47,7 +47,7 @@ CAUSES = TableSpec(
         Column("cause", "text", "why"),
         Column("idle_ns", "int64", "time without work"),
     ),
-    brief=("device", "cause", "idle_ns"),
+    brief="device cause idle_ns",
 )
 CHARTS = (
     Chart("bars", "shares", "Kernel time", "short_name", "total_ns"),
@@ -183,7 +183,7 @@ def a_long_report(rows: int, keep: Keep | None = None) -> Report:
         Column("worth_pct", "float64", "how much it matters", nullable=True),
     )
     spec = TableSpec(
-        "places", "One row per place", columns, ("place",), adds=("calls", "idle_ns"), keep=keep
+        "places", "One row per place", columns, "place", adds="calls idle_ns", keep=keep
     )
     lines = [
         {

@@ -37,3 +37,16 @@ def test_a_clause_carries_its_condition(values, holds):
 def test_a_clause_without_a_least_part_needs_its_figures():
     assert Clause(" It was at {site}.").holds({"site": "a.py:1"})
     assert not Clause(" It was at {site}.").holds({})
+
+
+@pytest.mark.parametrize(
+    ("line_ns", "template"),
+    [
+        (100_000, "All of it was slow."),
+        (99_990, "Nearly all of it was slow."),
+        (50_000, "{line_ns} of that was slow."),
+    ],
+)
+def test_a_part_of_a_time_is_named_by_how_much_it_is(line_ns, template):
+    values = {"line_ns": line_ns, "idle_ns": 100_000}
+    assert sentence("{line_ns/idle_ns} was slow.", values) == template

@@ -153,7 +153,9 @@ def test_no_error_names_a_full_path(folder, tools):
     calls = [("report", {"recording": name}) for name in names]
     calls += [("inspect_kernel", {"target": name}) for name in names]
     calls += [("compare", {"before": ["other.sqlite"], "after": [name]}) for name in names]
-    calls += [("compare_ranks", {"recordings": ["rank0.sqlite.xz", name]}) for name in names]
+    # Each of these starts processes, which read the file as `report` does.
+    some = names[::3]
+    calls += [("compare_ranks", {"recordings": ["rank0.sqlite.xz", name]}) for name in some]
     failures = 0
     for tool, given in calls:
         text, failed = tools(tool, given)
@@ -162,7 +164,7 @@ def test_no_error_names_a_full_path(folder, tools):
         assert UNTRUSTED in text
         assert "\n" not in text
         failures += failed
-    assert failures > 3 * len(names)
+    assert failures > 2.5 * len(names)
 
 
 def test_an_error_that_quotes_other_paths_has_their_last_name_alone(folder):

@@ -34,7 +34,7 @@ pytestmark = [
 RECORDING = "runs/training.sqlite.xz"
 TOOLS = {
     "list_recordings", "list_questions", "report", "answer", "evidence", "inspect_kernel",
-    "compare", "compare_ranks",
+    "compare", "compare_ranks", "explain_step", "show_window", "query",
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def client(folder):
     import mcp
     from anyio.from_thread import start_blocking_portal
 
-    command = ["-m", "traceview", "serve", "--mcp", str(folder)]
+    command = ["-m", "traceview", "mcp", str(folder)]
     server = mcp.StdioServerParameters(command=sys.executable, args=command)
     with (
         start_blocking_portal() as portal,
@@ -218,7 +218,7 @@ def test_a_long_list_of_files_is_cut_and_counted(tmp_path):
 
 
 def test_ctrl_c_ends_the_server_at_once(folder):
-    command = [sys.executable, "-m", "traceview", "serve", "--mcp", str(folder)]
+    command = [sys.executable, "-m", "traceview", "mcp", str(folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     client = {"protocolVersion": "2025-06-18", "capabilities": {}}
     client["clientInfo"] = {"name": "test", "version": "1"}

@@ -96,3 +96,18 @@ def test_no_compiler_at_all(program, monkeypatch):
         ToolNotFoundError, match=r"needs nvcc or NVRTC, and neither .*; install the"
     ):
         compile_cuda(program)
+
+
+@pytest.mark.parametrize(
+    ("declared", "names"),
+    [
+        ("(const float *x, float *mean, int N, int C) {", ("x", "mean", "N", "C")),
+        ("(float* __restrict__ x, int n = 4) {", ("x", "n")),
+        ("(const float x[],  // of rows\n  int rows /* all */)\n{", ("x", "rows")),
+        ("() {", ()),
+    ],
+)
+def test_the_names_of_parameters(declared, names):
+    text = f"void f(int a);\n__global__ void __launch_bounds__(128) k{declared}\n}}\n"
+    assert cuda_cpp.parameter_names(text, "k") == names
+    assert cuda_cpp.parameter_names(text, "other") == ()

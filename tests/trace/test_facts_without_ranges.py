@@ -8,7 +8,7 @@ import pytest
 
 from tests.build import Export
 from tests.places import DATA
-from traceview.report import without_tables
+from traceview.reporting import without_tables
 from traceview.trace import Selection, Trace, fact, fact_without_ranges
 from traceview.trace.load import load
 from traceview.trace.model import Facts

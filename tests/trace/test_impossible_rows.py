@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.build import Export
 from tests.oracles.plain_library import in_place_of_c
 from tests.trace.kineto.traces import text, training
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.stored_writer import write_trace

@@ -56,11 +56,8 @@ SIZES = TableSpec(
             nullable=True,
         ),
     ),
-    brief=(
-        *("kind", "bytes", "ranks", "calls", "median_ns", "bus_bytes_per_s", "link_pct"),
-        "total_ns",
-    ),
-    adds=("calls", "total_ns"),
+    brief="kind bytes ranks calls median_ns bus_bytes_per_s link_pct total_ns",
+    adds="calls total_ns",
     rare=True,
 )
 
@@ -164,11 +161,8 @@ COLLECTIVES = TableSpec(
         Column("communicator", "text", "NCCL's number of the communicator, in hex", nullable=True),
         Column("ranks", "int64", "ranks of the communicator", nullable=True),
     ),
-    brief=(
-        *("device_id", "kind", "group", "calls", "total_ns", "exposed_ns", "wait_ns", "hidden_ns"),
-        *("bytes", "bus_bytes_per_s"),
-    ),
-    adds=("calls", "total_ns", "bytes", "wait_ns"),
+    brief="device_id kind group calls total_ns exposed_ns wait_ns hidden_ns bytes bus_bytes_per_s",
+    adds="calls total_ns bytes wait_ns",
     rare=True,
 )
 RANKS = TableSpec(
@@ -192,7 +186,7 @@ RANKS = TableSpec(
             nullable=True,
         ),
     ),
-    brief=("rank", "busy_pct", "exposed_ns", "wait_ns", "late_ns", "cause", "step_median_ns"),
+    brief="rank busy_pct exposed_ns wait_ns late_ns cause step_median_ns",
     rare=True,
 )
 

@@ -7,7 +7,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 import numpy as np
@@ -29,8 +29,8 @@ from traceview.facts.operations import (
     operations_by_device,
 )
 from traceview.facts.ranges import ranges, selection
-from traceview.findings import Evidence, Finding, severity_of, share_pct
-from traceview.rules import gpu_name, gpu_subject
+from traceview.findings import Clause, severity_of
+from traceview.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.tables import (
     Cell,
     Column,
@@ -75,8 +75,8 @@ API = TableSpec(
         Column("max_ns", "int64", "longest call"),
         Column("share_pct", "float64", "percentage of the CPU time in all CUDA calls"),
     ),
-    brief=("api", "does", "calls", "total_ns", "share_pct", "median_ns", "max_ns"),
-    adds=("calls", "total_ns", "share_pct"),
+    brief="api does calls total_ns share_pct median_ns max_ns",
+    adds="calls total_ns share_pct",
 )
 RANGES = TableSpec(
     "ranges",
@@ -89,8 +89,8 @@ RANGES = TableSpec(
         Column("cuda_ns", "int64", "time of CUDA calls made in no inner range"),
         Column("launches", "int64", "launch calls made in no inner range"),
     ),
-    brief=("range_path", "instances", "own_ns", "cpu_ns", "cuda_ns", "launches"),
-    adds=("instances", "own_ns", "cuda_ns", "launches"),
+    brief="range_path instances own_ns cpu_ns cuda_ns launches",
+    adds="instances own_ns cuda_ns launches",
     rare=True,
 )
 
@@ -161,21 +161,10 @@ CALLS = TableSpec(
         Column("exposed_ns", "int64", "part of total inside idle gaps of the device, call by call"),
         Column("first_launch_ns", "int64", "part of total in first launches, which load code"),
         Column(
-            "queue_full_ns",
-            "int64",
-            "wait for room in a full launch queue, which is not overhead",
+            "queue_full_ns", "int64", "wait for room in a full launch queue, which is not overhead"
         ),
     ),
-    brief=(
-        "api",
-        "calls",
-        "total_ns",
-        "median_ns",
-        "exposed_ns",
-        "first_launch_ns",
-        "queue_full_ns",
-        "max_ns",
-    ),
+    brief="api calls total_ns median_ns exposed_ns first_launch_ns queue_full_ns max_ns",
 )
 
 
@@ -207,9 +196,12 @@ def compute(trace: Trace) -> Result:
             "ranges": range_table(trace),
         }
     )
+    rule = FindingRule(
+        lambda of: _claims(of, rows, by_device, exposed), MESSAGE, clauses=(LONG_CALLS,)
+    )
     return Result(
         tables,
-        _findings(trace, rows, by_device, exposed),
+        tuple(findings(trace, [rule])),
         {
             "launches": len(rows),
             "launch_overhead_ns": int((calls.duration_ns[rows] - held).sum()),
@@ -264,12 +256,22 @@ def exposed_ns(
     return result
 
 
-def _findings(
+MESSAGE = (
+    "The CPU was inside launch calls for {idle_ns} of the {late_idle_ns} that {gpu} sat idle "
+    "waiting for launches."
+)
+LONG_CALLS = Clause(
+    " {long_ns} of that passed in {long_calls:call} of more than {least_ns}, where a launch takes "
+    "some 5 µs: {api}[, the longest before {kernel}]."
+)
+
+
+def _claims(
     trace: Trace,
     launches: Integers,
     by_device: Mapping[int, Integers],
     exposed: Callable[[], Integers],
-) -> tuple[Finding, ...]:
+) -> Iterator[TimeClaim]:
     """Idle time that passed inside launch calls, for the GPU with most of it."""
     spans, every = steady_spans_ns(trace), gaps(trace)
     late = (every.cause == LAUNCH_LATE) & ~every.one_time
@@ -279,48 +281,39 @@ def _findings(
     device = max(total_ns, key=total_ns.__getitem__, default=-1)
     most_ns, span_ns = total_ns.get(device, 0), spans.get(device, 0)
     if severity_of(most_ns, span_ns) is None:
-        return ()
+        return
     late &= every.device == device
     longest = int(np.argmax(np.where(late, inside_ns, -1)))
     names = trace.api_calls.texts("name").take(launches)
     by_name = groups.group(names.codes)
     most_exposed = int(by_name.first[np.argmax(groups.sums(by_name, exposed()))])
-    gpu = "the GPU" if len(spans) == 1 else gpu_name(trace, device)
     values: dict[str, Cell] = {"idle_ns": most_ns, "late_idle_ns": int(every.idle_ns[late].sum())}
-    template = (
-        f"The CPU was inside launch calls for {{idle_ns}} of the {{late_idle_ns}} that {gpu} "
-        "sat idle waiting for launches."
-    )
     long = long_launches(trace)[device]
     # Few long calls are no overhead of launching: what holds these up is to be found.
     few = 2 * long.idle_ns > most_ns
     if few:
-        values.update(long_calls=len(long.calls), long_ns=long.idle_ns, least_ns=OWN_WORK_NS)
-        longest = int(np.argmax(np.where(long.part, every.idle_ns, -1)))
-        values.update(api=trace.api_calls.texts("name")[int(every.within[longest])])
-        kernel = _kernel(trace, int(every.after[longest]))
-        if kernel:
-            values.update(kernel=kernel)
-        template += (
-            " {long_ns} of that passed in {long_calls:call} of more than {least_ns}, where a "
-            f"launch takes some 5 µs: {{api}}{', the longest before {kernel}' if kernel else ''}."
-        )
-    fewer = f"Launch less often: {wording.fewer_launches(trace)}."
-    window = int(every.start_ns[longest]), int(every.end_ns[longest])
-    return (
-        Finding(
-            # gpu-idle says what to do, and what that wins.
-            "info",
-            template,
-            _LONG_CALLS if few else fewer,
-            most_ns,
-            gpu_subject(trace, device),
-            Evidence(values, "calls", {"api": names[most_exposed]}, *window),
-            share_pct(most_ns, span_ns),
-            CAUSE_NAMES[LAUNCH_LATE],
-            wording.lost_in(every, long.part if few else late),
-            general=not few,
-        ),
+        longest, remedy = int(np.argmax(np.where(long.part, every.idle_ns, -1))), _LONG_CALLS
+        values |= {"long_calls": len(long.calls), "long_ns": long.idle_ns, "least_ns": OWN_WORK_NS}
+        values["api"] = trace.api_calls.texts("name")[int(every.within[longest])]
+        if kernel := _kernel(trace, int(every.after[longest])):
+            values["kernel"] = kernel
+    else:
+        remedy = f"Launch less often: {wording.fewer_launches(trace)}."
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        values,
+        "calls",
+        {"api": names[most_exposed]},
+        saved_ns=most_ns,
+        span_ns=span_ns,
+        window=(int(every.start_ns[longest]), int(every.end_ns[longest])),
+        cause=CAUSE_NAMES[LAUNCH_LATE],
+        lost=wording.lost_in(every, long.part if few else late),
+        words={"gpu": "the GPU" if len(spans) == 1 else gpu_name(trace, device)},
+        general=not few,
+        remedy=remedy,
+        # gpu-idle says what to do, and what that wins.
+        severity="info",
     )
 
 

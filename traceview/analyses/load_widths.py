@@ -86,16 +86,7 @@ COSTS = TableSpec(
         ),
         Column("at_stake_ns", "int64", "time of these calls beyond that, where narrow"),
     ),
-    brief=(
-        "kernel",
-        "total_ns",
-        "share_pct",
-        "load_bits",
-        "store_bits",
-        "verdict",
-        "at_stake_ns",
-        "bytes_per_s",
-    ),
+    brief="kernel total_ns share_pct load_bits store_bits verdict at_stake_ns bytes_per_s",
 )
 KERNELS = TableSpec(
     "kernels",
@@ -119,7 +110,7 @@ KERNELS = TableSpec(
         Column("source", "text", "line of the program", nullable=True),
         Column("name", "text", "kernel, demangled, whole"),
     ),
-    brief=("kernel", "space", "kind", "width_bits", "level", "instructions", "share_pct", "source"),
+    brief="kernel space kind width_bits level instructions share_pct source",
     detail=True,
 )
 _STEPS = (32, 64, 128)
@@ -283,12 +274,7 @@ ANALYSIS = Analysis(
     compute=compute,
     charts=(
         Chart(
-            "bars",
-            "costs",
-            "GPU time by kernel and verdict",
-            "kernel",
-            "total_ns",
-            stack="verdict",
+            "bars", "costs", "GPU time by kernel and verdict", "kernel", "total_ns", stack="verdict"
         ),
     ),
 )

@@ -260,8 +260,7 @@ PEAKS = TableSpec(
         ),
     ),
     brief=(
-        *("device_id", "peak_bytes", "peak_pct", "at_ns", "range_path"),
-        *("growth_bytes_per_step", "allocations_per_step"),
+        "device_id peak_bytes peak_pct at_ns range_path growth_bytes_per_step allocations_per_step"
     ),
 )
 KINDS = TableSpec(
@@ -277,7 +276,7 @@ KINDS = TableSpec(
         Column("released_bytes", "int64", "bytes of all releases"),
         Column("peak_bytes", "int64", "most memory allocated at once"),
     ),
-    brief=("device_id", "memory", "allocations", "allocated_bytes", "releases", "peak_bytes"),
+    brief="device_id memory allocations allocated_bytes releases peak_bytes",
 )
 CALLS = TableSpec(
     "calls",
@@ -291,7 +290,7 @@ CALLS = TableSpec(
         Column("steady_ns", "int64", "CPU time of these"),
         Column("idle_ns", "int64", "part of that in which a GPU was idle"),
     ),
-    brief=("api", "calls", "total_ns", "median_ns", "steady_calls", "steady_ns", "idle_ns"),
+    brief="api calls total_ns median_ns steady_calls steady_ns idle_ns",
 )
 TIMELINE = TableSpec(
     "timeline",
@@ -304,7 +303,7 @@ TIMELINE = TableSpec(
         Column("slice_end_ns", "int64", "end of the slice"),
         Column("allocated_bytes", "int64", "most memory allocated in it"),
     ),
-    brief=("slice", "allocated_bytes"),
+    brief="slice allocated_bytes",
     detail=True,
 )
 _SLICES = 120

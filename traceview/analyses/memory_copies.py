@@ -18,6 +18,7 @@ from traceview.analyses.memory_copies_rows import (
     copies_by_kind,
     copy_claim,
     exposed_by,
+    kept_ns,
     longest_of,
     rows_of,
     time_of,
@@ -118,7 +119,12 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
         staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
         if severity_of(exposed_ns + staging_ns, span_ns):
-            gain = savings.of_operations(trace, rows[alike], own_ns=exposed_ns + staging_ns)
+            own_ns = exposed_ns + staging_ns
+            gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
+            if kept := kept_ns(trace, own, device):
+                most = gain.at_most(max(own_ns - kept, 0))
+                # Replayed, the copies would go.
+                gain = Gain(most.own_ns, most.saved_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
@@ -358,7 +364,7 @@ SETS = TableSpec(
         Column("total_ns", "int64", "time of all calls"),
         Column("bytes_per_s", "int64", "bytes ÷ time"),
     ),
-    brief=("calls", "bytes", "total_ns", "bytes_per_s"),
+    brief="calls bytes total_ns bytes_per_s",
 )
 
 

@@ -38,7 +38,12 @@ from traceview.trace import Trace, fact
 from traceview.trace.schema import UNIFIED
 
 OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
-_START_UP_FRACTION = 0.05
+_FASTEST_LINK = 63e9
+"""Bytes per second and direction of PCIe 5, where the link is not known."""
+_LATENCY_NS = 10_000
+_START_UP_FRACTION, _LEAST_TIMES = 0.05, 8
+"""A program that computes at fewer times than this makes one pass: of 14 public recordings of one
+pass none has more than 5 launches."""
 _KEYS = ("direction", "host_memory", "migration_cause")
 _FIGURES = ("calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
 COPIES = TableSpec(
@@ -81,8 +86,8 @@ COPIES = TableSpec(
         Column("median_bytes", "int64", "median size per copy"),
     ),
     brief=(
-        *("direction", "host_memory", "migration_cause", "calls", "bytes", "total_ns"),
-        *("exposed_ns", "bytes_per_s", "link_pct", "median_bytes"),
+        "direction host_memory migration_cause calls bytes total_ns exposed_ns bytes_per_s "
+        "link_pct median_bytes"
     ),
 )
 
@@ -142,14 +147,35 @@ def _compute_begins_ns(trace: Trace) -> Integers:
     """When each device has done a twentieth of its kernel time; its start-up is over by then.
 
     A program uploads its weights and data before it computes; without steps nothing else tells
-    these copies from those of a loop. The least int64 for a device without kernels.
+    these copies from those of a loop. The least int64 for a device whose kernels are one pass: what
+    it uploads is as much of the program as what it computes.
     """
     begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
     for device, compute in compute_time(trace).items():
         so_far = np.cumsum(compute.length)
-        if len(so_far):
+        if not is_one_pass(compute):
             begins[device] = compute.start[np.searchsorted(so_far, _START_UP_FRACTION * so_far[-1])]
     return begins
+
+
+def is_one_pass(compute: Intervals) -> bool:
+    """Whether a GPU that computes at these times makes one pass, and no loop."""
+    return len(compute.start) < _LEAST_TIMES
+
+
+def kept_ns(trace: Trace, copies: Table, device: int) -> int:
+    """What the copies of one pass take however they are made: their bytes, less compute.
+
+    No loop computes beside the copies of one pass: what they hide behind is its kernels alone.
+    """
+    compute = compute_time(trace).get(device, intervals.EMPTY)
+    if not is_one_pass(compute):
+        return 0
+    known = peaks(trace)[device].get("link")
+    least = int(copies["bytes"].sum() / (known.value if known else _FASTEST_LINK) * 1e9)
+    # Short copies are all latency, and faster ones than the link did not use it.
+    used = _LATENCY_NS <= least <= copies.duration_ns.sum()
+    return max(least - compute.total(), 0) if used else 0
 
 
 def copies_by_kind(trace: Trace, copies: Table) -> Table:

@@ -73,10 +73,7 @@ KERNELS = TableSpec(
             nullable=True,
         ),
         Column(
-            "compute_peak_pct",
-            "float64",
-            "percent of the peak rate of that kind",
-            nullable=True,
+            "compute_peak_pct", "float64", "percent of the peak rate of that kind", nullable=True
         ),
         Column(
             "bound",
@@ -95,16 +92,8 @@ KERNELS = TableSpec(
         Column("name", "text", "kernel, demangled, whole; for several, the range's"),
     ),
     brief=(
-        "label",
-        "calls",
-        "total_ns",
-        "achieved_bytes_per_s",
-        "memory_peak_pct",
-        "achieved_flop_per_s",
-        "compute_peak_pct",
-        "bound",
-        "at_stake_ns",
-        "basis",
+        "label calls total_ns achieved_bytes_per_s memory_peak_pct achieved_flop_per_s "
+        "compute_peak_pct bound at_stake_ns basis"
     ),
 )
 ROOFS = TableSpec(
@@ -118,7 +107,7 @@ ROOFS = TableSpec(
         Column("peak_flop_per_s", "int64", "peak FLOP rate of that kind, dense", nullable=True),
         Column("source", "text", "where the rate comes from", prose=True),
     ),
-    brief=("device_id", "roof", "peak_bytes_per_s", "peak_flop_per_s", "source"),
+    brief="device_id roof peak_bytes_per_s peak_flop_per_s source",
     detail=True,
 )
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.analyses.run_ahead_findings import verdict_findings
+from traceview.analyses.run_ahead_findings import MESSAGE, verdict_claims
 from traceview.facts.idle.gaps import device_work
 from traceview.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
 from traceview.facts.launches import depth_of, rows_by_stream, stream_depths, wait_of
@@ -30,6 +30,7 @@ from traceview.facts.operations import (
 )
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import step_names, steps, steps_ahead
+from traceview.rules import FindingRule, findings
 from traceview.tables import (
     NULL,
     Array,
@@ -61,17 +62,8 @@ STREAMS = TableSpec(
         HOST,
     ),
     brief=(
-        "stream_id",
-        "host_id",
-        "operations",
-        "queue_wait_median_ns",
-        "queue_wait_p90_ns",
-        "max_queue_depth",
-        "mean_queue_depth",
-        "queue_wait_max_ns",
-        "process_id",
-        "device_id",
-        "context_id",
+        "stream_id host_id operations queue_wait_median_ns queue_wait_p90_ns max_queue_depth "
+        "mean_queue_depth queue_wait_max_ns process_id device_id context_id"
     ),
 )
 DEVICES = TableSpec(
@@ -100,15 +92,8 @@ DEVICES = TableSpec(
         HOST,
     ),
     brief=(
-        "device_id",
-        "host_id",
-        "verdict",
-        "operations",
-        "queue_wait_median_ns",
-        "max_queue_depth",
-        "steady_idle_pct",
-        "queue_full_ns",
-        "queue_wait_max_ns",
+        "device_id host_id verdict operations queue_wait_median_ns max_queue_depth steady_idle_pct "
+        "queue_full_ns queue_wait_max_ns"
     ),
 )
 RANGES = TableSpec(
@@ -131,16 +116,8 @@ RANGES = TableSpec(
         Column("operations", "int64", "GPU operations launched in it"),
         HOST,
     ),
-    brief=(
-        "name",
-        "host_id",
-        "lead_ns",
-        "steps_ahead",
-        "operations",
-        "cpu_start_ns",
-        "gpu_start_ns",
-    ),
-    adds=("operations",),
+    brief="name host_id lead_ns steps_ahead operations cpu_start_ns gpu_start_ns",
+    adds="operations",
     # Places where the CPU has lost its lead matter most.
     keep=Keep("lead_ns", greatest=False),
 )
@@ -156,7 +133,7 @@ def compute(trace: Trace) -> Result:
                 "ranges": _ranges(trace),
             }
         ),
-        tuple(verdict_findings(trace, rows)),
+        tuple(findings(trace, [FindingRule(lambda of: verdict_claims(of, rows), MESSAGE)])),
     )
 
 

@@ -6,14 +6,13 @@ What idle time costs is a finding of other analyses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from traceview import groups
 from traceview.analyses import wording
-from traceview.analyses.gpu_idle.gap_finding import does_other_work
+from traceview.analyses.gpu_idle.late_parts import does_other_work
 from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
 from traceview.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.facts.idle.launching import copying_ns, counted_gaps, long_launches, work_ns
@@ -22,168 +21,157 @@ from traceview.facts.launches import queue_wait_ns
 from traceview.facts.operations import operations
 from traceview.facts.ranges.selection import selected, selected_operations
 from traceview.facts.steps.steps import steps, steps_ahead
-from traceview.findings import Evidence, Finding, share_pct
-from traceview.rules import gpu_name, gpu_subject
-from traceview.tables import Cell
+from traceview.rules import TimeClaim, gpu_name, gpu_subject
+from traceview.tables import Cell, Mask
 from traceview.trace import Trace
-from traceview.vocabulary.causes import CAUSES, GRAPH_LAUNCH, LAUNCH_LATE, SYNC_DRAIN
+from traceview.vocabulary.causes import CAUSES, SYNC_DRAIN
 
+MESSAGE = (
+    "{gpu} {verdict}[ It sits idle for {idle_ns} because of that.][ It only copies for "
+    "{copying_ns} of its {busy_ns} of work.] Operations wait {queue_wait_median_ns} in the queue "
+    "(median), and at most {max_queue_depth:operation} {max_queue_depth?is|are} queued.[ The CPU "
+    "ends a step {lead_ns} {side} the GPU does (median) and is {ahead}.][ {other_gpus:other GPU} "
+    "got the same verdict.]"
+)
+_SITS_IDLE = "it sits idle for {steady_idle_pct} of the time, mostly"
+_READ_LESS = "Read results on the CPU less often, or later, with a non-blocking copy."
+_LARGEST_FIRST = "Look at the causes in gpu-idle, the largest first."
+_LATE = f"is launch-bound: {_SITS_IDLE} because the CPU launches too late."
 VERDICTS = {
-    "gpu-bound": "is GPU-bound: it nearly always has work queued.",
-    "queue-full": "has a full launch queue (queue-full): the CPU is so far ahead that it waits for "
-    "room there.",
-    "launch-bound": "is launch-bound: it runs dry because the CPU launches too late.",
-    "sync-drained": "is sync-drained: it runs dry after synchronizations, in which the CPU loses "
-    "its lead.",
-    "dependency-bound": "has its work queued early enough (dependency-bound), and sits idle until "
-    "other work or the GPU itself lets that begin.",
-    "mixed": "has no single limit (mixed): it runs dry for several reasons, or queued work waits "
-    "for other work.",
+    "gpu-bound": (
+        "is GPU-bound: it nearly always has work queued.",
+        "Make the kernels faster. The launches are early enough.",
+    ),
+    "queue-full": (
+        "has a full launch queue (queue-full): the CPU is so far ahead that it waits for room "
+        "there.",
+        "Make the kernels faster. Launching earlier cannot help.",
+    ),
+    "launch-bound": (_LATE, "Launch less often or earlier: {fewer}."),
+    "sync-drained": (
+        "is sync-drained: it runs dry after synchronizations, in which the CPU loses its lead.",
+        _READ_LESS,
+    ),
+    "dependency-bound": (
+        "has its work queued early enough (dependency-bound), and sits idle until other work or "
+        "the GPU itself lets that begin.",
+        "Look in gpu-idle at what the queued work waited for. Launching earlier cannot help.",
+    ),
+    "mixed": (
+        "has no single limit (mixed): it runs dry for several reasons, or queued work waits for "
+        "other work.",
+        _LARGEST_FIRST,
+    ),
+    "one cause": (f"{_SITS_IDLE[3:]} {{cause}} (mixed).", _LARGEST_FIRST),
+    "data": (
+        f"is data-bound: {_SITS_IDLE} because the CPU loads data, then launches late.",
+        "Look in gpu-idle for where the program gets its data. Fewer launches would help little.",
+    ),
+    "results": (
+        f"is sync-drained: {_SITS_IDLE} after the program waited for results, as samples show.",
+        _READ_LESS,
+    ),
+    "long calls": (
+        _LATE,
+        "Look in launch-overhead at the launch calls that take long. Fewer launches would help "
+        "little.",
+    ),
+    "other work": (
+        _LATE,
+        "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long "
+        "that fewer launches would help little.",
+    ),
 }
-"""The verdicts in words, behind `GPU 0`."""
-# A program that launches only a memset and a kernel does not show how early it launches.
-_LEAST_OPERATIONS = 4
-_CAUSES_OF = {"sync-drained": (SYNC_DRAIN,), "launch-bound": (LAUNCH_LATE, GRAPH_LAUNCH)}
+"""What is said behind `GPU 0`, and the remedy: of each verdict, and of some more closely."""
 _AHEAD = ("gpu-bound", "queue-full")
 """Verdicts on a GPU that is never out of work for long."""
-_ACTIONS = {
-    "gpu-bound": "Make the kernels faster. The launches are early enough.",
-    "queue-full": "Make the kernels faster. Launching earlier cannot help.",
-    "sync-drained": "Read results on the CPU less often, or later, with a non-blocking copy.",
-    "dependency-bound": "Look in gpu-idle at what the queued work waited for. Launching earlier "
-    "cannot help.",
-    "mixed": "Look at the causes in gpu-idle, the largest first.",
-}
-_OTHER_WORK = (
-    "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long that "
-    "fewer launches would help little."
-)
-_LOAD_SOONER = (
-    "Look in gpu-idle for where the program gets its data. Fewer launches would help little."
-)
+_RUNS_DRY = "is launch-bound: it runs dry because the CPU launches too late."
 _COPY_LESS = (
     "Make copies fewer or faster, or overlap them with kernels on a separate stream (see "
     "memory-copies). The launches are early enough."
 )
-
-_LONG_CALLS = (
-    "Look in launch-overhead at the launch calls that take long. Fewer launches would help little."
-)
-_ONE_CAUSE = "sits idle for {{steady_idle_pct}} of the time, mostly {cause} (mixed)."
-_LAUNCH_BOUND = (
-    "is launch-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU "
-    "launches too late."
-)
-_RESULT_BOUND = (
-    "is sync-drained: it sits idle for {steady_idle_pct} of the time, mostly after the program "
-    "waited for results, as samples show."
-)
-_DATA_BOUND = (
-    "is data-bound: it sits idle for {steady_idle_pct} of the time, mostly because the CPU loads "
-    "data, then launches late."
-)
+_LEAST_OPERATIONS = 4
+"""A program that launches only a memset and a kernel does not show how early it launches."""
 
 
-def verdict_findings(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> Iterator[Finding]:
-    """One finding per known verdict; `rows` are the rows of the table `devices` by device."""
+def verdict_claims(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> Iterator[TimeClaim]:
+    """One claim per known verdict; `rows` are the rows of the table `devices` by device."""
     by_verdict: dict[str, list[int]] = {}
     for device, row in rows.items():
         if row["verdict"] != "unknown" and int(row["operations"] or 0) >= _LEAST_OPERATIONS:
             by_verdict.setdefault(str(row["verdict"]), []).append(device)
-    for devices in by_verdict.values():
-        first, *others = devices
-        finding = _verdict_finding(trace, first, rows[first])
-        if others:
-            same = " {other_gpus:other GPU} got the same verdict."
-            values = {**finding.evidence.values, "other_gpus": len(others)}
-            evidence = replace(finding.evidence, values=values)
-            finding = replace(finding, template=finding.template + same, evidence=evidence)
-        yield finding
+    for first, *others in by_verdict.values():
+        yield _claim(trace, first, rows[first], len(others))
 
 
-def _verdict_finding(trace: Trace, device: int, row: Mapping[str, Cell]) -> Finding:
+def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> TimeClaim:
     """The verdict on a device; `row` is its row of the table `devices`."""
     verdict, every = str(row["verdict"]), gaps(trace)
     counted = counted_gaps(trace, device, every)
-    own = counted & np.isin(every.cause, _CAUSES_OF.get(verdict, ()))
+    own = counted & (every.cause == SYNC_DRAIN)
     idle_ns = int(every.idle_ns[own].sum()) if verdict == "sync-drained" else 0
-    figures = ("queue_wait_median_ns", "max_queue_depth")
-    values: dict[str, Cell] = {name: row[name] for name in figures}
-    words = VERDICTS[verdict]
-    if verdict == "launch-bound" and row["steady_idle_pct"] is not None:
-        words = _DATA_BOUND if waits_for_data(trace, device) else _LAUNCH_BOUND
-        words = _RESULT_BOUND if waits_for_results(trace, device) else words
-        values["steady_idle_pct"] = row["steady_idle_pct"]
+    figures = {"idle_ns": idle_ns, "steady_idle_pct": row["steady_idle_pct"], "other_gpus": others}
+    says, remedy = VERDICTS[_closer(trace, device, verdict, row, counted)]
+    if verdict == "launch-bound" and row["steady_idle_pct"] is None:
+        says = _RUNS_DRY
+    work = work_ns(trace, device)
+    if verdict in _AHEAD and 2 * (copying := copying_ns(trace, device)) >= work:
+        figures, remedy = {**figures, "copying_ns": copying, "busy_ns": work}, _COPY_LESS
+    of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
+    most = CAUSES[int(np.argmax(of_cause))]
+    words = {"gpu": gpu_name(trace, device), "verdict": says, "cause": most.idle or most.lost}
+    if "{fewer}" in remedy:
+        words["fewer"] = wording.fewer_launches(trace)
+    values = {name: row[name] for name in ("queue_wait_median_ns", "max_queue_depth")}
+    if lead := _lead(trace, device):
+        values |= {"lead_ns": abs(lead.median_ns), "steps_ahead": lead.most_steps}
+        words["side"] = "before" if lead.median_ns >= 0 else "after"
+        ahead = "at most {steps_ahead:step} ahead"
+        words["ahead"] = ahead if lead.most_steps else "never a whole step ahead"
+    return TimeClaim(
+        gpu_subject(trace, device),
+        values,
+        "devices",
+        {name: row[name] for name in ("device_id", "host_id")},
+        saved_ns=idle_ns,
+        span_ns=steady_spans_ns(trace)[device],
+        window=_window(trace, device, verdict),
+        work=wording.lost_in(every, own) if idle_ns else None,
+        figures=figures,
+        words=words,
+        remedy=remedy,
+        severity="info",
+    )
+
+
+def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], counted: Mask) -> str:
+    """The entry of VERDICTS that says most of a device; `counted` are the gaps that count."""
+    every = gaps(trace)
     if verdict == "mixed" and row["steady_idle_pct"] is not None:
         of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
-        if 2 * of_cause.max() > of_cause.sum():
-            words = _ONE_CAUSE.format(cause=_words_of(int(np.argmax(of_cause))))
-            values["steady_idle_pct"] = row["steady_idle_pct"]
-    template = f"{gpu_name(trace, device)} {words}"
-    if idle_ns:
-        template += " It sits idle for {idle_ns} because of that."
-        values["idle_ns"] = idle_ns
-    copies, action = _advice(trace, device, verdict, values)
-    template += (
-        f"{copies} Operations wait {{queue_wait_median_ns}} in the queue (median), and at most "
-        f"{{max_queue_depth:operation}} {'is' if row['max_queue_depth'] == 1 else 'are'} "
-        f"queued.{_lead_sentence(trace, device, values)}"
-    )
-    shown = {name: row[name] for name in ("device_id", "host_id")}
-    span_ns = steady_spans_ns(trace)[device]
-    return Finding(
-        "info",
-        template,
-        action,
-        idle_ns,
-        gpu_subject(trace, device),
-        Evidence(values, "devices", shown, *_window(trace, device, verdict)),
-        share_pct(idle_ns, span_ns) if idle_ns else None,
-        work=wording.lost_in(every, own) if idle_ns else None,
-    )
-
-
-def _words_of(cause: int) -> str:
-    """What follows `sits idle for 20 % of the time, mostly`."""
-    return CAUSES[cause].idle or CAUSES[cause].lost
-
-
-def holds_up(trace: Trace, device: int) -> bool:
-    """Whether most late launches of a device are late since a launch call took long."""
-    return device in long_launches(trace) and long_launches(trace)[device].is_most
+        return "one cause" if 2 * of_cause.max() > of_cause.sum() else verdict
+    if verdict != "launch-bound":
+        return verdict
+    if waits_for_data(trace, device):
+        return "data"
+    if waits_for_results(trace, device):
+        return "results"
+    if device in long_launches(trace) and long_launches(trace)[device].is_most:
+        return "long calls"
+    return "other work" if does_other_work(trace, device) else verdict
 
 
 def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
     """Time window of the evidence: the longest queue wait, or the longest gap of a dry GPU."""
     every = gaps(trace)
-    counted = np.flatnonzero(counted_gaps(trace, device, every))
-    if verdict not in _AHEAD and len(counted):
-        gap = typical_gap(trace, every, counted_gaps(trace, device, every))
+    counted = counted_gaps(trace, device, every)
+    if verdict not in _AHEAD and counted.any():
+        gap = typical_gap(trace, every, counted)
         return int(every.start_ns[gap]), int(every.end_ns[gap])
     ops, wait = operations(trace), queue_wait_ns(trace)
     own = np.flatnonzero((ops.device == device) & selected_operations(trace))
     longest = own[np.argmax(wait[own])]
-    end_ns = int(ops.end_ns[longest])
-    return int(ops.start_ns[longest]) - max(int(wait[longest]), 0), end_ns
-
-
-def _advice(trace: Trace, device: int, verdict: str, values: dict[str, Cell]) -> tuple[str, str]:
-    """A sentence on copies where these are most of the work, and the action."""
-    if verdict == "launch-bound":
-        if waits_for_data(trace, device):
-            return "", _LOAD_SOONER
-        if waits_for_results(trace, device):
-            return "", _ACTIONS["sync-drained"]
-        if holds_up(trace, device):
-            return "", _LONG_CALLS
-        fewer = f"Launch less often or earlier: {wording.fewer_launches(trace)}."
-        return "", _OTHER_WORK if does_other_work(trace, device) else fewer
-    action = _ACTIONS[verdict]
-    copying, work = copying_ns(trace, device), work_ns(trace, device)
-    if verdict not in _AHEAD or 2 * copying < work:
-        return "", action
-    values.update(copying_ns=copying, busy_ns=work)
-    return " It only copies for {copying_ns} of its {busy_ns} of work.", _COPY_LESS
+    return int(ops.start_ns[longest]) - max(int(wait[longest]), 0), int(ops.end_ns[longest])
 
 
 class Lead(NamedTuple):
@@ -204,13 +192,3 @@ def _lead(trace: Trace, device: int) -> Lead | None:
         return None
     lead = float(np.median((every.gpu_end_ns - every.cpu_end_ns)[own]))
     return Lead(round(lead), int(steps_ahead(every)[own].max()))
-
-
-def _lead_sentence(trace: Trace, device: int, values: dict[str, Cell]) -> str:
-    lead = _lead(trace, device)
-    if lead is None:
-        return ""
-    values.update(lead_ns=abs(lead.median_ns), steps_ahead=lead.most_steps)
-    side = "before" if lead.median_ns >= 0 else "after"
-    ahead = "at most {steps_ahead:step} ahead" if lead.most_steps else "never a whole step ahead"
-    return f" The CPU ends a step {{lead_ns}} {side} the GPU does (median) and is {ahead}."

@@ -64,25 +64,13 @@ SERIES = TableSpec(
             ("CPU time in synchronizations, as a percentage of these steps"),
         ),
         Column(
-            "excess_ns",
-            "int64",
-            "time of outliers beyond the median, including one-time idle time",
+            "excess_ns", "int64", "time of outliers beyond the median, including one-time idle time"
         ),
         Column("process_id", "int64", "id of the operating system"),
         Column("thread_id", "int64", "id of the operating system"),
         HOST,
     ),
-    brief=(
-        "series",
-        "host_id",
-        "process_id",
-        "steps",
-        "warm_up_steps",
-        "median_ns",
-        "p90_ns",
-        "gpu_busy_pct",
-        "outliers",
-    ),
+    brief="series host_id process_id steps warm_up_steps median_ns p90_ns gpu_busy_pct outliers",
 )
 STEPS = TableSpec(
     "steps",
@@ -126,18 +114,8 @@ STEPS = TableSpec(
         Column("thread_id", "int64", "id of the operating system"),
         HOST,
     ),
-    brief=(
-        "step",
-        "host_id",
-        "kind",
-        "duration_ns",
-        "why",
-        "gpu_busy_ns",
-        "gpu_idle_ns",
-        "sync_wait_ns",
-        "lead_ns",
-    ),
-    adds=("launches", "operations"),
+    brief="step host_id kind duration_ns why gpu_busy_ns gpu_idle_ns sync_wait_ns lead_ns",
+    adds="launches operations",
 )
 PART_TABLE = TableSpec(
     "parts",
@@ -149,9 +127,9 @@ PART_TABLE = TableSpec(
         ),
         Column("part_ns", "int64", "time of the part; with several GPUs, their mean"),
     ),
-    brief=("step", "part", "part_ns"),
+    brief="step part part_ns",
     detail=True,
-    adds=("part_ns",),
+    adds="part_ns",
     keep=Keep("part_ns"),
 )
 
@@ -168,8 +146,8 @@ OPERATORS = TableSpec(
         Column("total_ns", "int64", "CPU time from start to end of these calls"),
         Column("share_pct", "float64", "own_ns as a percentage of that of all operators"),
     ),
-    brief=("operator", "calls", "own_ns", "total_ns", "share_pct"),
-    adds=("calls", "own_ns", "share_pct"),
+    brief="operator calls own_ns total_ns share_pct",
+    adds="calls own_ns share_pct",
     rare=True,
 )
 

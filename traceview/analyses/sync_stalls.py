@@ -29,13 +29,9 @@ CALLS = TableSpec(
         Column("calls", "int64", "number of calls"),
         Column("wait_ns", "int64", "time the CPU spent in it"),
         Column("max_wait_ns", "int64", "duration of the longest call"),
-        Column(
-            "nested_ns",
-            "int64",
-            "part of wait_ns inside another blocking call",
-        ),
+        Column("nested_ns", "int64", "part of wait_ns inside another blocking call"),
     ),
-    brief=("api", "calls", "wait_ns", "max_wait_ns"),
+    brief="api calls wait_ns max_wait_ns",
 )
 SITES = TableSpec(
     "sites",
@@ -55,16 +51,14 @@ SITES = TableSpec(
         Column("idle_after_ns", "int64", "GPU idle time it caused, until the next work started"),
         Column("steady_idle_after_ns", "int64", "part of idle_after after warm-up"),
         Column(
-            "upload_idle_after_ns",
-            "int64",
-            "part of steady_idle_after behind a copy to the GPU",
+            "upload_idle_after_ns", "int64", "part of steady_idle_after behind a copy to the GPU"
         ),
         Column("hint", "text", "call of the program, such as Tensor.item", nullable=True),
         Column("source", "text", "source line of the program", nullable=True),
         Column("place", "text", "call_site if known, else range_path"),
     ),
-    brief=("place", "api", "calls", "wait_ns", "idle_after_ns", "hint", "benign_ns", "source"),
-    adds=("calls", "wait_ns", "benign_ns", "idle_within_ns", "idle_after_ns"),
+    brief="place api calls wait_ns idle_after_ns hint benign_ns source",
+    adds="calls wait_ns benign_ns idle_within_ns idle_after_ns",
 )
 
 

@@ -25,10 +25,10 @@ from traceview.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.facts.savings import Gain
 from traceview.facts.steps.steps import in_warm_up_range, warm_up_end_ns
 from traceview.facts.waits import BLOCKING, CallSites, at_uploads, stall_span_ns, stalls, wait_sites
-from traceview.findings import Evidence, Finding, Subject, severity_of, share_pct
+from traceview.findings import Clause, Finding, Subject, severity_of
 from traceview.groups import Groups
 from traceview.records import record
-from traceview.rules import severity_of_part
+from traceview.rules import FindingRule, TimeClaim, findings, severity_of_part
 from traceview.tables import Array, Cell, Integers, Mask, Texts
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSES, COPY_WAIT, SYNC_DRAIN
@@ -190,9 +190,24 @@ class Costs:
 
 
 def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
+    """The findings on the listed waits."""
+    return findings(trace, [FindingRule(lambda of: _claims(of, listed), MESSAGE, clauses=CLAUSES)])
+
+
+MESSAGE = (
+    "{place} leaves the GPU idle for {idle_ns} {when} {calls:call}{of}. The CPU spends {wait_ns} "
+    "in {calls?it|them}."
+)
+CLAUSES = (
+    Clause(" After that the GPU sat idle for {after_ns} more {why}."),
+    Clause(" Without it the CPU would be ahead at {later}, too."),
+)
+
+
+def _claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
     cost, span_ns = _costs(trace, listed), stall_span_ns(trace)
     for own, sampled in _places(trace, listed, cost, span_ns):
-        yield _finding(trace, listed, cost, own, sampled, span_ns)
+        yield _claim(trace, listed, cost, own, sampled)
 
 
 def _places(
@@ -234,51 +249,46 @@ def _costs(trace: Trace, listed: ListedWaits) -> Costs:
     return Costs(idle, drained, at_stake, ~warm_up | (idle > 0))
 
 
-def _finding(
-    trace: Trace,
-    listed: ListedWaits,
-    cost: Costs,
-    own: Integers,
-    sampled: SampledLine | None,
-    span_ns: int,
-) -> Finding:
-    """The finding for listed waits of one call site; its evidence is the costliest wait."""
+def _claim(
+    trace: Trace, listed: ListedWaits, cost: Costs, own: Integers, sampled: SampledLine | None
+) -> TimeClaim:
+    """The claim on listed waits of one call site; its evidence is the costliest wait."""
     at_stake_ns = int(cost.at_stake_ns[own].sum())
     first = int(own[np.argmax(cost.at_stake_ns[own])])
-    every, rows, calls = waits(trace), listed.row[own], len(own)
-    template, values = _place(trace, listed, first, sampled)
-    values.update(idle_ns=at_stake_ns, calls=calls, wait_ns=int(every.duration_ns[rows].sum()))
-    of = " to {api}" if listed.site.site[first] else ""
+    every, rows = waits(trace), listed.row[own]
+    place, values = _place(trace, listed, first, sampled)
+    values |= {"idle_ns": at_stake_ns, "calls": len(own)}
+    values["wait_ns"] = int(every.duration_ns[rows].sum())
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
     drains = 2 * int(cost.drained_ns[own].sum()) >= at_stake_ns
-    template += (
-        f" leaves the GPU idle for {{idle_ns}} {'after' if drains else 'during'} "
-        f"{{calls:call}}{of}. The CPU spends {{wait_ns}} in {'it' if calls == 1 else 'them'}."
-    )
+    of = " to {api}" if listed.site.site[first] else ""
+    words = {"place": place, "of": of, "when": "after" if drains else "during"}
     does = CallKind(int(every.does[listed.row[first]]))
-    action, saving = _action(trace, listed, own, does, calls), _saving(trace, rows, does)
+    remedy, saving = _action(trace, listed, own, does), _saving(trace, rows, does)
     saved_ns = at_stake_ns if saving is None else saving.saved_ns
     after = _after_waits(trace, rows)
     if after and after.idle_ns > at_stake_ns:
         # The CPU would be ahead of that, too, but for as long as the GPU has other work.
-        saved_ns, saving = min(saved_ns, at_stake_ns), None
-        values.update(after_ns=after.idle_ns)
-        why = CAUSES[after.cause].lost or CAUSES[after.cause].idle
-        template += f" After that the GPU sat idle for {{after_ns}} more {why}."
-        action = _AFTER_IT
+        saved_ns, saving, remedy = min(saved_ns, at_stake_ns), None, _AFTER_IT
+        values["after_ns"] = after.idle_ns
+        words["why"] = CAUSES[after.cause].lost or CAUSES[after.cause].idle
     elif saved_ns > _MUCH_MORE * at_stake_ns:
-        template += " Without it the CPU would be ahead at later launches, too."
-    start_ns, end_ns = _typical_gap(trace, rows)
-    return Finding(
-        severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
-        template,
-        action,
-        saved_ns,
+        words["later"] = "later launches"
+    caused, gaps, span_ns = _caused_by(trace, rows), every_gap(trace), stall_span_ns(trace)
+    gap = typical_gap(trace, gaps, caused) if caused.any() else 0
+    return TimeClaim(
         _subject(listed, first, sampled),
-        Evidence(values, "sites", listed.cells(first), start_ns, end_ns),
-        share_pct(saved_ns, span_ns),
-        lost=wording.lost_in(every_gap(trace), _caused_by(trace, rows)),
+        values,
+        "sites",
+        listed.cells(first),
+        saved_ns=saved_ns,
+        span_ns=span_ns,
+        window=(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])),
+        lost=wording.lost_in(gaps, caused),
+        words=words,
+        remedy=remedy,
         saving="about" if saving else "at-most",
+        severity=severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
         edit=saving.edit if saving else None,
         error_ns=saving.error_ns if saving else None,
     )
@@ -350,16 +360,9 @@ def _caused_by(trace: Trace, rows: Integers) -> Mask:
     return result
 
 
-def _typical_gap(trace: Trace, rows: Integers) -> tuple[int, int]:
-    """Start and end of a typical steady part that one of these waits caused."""
-    gaps, caused = every_gap(trace), _caused_by(trace, rows)
-    gap = typical_gap(trace, gaps, caused) if caused.any() else 0
-    return int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
-
-
-def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, calls: int) -> str:
+def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) -> str:
     if does == CallKind.ALLOCATE:
-        return _allocate(trace, calls)
+        return _allocate(trace, len(own))
     if does in _ACTIONS:
         return _ACTIONS[does]
     steady, cost = ~every_gap(trace).one_time, stalls(trace)
@@ -369,7 +372,7 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind, ca
     unread = int(idle[waits_for_no_result(trace)[rows]].sum())
     total = int(idle.sum())
     if 2 * uploads > total:
-        return f"{terms(trace).early_uploads}, in few large copies."
+        return f"{wording.early_uploads(trace)}, in few large copies."
     control = remedy(trace, listed.pattern[own], idle)
     if control:
         return control

@@ -7,12 +7,12 @@ that affects, and the command that would record it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from traceview import groups
-from traceview.analyses.base import EXPORT_AGAIN, Analysis, Chart, Result
+from traceview.analyses.base import Analysis, Chart, Result
 from traceview.analyses.trace_health_checks import (
     CHECKS,
     DIAGNOSTICS,
@@ -29,6 +29,7 @@ from traceview.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
+from traceview.analyses.trace_health_work import gpu_work, how_to_record, without_gpu
 from traceview.analyses.verdict.series import cold_passes
 from traceview.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.facts.idle.gaps import unknown_idle
@@ -37,7 +38,6 @@ from traceview.facts.operations import CallKind, call_kinds, operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Table, Texts
 from traceview.trace import Trace
-from traceview.trace.schema import TORCH_PROFILER
 from traceview.units import Value
 
 
@@ -73,81 +73,20 @@ def _finding(check: Check) -> Finding:
     )
 
 
-def _gpu_work(trace: Trace) -> list[Check]:
-    ops = operations(trace)
-    if "kernels" in trace.unread:
-        values: dict[str, Value] = {"reason": trace.unread["kernels"]}
-        template = "The kernels were not read, so GPU time is unknown: {reason}."
-        remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
-        return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
-    if not len(ops) and (call_kinds(trace) == CallKind.LAUNCH).any():
-        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
-        if "kernels" not in trace.tables:
-            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
-        return [Check("GPU work", "blind", lost, _record(trace))]
-    if _without_gpu(trace):
-        why = (
-            "None was recorded: PyTorch found no GPU, or was profiled without "
-            "ProfilerActivity.CUDA."
-        )
-        return [Check("GPU work", "note", why, _record(trace))]
-    if "kernels" not in trace.tables:
-        return [Check("GPU work", "note", "None was recorded.", _record(trace))]
-    if _without_cuda(trace):
-        return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
-    if not len(ops):
-        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
-    kernels = len(trace.kernels)
-    counts = {"kernels": kernels, "others": len(ops) - kernels}
-    return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
-
-
-_NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
-_SEE_CUDA = (
-    "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
-    "process, or a child of it, does the GPU work. traceview doctor checks this machine."
-)
-
-
-def _without_cuda(trace: Trace) -> bool:
-    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
-    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
-    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
-
-
-def _without_gpu(trace: Trace) -> bool:
-    """Whether torch.profiler saw neither GPU nor CUDA, which is not a fault of a CPU program."""
-    return trace.recorder == TORCH_PROFILER and not (
-        len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
-    )
-
-
-def _record(trace: Trace) -> str:
-    return by_recorder(
-        trace,
-        "Record with traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
-        "Record with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
-        "ProfilerActivity.CUDA])",
-        "Record with traceview record SCRIPT, on a machine with a GPU",
-    )
-
-
-def _graphs(trace: Trace) -> list[Check]:
+def _graphs(trace: Trace) -> Iterator[Check]:
     """Checks of what CUDA graphs hide, by the way they were recorded."""
     ops, graphs = operations(trace), cuda_graphs(trace)
-    checks = []
     if graphs.whole.any():
         time_ns = int(ops.duration_ns[graphs.whole].sum())
         values = {"launches": int(graphs.whole.sum()), "graph_ns": time_ns}
-        checks.append(Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values))
+        yield Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values)
     if graphs.node.any():
         slowed = (
             "{nodes:operation} of {launches:graph launch|graph launches} were recorded node by "
             "node, which slows graphs down."
         )
         values = {"nodes": int(graphs.node.sum()), "launches": graphs.node_launches}
-        checks.append(Check("CUDA graphs", "note", slowed, AS_WHOLE, values))
-    return checks
+        yield Check("CUDA graphs", "note", slowed, AS_WHOLE, values)
 
 
 _BLIND_INSIDE = (
@@ -158,50 +97,48 @@ _BLIND_INSIDE = (
 )
 
 
-def _unpaired(trace: Trace) -> list[Check]:
+def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
-    if _without_gpu(trace):
-        return []
+    if without_gpu(trace):
+        return
     if "api_calls" not in trace.tables:
         missing = (
             "The CUDA API was not recorded, so run-ahead, syncs and launch overhead are unknown."
             if "kernels" in trace.tables
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
-        return [Check("CUDA API", "blind", missing, _record(trace))]
-    ops = operations(trace)
-    launching, alone = call_kinds(trace) == CallKind.LAUNCH, unpaired(trace)
-    cut = cut_window(trace) is not None
+        yield Check("CUDA API", "blind", missing, how_to_record(trace))
+        return
+    ops, alone = operations(trace), unpaired(trace)
+    launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
     lost = int((alone.launches & ~(alone.late & cut)).sum())
+    lost = lost if len(ops) and "kernels" in trace.tables else 0
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
-    checks = []
-    if lost and "kernels" in trace.tables:
-        checks.append(_launches_without_work(trace, lost, int(launching.sum())))
+    if lost:
+        text = "{lost:launch call} without GPU work: failed, or the events were lost."
+        in_doubt = bool(unknown_idle(trace)) or 2 * lost > launches
+        yield Check(
+            "launches",
+            "blind" if in_doubt else "warning",
+            text + " That leaves idle time unknown." * in_doubt,
+            flush(trace),
+            {"lost": lost, "launches": launches},
+            all_in_doubt=in_doubt,
+        )
     if orphans:
         unknown = (
             "{operations:operation} without a launch call: their queue wait and range are unknown."
         )
-        checks.append(Check("launches", "warning", unknown, flush(trace), {"operations": orphans}))
-    if not checks and len(ops):
-        paired = "Each operation has its launch call, but for the edges of the window."
-        paired = paired if cut else "Each operation has its launch call."
-        checks.append(Check("launches", "ok", paired))
-    return checks
-
-
-def _launches_without_work(trace: Trace, lost: int, launches: int) -> Check:
-    template = "{lost:launch call} without GPU work: failed, or the events were lost."
-    values = {"lost": lost, "launches": launches}
-    if not unknown_idle(trace) and 2 * lost <= launches:
-        return Check("launches", "warning", template, flush(trace), values)
-    template += " That leaves idle time unknown."
-    return Check("launches", "blind", template, flush(trace), values, all_in_doubt=True)
+        yield Check("launches", "warning", unknown, flush(trace), {"operations": orphans})
+    if not lost and not orphans and len(ops):
+        but = ", but for the edges of the window" if cut else ""
+        yield Check("launches", "ok", f"Each operation has its launch call{but}.")
 
 
 def _ranges(trace: Trace) -> list[Check]:
     if "ranges" not in trace.tables or "ranges" in trace.absent:
         absent = by_recorder(trace, "NVTX was not traced.", "Operators were not recorded.")
-        return [Check("NVTX ranges", "note", absent, _record(trace))]
+        return [Check("NVTX ranges", "note", absent, how_to_record(trace))]
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)
     if not len(ranges) and not checks:
@@ -216,12 +153,8 @@ def _ranges(trace: Trace) -> list[Check]:
     opened = ~ranges.texts("kind").isin(["mark"]) & (ranges["end_ns"] == NULL)
     if opened.any():
         values = {"open_ranges": int(opened.sum())}
-        checks.append(
-            Check(
-                *("NVTX ranges", "note", "{open_ranges:range} never ended."),
-                *("Pop each range that is pushed.", values),
-            )
-        )
+        never = "{open_ranges:range} never ended."
+        checks.append(Check("NVTX ranges", "note", never, "Pop each range that is pushed.", values))
     if len(ranges) and not checks:
         checks.append(Check("NVTX ranges", "ok", "{ranges:range}", values={"ranges": len(ranges)}))
     return checks
@@ -234,14 +167,13 @@ def _nvtx_too_new(trace: Trace) -> list[Check]:
     old = bool(recorder) and recorder < (2024, 3)
     if len(trace.ranges) or not old or not (reported or package >= (0, 2, 12)):
         return []
-    version = trace.run.get("nvtx", "")
-    values = {"nvtx_version": version, "recorder_version": trace.recorder_version}
-    package_name = "the nvtx package {nvtx_version}" if version else "the nvtx package"
-    template = (
-        f"No NVTX ranges were recorded: {package_name} is too new for nsys {{recorder_version}}."
+    text = (
+        "No NVTX ranges were recorded: the nvtx package[ {nvtx_version}] is too new for nsys "
+        "{recorder_version}."
     )
     remedy = "Install nvtx<0.2.12, use torch.cuda.nvtx, or record with nsys 2024.4 or newer."
-    return [Check("NVTX ranges", "blind", template, remedy, values)]
+    values = {"nvtx_version": trace.run.get("nvtx", ""), "recorder_version": trace.recorder_version}
+    return [Check("NVTX ranges", "blind", text, remedy, values)]
 
 
 _INCOMPATIBLE = re.compile(r"nvtx.*(incompatib|not supported)", re.IGNORECASE)
@@ -251,31 +183,28 @@ def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
 
 
-def _profiler_overhead(trace: Trace) -> list[Check]:
+def _profiler_overhead(trace: Trace) -> Iterator[Check]:
     cost = profiler_cost(trace)
     if cost is None:
-        return []
+        return
     overhead_pct = 100.0 * cost.lost_ns / max(cost.span_ns, 1)
     span = "GPU span after warm-up" if cost.after_warm_up else "GPU span"
-    template = f"The profiler took {{overhead_ns}}, {{overhead_pct}} of the {span}"
+    text = f"The profiler took {{overhead_ns}}, {{overhead_pct}} of the {span}"
     values: dict[str, Value] = {"overhead_ns": cost.lost_ns, "overhead_pct": overhead_pct}
     if overhead_pct < _NOTABLE_OVERHEAD_PCT:
-        return [Check("profiler overhead", "ok", f"{template}.", None, values, cost.lost_ns)]
-    template += ", mostly for {purpose}."
-    values["purpose"] = cost.mostly
+        yield Check("profiler overhead", "ok", f"{text}.", None, values, cost.lost_ns)
+        return
     remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), None)
-    return [
-        Check(
-            "profiler overhead",
-            "warning",
-            template,
-            remedy or record_less(trace),
-            values,
-            # Where no warm-up is known, most of it may be in first uses: no share of the rest.
-            cost.lost_ns if cost.after_warm_up else 0,
-            cost.span_ns,
-        )
-    ]
+    yield Check(
+        "profiler overhead",
+        "warning",
+        f"{text}, mostly for {{purpose}}.",
+        remedy or record_less(trace),
+        {**values, "purpose": cost.mostly},
+        # Where no warm-up is known, most of it may be in first uses: no share of the rest.
+        cost.lost_ns if cost.after_warm_up else 0,
+        cost.span_ns,
+    )
 
 
 _NOTABLE_OVERHEAD_PCT = 5.0
@@ -306,22 +235,21 @@ _COLD = "The recording is cold, so savings per step are unknown: "
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
 
 
-def _cold(trace: Trace) -> list[Check]:
+def _cold(trace: Trace) -> Iterator[Check]:
     """A warning where the passes recorded are the first ones, which say nothing of the others."""
-    cold = cold_passes(trace)
-    if cold is None:
-        return []
-    values = {name: int(value) for name, value in vars(cold).items() if value}
-    if not cold.passes:
-        return [Check("cold", "note", _MOSTLY_ONCE, None, values)]
-    of_all = f"of {{passes}} passes, {_MOSTLY_ONCE}"
-    of_two = "of {passes} passes the first takes {first_ns}, the second {second_ns}."
-    template = f"{_COLD}{of_two if cold.first_ns else of_all}"
-    return [Check("cold", "warning", template, _RECORD_MORE, values, all_in_doubt=True)]
+    if cold := cold_passes(trace):
+        values = {name: int(value) for name, value in vars(cold).items() if value}
+        of_two = " the first takes {first_ns}, the second {second_ns}."
+        passes = of_two if cold.first_ns else f", {_MOSTLY_ONCE}"
+        if cold.passes:
+            text = f"{_COLD}of {{passes}} passes{passes}"
+            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
+        else:
+            yield Check("cold", "note", _MOSTLY_ONCE, None, values)
 
 
-_CHECKS: tuple[Callable[[Trace], list[Check]], ...] = (
-    _gpu_work,
+_CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
+    gpu_work,
     _unpaired,
     _graphs,
     _ranges,

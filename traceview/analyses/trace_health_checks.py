@@ -17,7 +17,7 @@ from traceview.facts.launches import cut_window, unpaired
 from traceview.facts.operations import CallKind, call_kinds, captured_calls, operations
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.steps.steps import warm_up_end_ns
-from traceview.findings import filled
+from traceview.findings import filled, sentence
 from traceview.records import record
 from traceview.tables import Array, Column, Integers, Mask, Table, TableSpec
 from traceview.trace import Trace, fact
@@ -32,7 +32,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @record
 class Check:
-    """Outcome of one check: `template` over `values`, as in a finding.
+    """Outcome of one check: `text` over `values`, a sentence as in a rule.
 
     `lost_ns` is the time that the check finds lost, out of `span_ns`. `all_in_doubt` is
     True where nothing else in the report can be relied on.
@@ -40,12 +40,17 @@ class Check:
 
     check: str
     status: Status
-    template: str
+    text: str
     remedy: str | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
     lost_ns: int = 0
     span_ns: int = 0
     all_in_doubt: bool = False
+
+    @property
+    def template(self) -> str:
+        """The template of its finding."""
+        return sentence(self.text, self.values)
 
     @property
     def detail(self) -> str:
@@ -62,7 +67,7 @@ CHECKS = TableSpec(
         Column("detail", "text", "what was found", prose=True),
         Column("remedy", "text", "how to record it", nullable=True, prose=True),
     ),
-    brief=("check", "status", "detail", "remedy"),
+    brief="check status detail remedy",
 )
 OVERHEADS = TableSpec(
     "overheads",
@@ -74,7 +79,7 @@ OVERHEADS = TableSpec(
         Column("total_ns", "int64", "total time"),
         Column("in_gpu_span_ns", "int64", "part of it between the first and the last GPU work"),
     ),
-    brief=("name", "kind", "calls", "total_ns", "in_gpu_span_ns"),
+    brief="name kind calls total_ns in_gpu_span_ns",
 )
 DIAGNOSTICS = TableSpec(
     "diagnostics",
@@ -84,7 +89,7 @@ DIAGNOSTICS = TableSpec(
         Column("times", "int64", "times it was reported"),
         Column("text", "text", "the message", prose=True),
     ),
-    brief=("severity", "times", "text"),
+    brief="severity times text",
 )
 
 
@@ -126,6 +131,12 @@ def warning_texts(trace: Trace) -> list[str]:
     return [str(text) for text in warnings(trace).texts("text").decode()]
 
 
+def without_cuda(trace: Trace) -> bool:
+    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
+    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
+    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
+
+
 def lost_events(trace: Trace) -> list[Check]:
     """Checks of events that the recorder lost: all, of a process with GPU work, or of a helper."""
     if "diagnostics" not in trace.tables:
@@ -141,9 +152,11 @@ def lost_events(trace: Trace) -> list[Check]:
     cut = cut_window(trace) is not None
     # nsys reports the same of a bounded recording that is complete as for lost events.
     whole = recording_options(trace).bounded and _paired(trace)
-    if failed is None and "CUDA" in kinds and not cut and not whole:
+    # nsys also reports it of a program that made no call of CUDA at all.
+    unused = without_cuda(trace)
+    if failed is None and "CUDA" in kinds and not (cut or whole or unused):
         failed = export_info.import_error(texts)
-    checks = _helpers(messages.take(~working))
+    checks = [*_helpers(messages.take(~working))]
     if failed is not None and not export_info.lacks_events(trace.tables) and _paired(trace):
         read, counted = export_info.imported_events(trace.tables)
         values: dict[str, Value] = {"read": read, "counted": counted, "error": failed}
@@ -153,13 +166,8 @@ def lost_events(trace: Trace) -> list[Check]:
         )
         checks.append(Check("lost events", "note", template, None, values))
     elif failed is not None:
-        template = "The recorder failed while reading its events back, so much is missing: {error}"
-        values = {"error": failed}
-        blind = Check(
-            "lost events", "blind", template, _otherwise(trace), values, all_in_doubt=True
-        )
-        return [blind, *checks]
-    if kinds and not cut:
+        return [_unread(trace, failed), *checks]
+    if kinds and not cut and not unused:
         values = {"kinds": " and ".join(sorted(kinds))}
         template = "Not all {kinds} events may have been recorded; GPU work and CUDA calls were."
         checks.append(Check("lost events", "note", template, _otherwise(trace), values))
@@ -172,6 +180,18 @@ def lost_events(trace: Trace) -> list[Check]:
         template = "The recorder warns: {warning}"
         checks.append(Check("lost events", "warning", template, record_less(trace), values))
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
+
+
+def _unread(trace: Trace, failed: str) -> Check:
+    """That much is missing; the cause is a driver newer than the recorder, if that says so."""
+    driver, why = export_info.newer_driver(warning_texts(trace)), "The recorder failed while "
+    why, remedy = f"{why}reading its events back", _otherwise(trace)
+    if driver is not None:
+        why = "The driver (CUDA {driver}) is newer than {nsys}"
+        remedy = "Update nsys: one of the same year as the driver, or newer, records its events."
+    values = {"error": failed, "driver": driver, "nsys": f"nsys {trace.recorder_version or ''}"}
+    text = f"{why}, so much is missing: {{error}}"
+    return Check("lost events", "blind", text, remedy, values, all_in_doubt=True)
 
 
 def _paired(trace: Trace) -> bool:
@@ -195,37 +215,35 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
     return result
 
 
-def _helpers(messages: Table) -> list[Check]:
+def _helpers(messages: Table) -> Iterator[Check]:
     """A note on processes without GPU work that lost events."""
     lost = messages.texts("text").matching(export_info.INCOMPLETE.search)
-    processes = len(groups.different(messages["process_id"][lost]))
-    if not processes:
-        return []
-    template = (
-        "{processes:helper process|helper processes} without GPU work lost events, which affects "
-        "no answer."
-    )
-    return [Check("lost events", "note", template, None, {"processes": processes})]
+    if processes := len(groups.different(messages["process_id"][lost])):
+        yield Check(
+            "lost events",
+            "note",
+            "{processes:helper process|helper processes} without GPU work lost events, which "
+            "affects no answer.",
+            values={"processes": processes},
+        )
 
 
-def recorded_window(trace: Trace) -> list[Check]:
+def recorded_window(trace: Trace) -> Iterator[Check]:
     """A note where the recording begins and ends in the middle of the program."""
-    window = cut_window(trace)
-    if window is None:
-        return []
-    alone = unpaired(trace)
-    template = "The recording is a window of {window_ns}, cut out of a longer run."
-    values: dict[str, Value] = {"window_ns": window.last_ns - window.first_ns}
-    if alone.early.any():
-        template += " {early:operation} at its beginning were launched before it."
-        values["early"] = int(alone.early.sum())
-    if alone.late.any():
-        template += " {late:launch call} at its end started work after it."
-        values["late"] = int(alone.late.sum())
-    return [Check("window", "note", template, None, values)]
+    if window := cut_window(trace):
+        alone = unpaired(trace)
+        counts = {"early": int(alone.early.sum()), "late": int(alone.late.sum())}
+        yield Check(
+            "window",
+            "note",
+            "The recording is a window of {window_ns}, cut out of a longer run.[ {early:operation} "
+            "at its beginning were launched before it.][ {late:launch call} at its end started "
+            "work after it.]",
+            values={"window_ns": window.last_ns - window.first_ns, **counts},
+        )
 
 
-def missing_copies(trace: Trace) -> list[Check]:
+def missing_copies(trace: Trace) -> Iterator[Check]:
     """Copies that the program called for and whose GPU work was not recorded.
 
     Those of compilers do not count: XLA compares the results of its trials by copies that nsys
@@ -241,35 +259,35 @@ def missing_copies(trace: Trace) -> list[Check]:
         # Work of the last moments ran after the window.
         missing &= api["start_ns"] <= api["start_ns"][has_work].max(initial=0)
     lost, calls = int(missing.sum()), int(copying.sum())
-    if lost < LEAST_LOST or lost < LEAST_LOST_FRACTION * calls:
-        return []
-    template = (
-        "{lost} of {calls:copy call} have no record of their copy, so memory-copies misses them "
-        "and gpu-idle may call their time idle."
-    )
-    return [Check("copies", "warning", template, flush(trace), {"lost": lost, "calls": calls})]
+    if len(ops) and lost >= max(LEAST_LOST, LEAST_LOST_FRACTION * calls):
+        yield Check(
+            "copies",
+            "warning",
+            "{lost} of {calls:copy call} have no record of their copy, so memory-copies misses "
+            "them and gpu-idle may call their time idle.",
+            flush(trace),
+            {"lost": lost, "calls": calls},
+        )
 
 
-def impossible_rows(trace: Trace) -> list[Check]:
+def impossible_rows(trace: Trace) -> Iterator[Check]:
     """What the rows that the reader left out mean for the figures."""
     lost = [left_out for left_out in trace.impossible if left_out.reason != "twice"]
     repeated = sum(same.rows for same in trace.impossible if same.reason == "twice")
-    checks = []
+    figures = [left_out for left_out in lost if left_out.table in _FIGURES]
     if lost:
-        template = (
+        yield Check(
+            "rows",
+            "blind" if figures else "warning",
             "The report leaves out {lost:row} that cannot be true, so times and counts lack that "
-            "work."
+            "work.",
+            _otherwise(trace),
+            {"lost": sum(left_out.rows for left_out in lost)},
+            all_in_doubt=any(one.rows >= IN_DOUBT_FRACTION * one.of for one in figures),
         )
-        values: dict[str, Value] = {"lost": sum(left_out.rows for left_out in lost)}
-        figures = [left_out for left_out in lost if left_out.table in _FIGURES]
-        status: Status = "blind" if figures else "warning"
-        in_doubt = any(one.rows >= IN_DOUBT_FRACTION * one.of for one in figures)
-        remedy = _otherwise(trace)
-        checks.append(Check("rows", status, template, remedy, values, all_in_doubt=in_doubt))
     if repeated:
-        template = "The recording holds {repeated:row} twice; each counts once."
-        checks.append(Check("rows", "note", template, None, {"repeated": repeated}))
-    return checks
+        text = "The recording holds {repeated:row} twice; each counts once."
+        yield Check("rows", "note", text, None, {"repeated": repeated})
 
 
 # What the recorder cost: the overhead that it lists, and the estimated cost of its events.
@@ -373,12 +391,12 @@ class EventCost:
         return self.events * self.each_ns
 
 
-def recording_cost(trace: Trace) -> list[Check]:
+def recording_cost(trace: Trace) -> Iterator[Check]:
     """The estimated cost after warm-up, on the thread that it slowed most."""
     ops = operations(trace)
     # What an event of torch.profiler costs was not measured.
     if not len(ops) or trace.recorder == TORCH_PROFILER:
-        return []
+        return
     first, last = max(int(ops.start_ns[0]), warm_up_end_ns(trace)), int(ops.end_ns.max())
     every = list(_events(trace, first, last))
     total_ns = np.sum([each.cost_ns for each in every], axis=0)
@@ -386,22 +404,20 @@ def recording_cost(trace: Trace) -> list[Check]:
     cost_ns = int(total_ns[thread]) if thread >= 0 else 0
     cost_pct = min(100.0 * cost_ns / max(last - first, 1), 100.0)
     if cost_pct < LISTED_PCT:
-        return []
+        return
     costliest = sorted(every, key=lambda each: -int(each.cost_ns[thread]))
     listed = [each for each in costliest if each.cost_ns[thread] >= _LEAST_OF_COST * cost_ns]
-    return [_check(listed, thread, cost_ns, cost_pct)]
-
-
-def _check(listed: list[EventCost], thread: int, cost_ns: int, cost_pct: float) -> Check:
     values: dict[str, Value] = {"cost_ns": cost_ns, "cost_pct": cost_pct}
     for each in listed:
         values |= {each.name: int(each.events[thread]), f"{each.name}_each_ns": each.each_ns}
     parts = " and ".join(f"{each.template} ({{{each.name}_each_ns}} each)" for each in listed)
-    template = f"Recording cost one thread up to {{cost_ns}}, {{cost_pct}} (estimate): {parts}."
-    if cost_pct < NOTABLE_PCT or cost_ns < LEAST_NS:
-        return Check("cost of recording", "ok", template, None, values)
-    template += " Where the CPU limits the program, its steps are shorter without them."
-    return Check("cost of recording", "warning", template, listed[0].remedy, values)
+    text = f"Recording cost one thread up to {{cost_ns}}, {{cost_pct}} (estimate): {parts}."
+    status: Status = "warning" if cost_pct >= NOTABLE_PCT and cost_ns >= LEAST_NS else "ok"
+    remedy = None
+    if status == "warning":
+        text += " Where the CPU limits the program, its steps are shorter without them."
+        remedy = listed[0].remedy
+    yield Check("cost of recording", status, text, remedy, values)
 
 
 def _events(trace: Trace, first: int, last: int) -> Iterator[EventCost]:

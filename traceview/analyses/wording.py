@@ -49,6 +49,14 @@ def on_amd(trace: Trace) -> bool:
     return trace.run.get("gpu_vendor") == "AMD"
 
 
+def early_uploads(trace: Trace) -> str:
+    """A remedy for uploads that hold up the GPU; it pins nothing that is pinned already."""
+    copies, remedy = trace.recorded("copies"), terms(trace).early_uploads
+    source = copies.texts("source_memory").take(copies.texts("direction").isin(["H2D"]))
+    pinned = len(source) and source.isin(["pinned"]).all()
+    return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
+
+
 def flush(trace: Trace) -> str:
     """A remedy that makes a recording hold launches together with their work."""
     return by_recorder(

@@ -13,6 +13,7 @@ from traceview.version import __version__
 if TYPE_CHECKING:
     from traceview.comparison.comparison import RunComparison
     from traceview.comparison.gate_rules import GateReport
+    from traceview.comparison.history import History
     from traceview.comparison.inputs import Input
     from traceview.trace import Trace
 
@@ -60,6 +61,16 @@ def gate(
         for recordings in (baselines, candidates)
     )
     return decide(before, after, rules, force=force)
+
+
+def history(folder: str | Path) -> History:
+    """The recordings and baselines of a folder, oldest first: step, GPU use, memory, findings.
+
+    Files that cannot be read are in `failed`. Raises InputError if there is no run at all.
+    """
+    from traceview.comparison.history import history_of
+
+    return history_of(Path(folder), load)
 
 
 def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceview.records import record
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.trace import Trace
     from traceview.trace.scrub.scrubber import ScrubReport
 
@@ -66,20 +66,25 @@ def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = Fal
 
     `trace` is what `load` takes or returns. The file has threads with ranges and calls, streams,
     idle time by cause, queue depth and memory, and flows from launch calls to the work that they
-    launched; it is compressed if its name ends in .gz. Raises TraceFormatError, TooLargeError or
-    ToolNotFoundError as `load` does, InputError if the file cannot be written, and
-    OutputExistsError if it exists and not `force`.
+    launched; it is compressed if its name ends in .gz. `load` reads it back. Raises
+    TraceFormatError, TooLargeError or ToolNotFoundError as `load` does, InputError if the file
+    cannot be written, and OutputExistsError if it exists and not `force`.
     """
+    from itertools import chain
+
     from traceview.facts.steps.inferred import with_steps
     from traceview.outputs import check_report_output, write_pieces
     from traceview.timeline.perfetto import perfetto_pieces
     from traceview.timeline.timeline import timeline
+    from traceview.trace.perfetto import recording_packets
 
     target = Path(perfetto)
     source = Path(trace) if isinstance(trace, (str, Path)) else Path(trace.path)
     check_report_output(target, force=force, source=source, source_kind="trace")
     loaded = with_steps(load(trace) if isinstance(trace, (str, Path)) else trace)
-    write_pieces(target, perfetto_pieces(loaded, timeline(loaded)))
+    write_pieces(
+        target, chain(recording_packets(loaded), perfetto_pieces(loaded, timeline(loaded)))
+    )
     return target
 
 
@@ -173,8 +178,8 @@ def analyzed(
     tables: bool,
     beside: Callable[[Trace], None] | None = None,
 ) -> Report:
-    """As `analyze`, with `beside` called for the prepared trace: see `report.analyze`."""
-    from traceview import report
+    """As `analyze`, with `beside` called for the prepared trace: see `reporting.analyze`."""
+    from traceview import reporting
     from traceview.facts.ranges import selection
     from traceview.facts.steps.inferred import with_steps
     from traceview.trace import Selection
@@ -183,11 +188,11 @@ def analyzed(
         (names,) if isinstance(names, str) else tuple(names)
         for names in (options.only, options.ranges, options.exclude_ranges)
     )
-    trace = with_steps(prepared(trace, options), () if only else report.STARTED_WITH_STEPS)
+    trace = with_steps(prepared(trace, options), () if only else reporting.STARTED_WITH_STEPS)
     if ranges or exclude_ranges:
         trace = trace.but(selection=Selection(ranges, exclude_ranges))
         selection.check(trace)
-    return report.analyze(trace, only, tables=tables, beside=beside)
+    return reporting.analyze(trace, only, tables=tables, beside=beside)
 
 
 def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
@@ -217,6 +222,22 @@ def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, binary_kernels(files))
     return trace
+
+
+def report(traces: Trace | str | Path | Sequence[str | Path], **options: Any) -> Report | JobReport:
+    """The report of a recording, as `traceview report` prints it.
+
+    `traces` is a recording, as `load` takes or returns it, with `options` as those of `analyze`; of
+    a folder or several recordings, one per rank, it is that of their job (see `analyze_ranks`).
+    Raises what these raise.
+    """
+    from traceview.trace import Trace
+
+    if isinstance(traces, Trace):
+        return analyze(traces, **options)
+    if not isinstance(traces, (str, Path)) or Path(traces).is_dir() or "*" in str(traces):
+        return analyze_ranks(traces, **options)
+    return analyze(load(traces), **options)
 
 
 def analyze_ranks(

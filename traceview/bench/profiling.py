@@ -95,8 +95,7 @@ def profile(run: Callable[[], Any], calls: int = 3, warmup: int = 1) -> Profile:
     """
     if calls < 1 or warmup < 0:
         raise InputError(
-            f"{calls} calls to profile after {warmup} warm-up calls",
-            "profile at least one call",
+            f"{calls} calls to profile after {warmup} warm-up calls", "profile at least one call"
         )
     import torch
     from torch.profiler import ProfilerActivity

@@ -14,30 +14,47 @@ from typing import NoReturn
 
 import click
 
-from traceview import memory
+from traceview import memory, outputs
 from traceview.cli import process
 from traceview.cli.process import Ended, orderly_end
 from traceview.errors import ComparisonRefusedError, TraceviewError
 from traceview.version import __version__
 
-VERBS = {
-    "record": "Run a script under nsys or torch.profiler and write its trace.",
-    "report": "Show where the GPU time of a trace went and what to fix first.",
-    "compare": "Show what changed between two recordings, and why.",
-    "gate": "Fail a build on a regression, with a stated chance of error.",
-    "baseline": "Keep the figures of several runs in one file, for gate and compare.",
-    "what-if": "Show what edits would win: faster kernels, fewer waits, another GPU.",
-    "export": "Write a trace for Perfetto.",
-    "convert": "Write a trace as an SQLite file, or for Perfetto.",
-    "ptx": "Show how wide the memory accesses of kernels are, and how to widen them.",
-    "bench": "Check and time every version of a GPU operation.",
-    "scrub": "Copy a trace without private data.",
-    "doctor": "Check this machine's setup and show how to fix what is missing.",
-    "serve": "Answer questions from agents and editors about the recordings in a folder.",
-    "schema": "Print the JSON Schema of a JSON output.",
-    "completion": "Print the completion script of a shell.",
+GROUPS = {
+    "Find lost time": {
+        "record": "Run a script under nsys or torch.profiler and write its trace.",
+        "report": "Show where the GPU time of a trace went and what to fix first.",
+        "compare": "Show what changed between two recordings, and why.",
+        "what-if": "Show what edits would win: faster kernels, fewer waits, another GPU.",
+    },
+    "Kernels": {
+        "ptx": "Check kernels for vectorized loads and stores, and show how to widen them.",
+        "bench": "Check and time every version of a GPU operation.",
+    },
+    "Many runs": {
+        "gate": "Fail CI when a run got slower, at a chosen confidence.",
+        "baseline": "Save the numbers of several runs, for gate and compare.",
+        "history": "Show the runs of a folder over time.",
+    },
+    "Files": {
+        "export": "Write a trace for Perfetto.",
+        "convert": "Write a trace as an SQLite file, or for Perfetto.",
+        "scrub": "Copy a trace without private data.",
+    },
+    "Setup, editors and agents": {
+        "doctor": "Check this machine's setup and show how to fix what is missing.",
+        "mcp": "Answer questions of agents and editors about the recordings in a folder.",
+        "schema": "Print the JSON Schema of a JSON output.",
+        "completion": "Print the completion script of a shell.",
+        "help": "Show the help of a command.",
+    },
 }
-"""Verbs by name, with their one-line help; each is a module here with a click `command`."""
+"""Verbs by heading, with their one-line help."""
+VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+"""Each is a module here with a click `command`."""
+_RECORDINGS = (*outputs.TRACE_SUFFIXES, ".json")
+_FORMER = {"serve": "mcp"}
+"""Verbs of earlier versions, which still work and are shown nowhere."""
 
 
 @dataclass
@@ -59,31 +76,35 @@ class _Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in VERBS:
+        verb = _FORMER.get(cmd_name, cmd_name)
+        if verb not in VERBS:
             return None
-        module = cmd_name.replace("-", "_")
-        command: click.Command = import_module(f"traceview.cli.{module}").command
+        command: click.Command = import_module(f"traceview.cli.{verb.replace('-', '_')}").command
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a verb as click does, but suggest a correction for an unknown word."""
+        """Resolve a verb as click does. A recording alone is reported on."""
         word = args[0]
-        if word not in VERBS:
-            from difflib import get_close_matches
+        if word in VERBS or word in _FORMER:
+            return super().resolve_command(ctx, args)
+        if Path(word).suffix == ".py":
+            ctx.fail(f"{word!r} is a script. To record it: traceview record {word}")
+        if Path(word).exists() or outputs.unpacked_name(Path(word)).endswith(_RECORDINGS):
+            return super().resolve_command(ctx, ["report", *args])
+        from difflib import get_close_matches
 
-            alike = get_close_matches(word, VERBS, 1)
-            what = f"No such command {word!r}."
-            if Path(word).exists():
-                ctx.fail(f"{what} To read a recording: traceview report {word}")
-            if alike:
-                ctx.fail(f"{what} Did you mean {alike[0]!r}?")
-        return super().resolve_command(ctx, args)
+        alike = get_close_matches(word, VERBS, 1)
+        hint = f" Did you mean {alike[0]!r}?" if alike else ""
+        raise click.UsageError(f"No such command {word!r}.{hint}", ctx)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        # One width for all, so that the texts of all groups begin in one column.
+        width = max(map(len, VERBS))
+        for heading, verbs in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
 def _set_debug(ctx: click.Context, _: click.Parameter, debug: bool) -> None:
@@ -133,7 +154,7 @@ def group() -> None:
     \b
     Examples:
       traceview record train.py
-      traceview report train.sqlite --html
+      traceview train.sqlite --html
     """
 
 

@@ -14,26 +14,12 @@ from click.core import ParameterSource
 
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb
-from traceview.cli.output import (
-    Outputs,
-    check_writable,
-    json_option,
-    output_option,
-    print_text,
-    progress,
-    write_file,
-)
+from traceview.cli.output import Asked, Outputs, check_writable, documents, progress, write_file
 from traceview.errors import TraceviewError
 from traceview.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.bench import (
-        BenchReport,
-        BenchRequest,
-        Description,
-        Profile,
-        VersionResult,
-    )
+    from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
     from traceview.bench.history import BenchDifference, SavedBench
 
     Profiled = tuple[VersionResult, Profile]
@@ -137,12 +123,15 @@ _PROGRAM_OPTIONS = (
     metavar="OUT.json",
     help="Write the profile of the last timed version for speedscope.",
 )
-@json_option
-@output_option
-@color_option
-@click.option(
-    "--force", is_flag=True, help="Overwrite existing files, and compare runs on different GPUs."
+@documents(
+    force=click.option(
+        "--force",
+        is_flag=True,
+        help="Overwrite existing files, and compare runs on different GPUs.",
+    ),
+    kinds=("json",),
 )
+@color_option
 @debug_option
 @click.pass_context
 def command(
@@ -163,9 +152,7 @@ def command(
     earlier: tuple[Path, ...],
     flame: str | None,
     speedscope: str | None,
-    json_: str | None,
-    output: Path | None,
-    force: bool,
+    asked: Asked,
 ) -> int:
     """Check and time all versions of an operation, or time a program at several sizes.
 
@@ -179,9 +166,11 @@ def command(
     from traceview.bench import BenchRequest, describe, history, profile
     from traceview.bench.operation import is_program
 
-    outputs = Outputs.of(operation.stem, output, json_=json_, kinds=("json",))
+    outputs = asked.outputs(operation.stem)
     profiles = [Path(path) for path in (flame, speedscope) if path]
-    check_writable((*outputs.files, *profiles), source=operation, force=force, kind="operation")
+    check_writable(
+        (*outputs.files, *profiles), source=operation, force=asked.force, kind="operation"
+    )
     if sweep and is_program(operation):
         for option in ctx.command.params:
             # A program has no versions, data types or tensors.
@@ -206,10 +195,10 @@ def command(
         peaks=peaks,
     )
     saved = history.benches_of(earlier) if earlier else ()
-    report = _measure(operation, request, saved, force)
+    report = _measure(operation, request, saved, asked.force)
     difference = None
     if saved:
-        difference = history.bench_difference(saved, [history.saved_bench(report)], force)
+        difference = history.bench_difference(saved, [history.saved_bench(report)], asked.force)
     profiled = description = None
     row = next((row for row in reversed(report.rows) if row.timing), None)
     # The file's own output must not get into the JSON on stdout.
@@ -245,8 +234,7 @@ def _time_program(
     axis, warmup = Axis.of(sweep), 1 if warmup is None else warmup
     with progress(f"Running {program.name[:60]}") as show:
         swept = sweep_program(program, axis, arguments, trials=trials, warmup=warmup, note=show)
-    if not outputs.stdout:
-        print_text(lambda width, color: render_program(swept, width=width, color=color))
+    outputs.screen(lambda width, color: render_program(swept, width=width, color=color))
     outputs.put("json", lambda: render_program_json(swept, __version__))
 
 
@@ -288,11 +276,9 @@ def _put_report(
             text += "\n" + render_profile(profile, _title(report, row), width=width, color=color)
         return text
 
-    if not outputs.stdout:
-        print_text(drawn)
+    outputs.screen(drawn)
     outputs.put(
-        "json",
-        lambda: render_bench_json(report, __version__, description, profiled, difference),
+        "json", lambda: render_bench_json(report, __version__, description, profiled, difference)
     )
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"

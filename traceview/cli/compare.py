@@ -5,30 +5,13 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
-from traceview.cli.output import (
-    Outputs,
-    check_writable,
-    document_option,
-    html_option,
-    json_option,
-    markdown_option,
-    no_input,
-    open_in_browser,
-    open_option,
-    print_text,
-    progress,
-    write_file,
-)
+from traceview.cli.output import Asked, documents, progress
 from traceview.outputs import unpacked_name
-
-if TYPE_CHECKING:
-    pass
 
 _MAGIC = frozenset("*?[")
 
@@ -74,31 +57,24 @@ def _matching(
     callback=_matching,
     help="Recordings from after the change, or folders of them (repeatable).",
 )
-@html_option(" with both timelines. Default path: <before>-vs-<after>.html")
-@document_option
-@open_option
-@json_option
-@markdown_option
+@documents(
+    " with both timelines. Default path: <before>-vs-<after>.html",
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Overwrite existing files, and compare recordings that are otherwise refused, such as "
+        "those of different GPUs.",
+    ),
+)
 @click.option("--no-pager", is_flag=True, help="Print without a pager.")
 @color_option
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Overwrite existing files, and compare recordings that are otherwise refused, such as "
-    "those of different GPUs.",
-)
 @debug_option
 def command(
     paths: tuple[Path, ...],
     before: tuple[Path, ...],
     after: tuple[Path, ...],
-    html: str | None,
-    output: Path | None,
-    opens: bool,
-    json_: str | None,
-    markdown: str | None,
     no_pager: bool,
-    force: bool,
+    asked: Asked,
 ) -> None:
     """Show what changed between BEFORE and AFTER, and how much of the step each change takes.
 
@@ -106,36 +82,28 @@ def command(
     whether a difference is noise: record each version four times or more, and pass --before and
     --after. Exit status: 0 compared, 1 a file cannot be read, 2 refused or misuse.
     """
-    sides = _sides(paths, before, after, html=html, json=json_, markdown=markdown)
+    sides = _sides(paths, before, after, asked)
     stem = "-vs-".join(Path(unpacked_name(side[0].absolute())).stem for side in sides)
-    outputs = Outputs.of(stem, output, html, json_, markdown, opens=opens)
-    for source in (*sides[0], *sides[1]):
-        check_writable(outputs.files, source=source, force=force)
+    outputs = asked.outputs(stem, (*sides[0], *sides[1]))
     import traceview
     from traceview import memory
 
     memory.prepare()
     with progress("Reading the recordings"):
-        comparison = traceview.compare(*sides, force=force)
+        comparison = traceview.compare(*sides, force=asked.force)
     if not outputs.stdout:
         from traceview.render.comparison.text import render_text
 
-        print_text(
+        outputs.screen(
             lambda width, color: render_text(comparison, width=width, color=color),
             pager=not no_pager,
         )
-    if outputs.html:
-        with progress("Rendering the page"):
-            page = comparison.to_html()
-        write_file(outputs.html, page)
-    outputs.put("json", comparison.to_json)
-    outputs.put("markdown", comparison.to_markdown)
-    if opens and outputs.html:
-        open_in_browser(outputs.html)
+    outputs.put_documents(comparison.to_html, comparison.to_json, comparison.to_markdown)
+    outputs.open_page()
 
 
 def _sides(
-    paths: Sequence[Path], before: Sequence[Path], after: Sequence[Path], **outputs: str | None
+    paths: Sequence[Path], before: Sequence[Path], after: Sequence[Path], asked: Asked
 ) -> tuple[Sequence[Path], Sequence[Path]]:
     """The inputs of both sides. Misuse is a UsageError."""
     if not paths and before and after:
@@ -150,5 +118,5 @@ def _sides(
         what = "pass several recordings per side as --before 'GLOB' --after 'GLOB'"
     else:
         name = "AFTER" if paths else "BEFORE"
-        raise no_input(name, "Put BEFORE and AFTER first.", **outputs)
+        raise asked.no_input(name, "Put BEFORE and AFTER first.")
     raise click.UsageError(what, click.get_current_context())

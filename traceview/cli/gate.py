@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from traceview.cli import Settings, color_option, debug_option
 from traceview.cli.options import Verb, one_option_per_value
-from traceview.cli.output import Outputs, check_writable, json_option, print_text, write_file
+from traceview.cli.output import Asked, check_writable, json_option, write_file
 from traceview.errors import TraceviewError
-
-if TYPE_CHECKING:
-    pass
 
 _UNDECIDED = 2
 
@@ -93,7 +89,7 @@ def command(
     if settings := click.get_current_context().find_object(Settings):
         # Whatever cannot be judged is undecided: 1 would be a regression.
         settings.failed = _UNDECIDED
-    outputs = Outputs.of("", None, json_=json_)
+    outputs = Asked(json_=json_).outputs("")
     files = [*([junit] if junit else []), *outputs.files]
     for source in (*baselines, *candidates, config):
         check_writable(files, source=source, force=force)
@@ -107,8 +103,7 @@ def command(
         workflow_commands,
     )
 
-    if not outputs.stdout:
-        print_text(lambda width, color: render_text(report, width=width, color=color))
+    outputs.screen(lambda width, color: render_text(report, width=width, color=color))
     if github:
         click.echo(workflow_commands(report), nl=False, err=bool(outputs.stdout))
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields
+from functools import reduce, wraps
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
@@ -85,6 +87,32 @@ def html_option(page: str) -> Callable[[Any], Any]:
         metavar="[PATH]",
         help=f"Write a self-contained HTML page{page} in the current folder.",
     )
+
+
+_KINDS = ("html", "json", "markdown")
+
+
+def documents(
+    page: str = "", force: Callable[[Any], Any] = force_option, kinds: Sequence[str] = _KINDS
+) -> Callable[[Any], Any]:
+    """The options of a verb that writes documents of these kinds, which it takes as `asked`.
+
+    `page` completes the help of --html.
+    """
+    all_kinds = "markdown" in kinds
+    chosen = [document_option if all_kinds else output_option, json_option, force]
+    chosen += [html_option(page)] if "html" in kinds else []
+    chosen += [markdown_option, open_option] if all_kinds else []
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def gathered(*arguments: Any, **options: Any) -> Any:
+            given = {each.name: options.pop(each.name, each.default) for each in fields(Asked)}
+            return command(*arguments, asked=Asked(**{**given, "kinds": tuple(kinds)}), **options)
+
+        return reduce(lambda command, option: option(command), chosen, gathered)
+
+    return decorate
 
 
 _NARROWEST, _PLAIN = 40, 80
@@ -185,49 +213,36 @@ class Outputs:
     csv: Path | None = None
     stdout: str = ""
     all_rows: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        stem: str,
-        output: Path | None,
-        html: str | None = None,
-        json_: str | None = None,
-        markdown: str | None = None,
-        csv: Path | None = None,
-        *,
-        all_rows: bool = False,
-        opens: bool = False,
-        kinds: Sequence[str] = ("html", "json", "markdown"),
-    ) -> Outputs:
-        """Create from the options; an empty `html` means `<stem>.html`. Misuse is a UsageError.
-
-        `opens` asks for a page, `kinds` are what the file of -o may be.
-        """
-        if opens and html is None and not (output and output.suffix.startswith(".htm")):
-            html = ""
-        page = f"{stem}.html" if html == "" else html
-        paths = {"html": page, "json": json_, "markdown": markdown}
-        if output is not None:
-            kind = _SUFFIXES.get(output.suffix.lower(), "")
-            if kind not in kinds:
-                endings = ", ".join(end for end, kind in _SUFFIXES.items() if kind in kinds)
-                what = f"-o {output}: its name does not end in one of {endings}"
-                raise click.UsageError(what)
-            if paths[kind] not in (None, STDOUT):
-                raise click.UsageError(f"-o {output} and --{kind} {paths[kind]} both name a file")
-            paths[kind] = str(output)
-        to_stdout = [kind for kind in ("json", "markdown") if paths[kind] == STDOUT]
-        if len(to_stdout) > 1:
-            raise click.UsageError("--json and --markdown cannot both go to stdout")
-        files = {k: Path(p) for k, p in paths.items() if p is not None and k not in to_stdout}
-        if all_rows and not (files or to_stdout):
-            raise click.UsageError("--all-rows needs --html or --json")
-        return cls(**files, csv=csv, stdout="".join(to_stdout), all_rows=all_rows)
+    opens: bool = False
 
     @property
     def files(self) -> list[Path]:
         return [path for path in (self.html, self.json, self.markdown) if path]
+
+    def screen(self, draw: Callable[[int, bool], str], *, pager: bool = False) -> None:
+        """Print the text of `draw`, as `print_text`, unless stdout gets a document instead."""
+        if not self.stdout:
+            print_text(draw, pager=pager)
+
+    def put_documents(
+        self,
+        html: Callable[[], str | Iterable[str]],
+        json: Callable[[], str | Iterable[str]],
+        markdown: Callable[[], str | Iterable[str]] | None = None,
+    ) -> None:
+        """Write those documents of an answer that were requested."""
+        if self.html:
+            with progress("Rendering the page"):
+                page = html()
+            write_file(self.html, page)
+        self.put("json", json)
+        if markdown:
+            self.put("markdown", markdown)
+
+    def open_page(self) -> None:
+        """Open the written page if that was requested."""
+        if self.opens and self.html:
+            open_in_browser(self.html)
 
     def put(self, kind: str, document: Callable[[], str | Iterable[str]]) -> None:
         """Write a document, whole or in pieces, to its file or to stdout if it was requested."""
@@ -236,20 +251,73 @@ class Outputs:
             put_json(document(), path)
 
 
-def no_input(name: str, remedy: str, **options: str | None) -> click.UsageError:
-    """The error for a missing argument; an option such as `--html PATH` may have taken it.
+@record
+class Asked:
+    """The options of `documents` as given; `kinds` are the documents that the verb writes."""
 
-    `remedy` may name the path that was taken as {path} and the option as {option}.
-    """
-    text = f"Missing argument '{name}'."
-    for option, path in options.items():
-        if path and path != STDOUT:
-            text = (
-                f"--{option} took {path!r} as its output file, so {name} is missing. "
-                f"{remedy.format(path=path, option=f'--{option}')}"
-            )
-            break
-    return click.UsageError(text, click.get_current_context())
+    html: str | None = None
+    json_: str | None = None
+    markdown: str | None = None
+    output: Path | None = None
+    opens: bool = False
+    force: bool = False
+    kinds: tuple[str, ...] = _KINDS
+
+    def outputs(
+        self,
+        stem: str,
+        sources: Iterable[Path] = (),
+        *,
+        kind: str = "trace",
+        csv: Path | None = None,
+        all_rows: bool = False,
+    ) -> Outputs:
+        """The outputs; an empty `html` means `<stem>.html`. Misuse is a UsageError.
+
+        Raises InputError or OutputExistsError if a file cannot be written, which must be none of
+        the `sources`, each of that `kind`.
+        """
+        html, output = self.html, self.output
+        if self.opens and html is None and not (output and output.suffix.startswith(".htm")):
+            html = ""
+        page = f"{stem}.html" if html == "" else html
+        paths = {"html": page, "json": self.json_, "markdown": self.markdown}
+        if output is not None:
+            ending = _SUFFIXES.get(output.suffix.lower(), "")
+            if ending not in self.kinds:
+                endings = ", ".join(end for end, kind in _SUFFIXES.items() if kind in self.kinds)
+                what = f"-o {output}: its name does not end in one of {endings}"
+                raise click.UsageError(what)
+            if paths[ending] not in (None, STDOUT):
+                what = f"-o {output} and --{ending} {paths[ending]} both name a file"
+                raise click.UsageError(what)
+            paths[ending] = str(output)
+        to_stdout = [kind for kind in ("json", "markdown") if paths[kind] == STDOUT]
+        if len(to_stdout) > 1:
+            raise click.UsageError("--json and --markdown cannot both go to stdout")
+        files = {k: Path(p) for k, p in paths.items() if p is not None and k not in to_stdout}
+        if all_rows and not (files or to_stdout):
+            raise click.UsageError("--all-rows needs --html or --json")
+        for source in sources:
+            check_writable(files.values(), source=source, force=self.force, kind=kind)
+        stdout = "".join(to_stdout)
+        return Outputs(**files, csv=csv, stdout=stdout, all_rows=all_rows, opens=self.opens)
+
+    def no_input(self, name: str, remedy: str) -> click.UsageError:
+        """The error for a missing argument; an option such as `--html PATH` may have taken it.
+
+        `remedy` may name the path that was taken as {path} and the option as {option}.
+        """
+        taken = {"html": self.html, "json": self.json_, "markdown": self.markdown}
+        text = f"Missing argument '{name}'."
+        for option, path in taken.items():
+            if path and path != STDOUT:
+                text = (
+                    f"--{option} took {path!r} as its output file, so {name} is missing. "
+                    f"{remedy.format(path=path, option=f'--{option}')}"
+                )
+                break
+        return click.UsageError(text, click.get_current_context())
 
 
 def put_json(document: str | Iterable[str], path: Path | None) -> None:

@@ -18,18 +18,7 @@ from traceview.cli.options import (
     one_or_list,
     split_at_double_dash,
 )
-from traceview.cli.output import (
-    Outputs,
-    check_writable,
-    force_option,
-    html_option,
-    json_option,
-    no_input,
-    output_option,
-    print_text,
-    progress,
-    write_file,
-)
+from traceview.cli.output import Asked, Outputs, check_writable, documents, progress
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -258,19 +247,13 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     help="Also write a script that makes the first launch by itself: source, shapes, strides, "
     "types, constexprs.",
 )
-@html_option(". Default path: <target>.html")
-@json_option
-@output_option
+@documents(". Default path: <target>.html", kinds=("html", "json"))
 @color_option
-@force_option
 @debug_option
 def command(
     target: str | None,
     diff: tuple[str, str] | None,
-    html: str | None,
-    json_: str | None,
-    output: Path | None,
-    force: bool,
+    asked: Asked,
     details: bool,
     what_if: bool,
     expectations: list[Expectation],
@@ -291,8 +274,7 @@ def command(
     the code that several versions of Triton make of all kernels.
     """
     if target is None and diff is None:
-        first = "Put TARGET first: traceview ptx {path} {option}"
-        raise no_input("TARGET", first, html=html, json=json_)
+        raise asked.no_input("TARGET", "Put TARGET first: traceview ptx {path} {option}")
     views = [view for view in _VIEWS if options.pop(view)]
     targets = [target] if target else list(diff or ())
     if target and diff:
@@ -301,7 +283,12 @@ def command(
             raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
         options["kernel"] = list(diff)
     if triton or configs:
-        given = {"--diff": diff, "--all": details, "--what-if": what_if, "--html": html is not None}
+        given = {
+            "--diff": diff,
+            "--all": details,
+            "--what-if": what_if,
+            "--html": asked.html is not None,
+        }
         given |= {"--expect": expectations, "--reproducer": reproducer}
         given |= {"--configs": configs and triton, **{f"--{view}": True for view in views}}
         option, several = ("--triton", ["arch"]) if triton else ("--configs", [])
@@ -315,11 +302,9 @@ def command(
     names = [Path(unpacked_name(file.resolve())) for file in files]
     stems = [name.stem if name.suffix in _ENDINGS else name.name for name in names]
     stem = "-".join(dict.fromkeys(stems)) or "kernels"
-    kinds = ("json",) if triton or configs else ("html", "json")
-    outputs = Outputs.of(stem, output, html, json_, kinds=kinds)
-    for file in files:
-        written = [*outputs.files, *filter(None, [reproducer])]
-        check_writable(written, source=file, force=force, kind="target")
+    outputs = asked.outputs(stem, files, kind="target")
+    for file in files if reproducer else ():
+        check_writable([Path(str(reproducer))], source=file, force=asked.force, kind="target")
     if triton:
         ptx_answers.compare_versions(targets[0], triton, options, outputs)
     elif configs:
@@ -381,13 +366,13 @@ def _put(
             raise TypeError("a comparison has no expectations")
         report = replace(report, verdicts=judge(expectations, report.kernels))
         lines = unmet(report.verdicts)
-    elif not outputs.stdout:
-        print_text(
+    else:
+        outputs.screen(
             lambda width, color: text.text(report, views, width=width, color=color, details=details)
         )
-    if outputs.html:
-        write_file(outputs.html, text.html(report, __version__))
-    outputs.put("json", lambda: text.json(report, __version__))
+    outputs.put_documents(
+        lambda: text.html(report, __version__), lambda: text.json(report, __version__)
+    )
     if isinstance(report, PtxReport) and expectations and not lines:
         met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}
         kernels = {verdict.kernel for verdict in report.verdicts}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.cli.options import misuse
-from traceview.cli.output import Outputs, print_text, progress, write_file
+from traceview.cli.output import Outputs, progress, write_file
 
 if TYPE_CHECKING:
     from traceview.headless.compile_options import CompileOptions
@@ -60,9 +60,11 @@ def _note(text: str) -> None:
     click.echo(f"traceview: {visible(text, 600)}", err=True)
 
 
-def _compile_options(options: Mapping[str, Any]) -> CompileOptions:
+def _compile_options(options: Mapping[str, Any], outputs: Outputs) -> CompileOptions:
     from traceview.headless.compile_options import CompileOptions
 
+    if outputs.html:
+        raise click.UsageError("--triton and --configs cannot be combined with --html; use --json")
     return CompileOptions(**{n: v for n, v in options.items() if n != "sm_count"})
 
 
@@ -76,11 +78,10 @@ def compare_versions(
 
     arch = options["arch"]
     archs = arch if isinstance(arch, list) else [arch] if arch else []
-    given = _compile_options({**options, "arch": None})
+    given = _compile_options({**options, "arch": None}, outputs)
     with progress(f"Compiling the kernels of {target[:60]}") as show:
         report = check_upgrade(target, triton, archs, given, note=_note, step=show)
-    if not outputs.stdout:
-        print_text(lambda width, color: render_text(report, width=width, color=color))
+    outputs.screen(lambda width, color: render_text(report, width=width, color=color))
     outputs.put("json", lambda: render_json(report, __version__))
     if report.worse or report.failures:
         click.get_current_context().exit(1)
@@ -109,12 +110,11 @@ def preselect_configurations(target: str, options: Mapping[str, Any], outputs: O
     with progress(f"Compiling the configurations of {target[:60]}") as show:
         kernels = preselect(
             target,
-            _compile_options(options),
+            _compile_options(options, outputs),
             sm_count=options["sm_count"],
             note=_note,
             step=show,
         )
     report = PreselectionReport(target, kernels)
-    if not outputs.stdout:
-        print_text(lambda width, color: render_text(report, width=width, color=color))
+    outputs.screen(lambda width, color: render_text(report, width=width, color=color))
     outputs.put("json", lambda: render_json(report, __version__))

@@ -80,10 +80,7 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
     help="Record only training steps A to B-1, counted from 0; a torch optimizer ends each step.",
 )
 @click.option(
-    "--range",
-    "range_name",
-    metavar="NAME",
-    help="Record only the first NVTX range of this name.",
+    "--range", "range_name", metavar="NAME", help="Record only the first NVTX range of this name."
 )
 @click.option(
     "--whole",
@@ -152,9 +149,7 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
 )
 @click.option("--keep-env", is_flag=True, help="Keep environment and home paths in the trace.")
 @click.option(
-    "--keep-rep",
-    is_flag=True,
-    help="Also keep the .nsys-rep file. It contains the environment.",
+    "--keep-rep", is_flag=True, help="Also keep the .nsys-rep file. It contains the environment."
 )
 @debug_option
 def command(

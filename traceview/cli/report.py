@@ -19,23 +19,11 @@ from traceview.api import traces
 from traceview.api.traces import AnalysisOptions
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb, complete_analyses, complete_ranges
-from traceview.cli.output import (
-    Outputs,
-    document_option,
-    force_option,
-    html_option,
-    json_option,
-    markdown_option,
-    no_input,
-    open_in_browser,
-    open_option,
-    print_text,
-    progress,
-)
+from traceview.cli.output import Asked, Outputs, documents, print_text, progress
 from traceview.cli.report_outputs import (
     RanksRequest,
     ScreenOptions,
-    check_outputs,
+    check_folder,
     check_tables,
     print_report,
     put_job,
@@ -46,7 +34,7 @@ from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.trace import Trace
 
 _SWITCH_S = 0.0001
@@ -111,11 +99,7 @@ def _known(name: str, names: Sequence[str]) -> str:
     ),
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path(path_type=Path))
-@html_option(". Default path: <trace>.html")
-@document_option
-@open_option
-@json_option
-@markdown_option
+@documents(". Default path: <trace>.html")
 @click.option(
     "--csv",
     type=click.Path(path_type=Path),
@@ -216,15 +200,10 @@ def _known(name: str, names: Sequence[str]) -> str:
     help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to "
     "HTML.",
 )
-@force_option
 @debug_option
 def command(
     traces: tuple[Path, ...],
-    html: str | None,
-    output: Path | None,
-    opens: bool,
-    json_: str | None,
-    markdown: str | None,
+    asked: Asked,
     csv: Path | None,
     shows_all: bool,
     only: tuple[str, ...],
@@ -242,7 +221,6 @@ def command(
     ncu: Path | None,
     cubins: tuple[Path, ...],
     all_rows: bool,
-    force: bool,
 ) -> None:
     """Show where the GPU time of TRACE went and what to fix first.
 
@@ -265,16 +243,15 @@ def command(
         )
         return
     if not traces:
-        first = "Put TRACE first: traceview report {path} {option}"
-        raise no_input("TRACE", first, html=html, json=json_, markdown=markdown)
+        raise asked.no_input("TRACE", "Put TRACE first: traceview report {path} {option}")
     request = RanksRequest(traces, ranks, rank, jobs, dask)
     trace = request.recording()
     if trace or rank is not None:
         click.get_current_context().with_resource(memory.paused())
     stem = Path(unpacked_name(trace)).stem if trace else request.stem
-    outputs = Outputs.of(stem, output, html, json_, markdown, csv, all_rows=all_rows, opens=opens)
-    for source in (trace,) if trace else traces:
-        check_outputs(outputs, source, force=force)
+    sources = (trace,) if trace else traces
+    outputs = asked.outputs(stem, sources, csv=csv, all_rows=all_rows)
+    check_folder(outputs.csv, force=asked.force)
     options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
     if trace is None and rank is None:
         of_one_recording = {
@@ -296,8 +273,7 @@ def command(
         load = partial(traceview.load, trace) if trace else request.load_rank
         tables = bool(outputs.files or outputs.stdout or outputs.csv) or shown.tables
         put_report(_analyzed(load, options, tables, outputs), outputs, shown)
-    if opens and outputs.html:
-        open_in_browser(outputs.html)
+    outputs.open_page()
 
 
 def _compared(request: RanksRequest) -> JobReport:
@@ -320,7 +296,7 @@ def _import_ahead(outputs: Outputs) -> None:
     """Import the modules that analyze a trace and write the outputs, ahead of their use."""
     # An import that fails or is interrupted is reported where the module is used.
     with suppress(Exception):
-        import_module("traceview.report")
+        import_module("traceview.reporting")
         if not outputs.stdout:
             import_module("traceview.render.screen")
         if outputs.json or outputs.stdout == "json":

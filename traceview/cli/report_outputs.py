@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import click
 
-from traceview.cli.output import (
-    Outputs,
-    check_writable,
-    print_text,
-    progress,
-    say_written,
-    shows_links,
-    write_file,
-)
+from traceview.cli.output import Outputs, print_text, progress, say_written, shows_links, write_file
 from traceview.display import show
 from traceview.errors import InputError, OutputExistsError, suggestion
 from traceview.outputs import unpacked_name, write_folder
@@ -25,7 +18,7 @@ from traceview.version import __version__
 
 if TYPE_CHECKING:
     from traceview.ranks.job import JobReport
-    from traceview.report import Report
+    from traceview.reporting import Report
     from traceview.trace import Trace
 
 
@@ -38,10 +31,8 @@ class ScreenOptions:
     pager: bool = True
 
 
-def check_outputs(outputs: Outputs, source: Path, *, force: bool) -> None:
-    """Raise InputError or OutputExistsError if an output cannot be written."""
-    check_writable(outputs.files, source=source, force=force)
-    folder = outputs.csv
+def check_folder(folder: Path | None, *, force: bool) -> None:
+    """Raise InputError or OutputExistsError if tables cannot be written into a folder."""
     if folder is None:
         return
     if folder.exists() and not folder.is_dir():
@@ -228,12 +219,8 @@ def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequen
             ),
             pager=shown.tables and shown.pager,
         )
-    if outputs.html:
-        with progress("Rendering the page"):
-            page = job.to_html(all_rows=outputs.all_rows)
-        write_file(outputs.html, page)
-    outputs.put("json", document)
-    outputs.put("markdown", job.to_markdown)
+    page = partial(job.to_html, all_rows=outputs.all_rows)
+    outputs.put_documents(page, document, job.to_markdown)
     if outputs.csv:
         put_tables(_tables(job, only), outputs.csv)
     if job.failed:
@@ -248,7 +235,7 @@ def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator
     from traceview.ranks.tables import chosen
     from traceview.render.ranks.document import ranked_findings
     from traceview.render.report.json import csv_text
-    from traceview.report import findings_table
+    from traceview.reporting import findings_table
 
     yield "findings.csv", csv_text(findings_table(ranked_findings(job)))
     for spec in chosen(only):

@@ -10,21 +10,7 @@ import click
 
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb, complete_ranges, misuse
-from traceview.cli.output import (
-    Outputs,
-    check_writable,
-    document_option,
-    force_option,
-    html_option,
-    json_option,
-    markdown_option,
-    no_input,
-    open_in_browser,
-    open_option,
-    print_text,
-    progress,
-    write_file,
-)
+from traceview.cli.output import Asked, documents, progress
 from traceview.outputs import unpacked_name
 
 _KINDS = ("kernel", "fuse", "no-sync", "graph", "cpu", "copy", "link", "gpu", "no-recorder")
@@ -166,12 +152,7 @@ def _edit(
     help="Read Nsight Compute counters of the same program for --gpu, as in traceview report.",
 )
 @color_option
-@html_option(". Default path: <trace>-what-if.html")
-@document_option
-@open_option
-@json_option
-@markdown_option
-@force_option
+@documents(". Default path: <trace>-what-if.html")
 @debug_option
 def command(
     traces: tuple[Path, ...],
@@ -180,12 +161,7 @@ def command(
     strict: bool,
     peaks: tuple[str, ...],
     ncu: Path | None,
-    html: str | None,
-    output: Path | None,
-    opens: bool,
-    json_: str | None,
-    markdown: str | None,
-    force: bool,
+    asked: Asked,
     **edits: Any,
 ) -> None:
     """Show what edits of a program would win, by replaying TRACE with them.
@@ -196,16 +172,13 @@ def command(
     if len(traces) != 1:
         if traces:
             raise click.UsageError("name one TRACE; traceview compare compares two")
-        first = "Put TRACE first: traceview what-if {path} {option}"
-        raise no_input("TRACE", first, html=html, json=json_, markdown=markdown)
-    asked = list(_in_order(click.get_current_context().meta[_ORDER], edits))
-    if not asked:
+        raise asked.no_input("TRACE", "Put TRACE first: traceview what-if {path} {option}")
+    given = list(_in_order(click.get_current_context().meta[_ORDER], edits))
+    if not given:
         named = ", ".join(f"--{kind}" for kind in _KINDS)
         raise click.UsageError(f"name an edit: {named}")
     trace = traces[0]
-    stem = f"{Path(unpacked_name(trace)).stem}-what-if"
-    outputs = Outputs.of(stem, output, html, json_, markdown, opens=opens)
-    check_writable(outputs.files, source=trace, force=force)
+    outputs = asked.outputs(f"{Path(unpacked_name(trace)).stem}-what-if", [trace])
     import traceview
     from traceview import memory
     from traceview.edits.requests import request
@@ -216,7 +189,7 @@ def command(
         next_step("Replaying")
         answer = traceview.what_if(
             loaded,
-            *(request(kind, value) for kind, value in asked),
+            *(request(kind, value) for kind, value in given),
             ranges=ranges,
             exclude_ranges=exclude_ranges,
             strict=strict,
@@ -226,13 +199,9 @@ def command(
     if not outputs.stdout:
         from traceview.render.what_if.text import render_text
 
-        print_text(lambda width, color: render_text(answer, width=width, color=color))
-    if outputs.html:
-        write_file(outputs.html, answer.to_html())
-    outputs.put("json", answer.to_json)
-    outputs.put("markdown", answer.to_markdown)
-    if opens and outputs.html:
-        open_in_browser(outputs.html)
+        outputs.screen(lambda width, color: render_text(answer, width=width, color=color))
+    outputs.put_documents(answer.to_html, answer.to_json, answer.to_markdown)
+    outputs.open_page()
 
 
 def _in_order(order: list[str], edits: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal
 
 from traceview import display
 from traceview.comparison.figures import PartKind, RunFigures, StepPart
 from traceview.records import record
 from traceview.trace import Trace
-from traceview.version import __version__
 
 Change = Literal["same", "appeared", "vanished", "renamed", "reconfigured"]
 
@@ -105,7 +104,7 @@ class EnvironmentDifference:
 
 
 @dataclass(frozen=True, repr=False)
-class RunComparison(display.Drawn):
+class RunComparison(display.Written):
     """The answer of `traceview compare`.
 
     `recordings` are, per side, the recording with the median step, or its file, for the timelines
@@ -129,30 +128,3 @@ class RunComparison(display.Drawn):
     def delta_ns(self) -> Fraction:
         """Time per step, after less before; the sum of the parts' `delta_ns`."""
         return self.after_ns - self.before_ns
-
-    @overload
-    def to_html(self, path: None = None, *, force: bool = False) -> str: ...
-    @overload
-    def to_html(self, path: str | Path, *, force: bool = False) -> Path: ...
-    def to_html(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
-        """The comparison as one HTML page; with a path, write it there and return the path.
-
-        Raises OutputExistsError if the file exists and not `force`.
-        """
-        return display.output(lambda: display.show(self, "page", __version__), path, force)
-
-    @overload
-    def to_json(self, path: None = None, *, force: bool = False) -> str: ...
-    @overload
-    def to_json(self, path: str | Path, *, force: bool = False) -> Path: ...
-    def to_json(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
-        """The comparison as JSON, as `traceview compare --json` prints it, or written to a path."""
-        return display.output(lambda: display.show(self, "json", __version__), path, force)
-
-    @overload
-    def to_markdown(self, path: None = None, *, force: bool = False) -> str: ...
-    @overload
-    def to_markdown(self, path: str | Path, *, force: bool = False) -> Path: ...
-    def to_markdown(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
-        """The comparison as Markdown, or written to a path."""
-        return display.output(lambda: display.show(self, "markdown"), path, force)

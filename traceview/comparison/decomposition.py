@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from traceview import units
-from traceview.comparison import environment, matching, wording
+from traceview.comparison import environment, matching, programs, wording
 from traceview.comparison.comparison import (
     Certainty,
     CountDifference,
@@ -50,8 +50,6 @@ def step_time_certainty(
 
 UNLIKE_STEPS = 1.5
 """A note says that steps differ where kernels run this many times as often on one side."""
-ALIKE_PROGRAMS = 0.1
-"""Of the kernel time of a side. Recordings of one program share a quarter, also if compiled."""
 _BY_ONE_FACTOR = 0.8
 """Of the kernel time that both sides have, for the note of UNLIKE_STEPS."""
 
@@ -74,8 +72,20 @@ def compare_runs(
             tuple(replace(run, has_steps=False, step_ns=(run.window_ns,)) for run in side)
             for side in (before, after)
         )
-    differences = [_difference(match) for match in matching.match_runs(before, after)]
-    parts = tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
+    parts = _differences(before, after)
+    shares = programs.shared_kernels(before, after, parts)
+    unlike = [share < Fraction(programs.ALIKE_PROGRAMS) for share in shares or ()]
+    others = any(unlike) and all(unlike) and not force
+    if others:
+        parts = _differences(*programs.by_class(before, after))
+    if shares and any(unlike):
+        what = _BY_CLASS if others else "they may be different programs"
+        notes = (
+            *notes,
+            f"The kernels of both sides take {wording.kernel_shares(*shares)}: {what}.",
+        )
+    if not others:
+        notes = (*notes, *_unlike_steps(parts))
     return RunComparison(
         before=tuple(before),
         after=tuple(after),
@@ -85,8 +95,19 @@ def compare_runs(
         parts=parts,
         counts=tuple(_counts(before, after)),
         environment=environment.environment_differences(before, after),
-        notes=(*notes, *_unlike_programs(parts), *_unlike_steps(parts)),
+        notes=notes,
     )
+
+
+_BY_CLASS = "they are different programs, compared by class of kernel, and by ranges of one name"
+
+
+def _differences(
+    before: Sequence[RunFigures], after: Sequence[RunFigures]
+) -> tuple[PartDifference, ...]:
+    """The parts of both sides, those that differ most first."""
+    differences = [_difference(match) for match in matching.match_runs(before, after)]
+    return tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
 
 
 def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
@@ -110,29 +131,6 @@ def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
         yield (
             f"A step {more} runs its kernels {units.count(float(factor))} times as often as one "
             f"{less}: they may not be the same steps."
-        )
-
-
-def _unlike_programs(parts: Sequence[PartDifference]) -> Iterator[str]:
-    """A note where the kernels that both sides run are a small part of the kernel time of one.
-
-    A kernel that replaced another in its place counts as run by both sides.
-    """
-    kernels = [part for part in parts if part.kind in ("kernel", "communication")]
-    if any(part.kind == "graph" for part in parts):
-        return
-    shared = [part for part in kernels if part.calls_before and part.calls_after]
-    if not shared:
-        return
-    shares = [
-        total(getattr(part, time) for part in shared)
-        / max(total(getattr(part, time) for part in kernels), Fraction(1))
-        for time in ("before_ns", "after_ns")
-    ]
-    if min(shares) < Fraction(ALIKE_PROGRAMS):
-        yield (
-            f"The kernels of both sides take {wording.kernel_shares(*shares)}: they may be "
-            "different programs."
         )
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from statistics import median
 
-from traceview.comparison import matching, wording
+from traceview.comparison import programs, wording
 from traceview.comparison.comparison import EnvironmentDifference
 from traceview.comparison.figures import RunFigures
 from traceview.errors import ComparisonRefusedError
 
 _FORCE = "pass force=True to compare them all the same"
 _OPTION = "pass --force to compare them all the same"
-_LEAST_SHARED = 0.01
-"""Of the kernel time of both sides: less is a kernel that any program may run, such as a fill."""
 _FIRST = (
     "gpu", "devices", "other_processes", "clock_limits", "sm_clock_mhz", "memory_clock_mhz",
     "max_sm_clock_mhz", "power_limit_w", "temperature_c", "driver", "cuda", "torch", "triton",
@@ -116,34 +113,17 @@ def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> boo
 
 
 def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    """Refuse sides that share no kernel, or hardly any; copies and memsets are in any program.
-
-    The kernels of a graph may not be recorded, so a side with graphs may share some.
-    """
-    times = _kernel_times(before), _kernel_times(after)
-    if any(kind == "graph" for side in times for kind, _ in side):
-        return
-    shared = times[0].keys() & times[1].keys()
-    shares = [
-        Fraction(sum(side[name] for name in shared), max(sum(side.values()), 1)) for side in times
-    ]
-    there = [any(kind in ("kernel", "communication") for kind, _ in side) for side in times]
-    if not all(there) and any(there):
+    """Refuse sides of which only one has kernels, which a graph may hide."""
+    kinds = [{part.kind for run in side for part in run.parts} for side in (before, after)]
+    there = [bool(of & {"kernel", "communication", "graph"}) for of in kinds]
+    if any(there) and not all(there):
         what = f"no kernel was recorded {'after' if there[0] else 'before'}"
         raise ComparisonRefusedError(what, _FORCE, _OPTION)
-    if not shared:
-        what = "the two sides have no kernel in common"
-    elif max(shares) < Fraction(_LEAST_SHARED):
+
+
+def check_one_program(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
+    """Refuse sides that share no kernel, or hardly any."""
+    shares = programs.shared_by_name(before, after)
+    if shares is not None and max(shares) < Fraction(programs.LEAST_SHARED):
         what = f"the kernels of both sides take {wording.kernel_shares(*shares)}"
-    else:
-        return
-    raise ComparisonRefusedError(f"{what}: these are different programs", _FORCE, _OPTION)
-
-
-def _kernel_times(runs: Sequence[RunFigures]) -> dict[tuple[str, str], int]:
-    parts = [part for run in runs for part in run.parts if part.kind in _WORKING]
-    kernels = [part for part in parts if part.kind not in ("copy", "memset")]
-    times: dict[tuple[str, str], int] = defaultdict(int)
-    for part in kernels or parts:
-        times[part.kind, matching.without_counters(part.name)] += part.time_ns
-    return times
+        raise ComparisonRefusedError(f"{what}: these are different programs", _FORCE, _OPTION)

@@ -13,6 +13,7 @@ from traceview import units
 from traceview.comparison.changes import changes
 from traceview.comparison.comparison import PartDifference, RunComparison
 from traceview.comparison.decomposition import compare_runs
+from traceview.comparison.environment import check_one_program
 from traceview.comparison.figures import RunFigures
 from traceview.comparison.gate_rules import (
     Decision,
@@ -47,8 +48,11 @@ def decide(
 ) -> GateReport:
     """Whether the candidate holds the rules.
 
-    Raises ComparisonRefusedError where comparing makes no sense, unless `force`.
+    Raises ComparisonRefusedError where comparing makes no sense, also of two programs that share
+    hardly any kernel, unless `force`.
     """
+    if not force:
+        check_one_program(baseline, candidate)
     comparison = compare_runs(baseline, candidate, force=force)
     decisions = [
         _located(_decision(rule, condition, baseline, candidate), comparison)

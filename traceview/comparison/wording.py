@@ -113,7 +113,7 @@ def _other_work(comparison: RunComparison) -> str:
     kernels = [
         (float(part.calls_after / part.calls_before), float(part.before_ns))
         for part in comparison.parts
-        if part.kind == "kernel" and part.calls_before and part.calls_after
+        if part.kind == "kernel" and part.name and part.calls_before and part.calls_after
     ]
     whole_ns = sum(time_ns for _, time_ns in kernels)
     if has_steps(comparison) or not whole_ns:
@@ -160,7 +160,7 @@ def sentence(part: PartDifference, per: str = PER_STEP) -> str:
     calls = (part.calls_before, part.calls_after)
     values = {
         "name": part_title(part),
-        "number": 2 if part.kind in ("copy", "memset") else 1,
+        "number": 2 if part.kind in ("copy", "memset") or _is_class(part) else 1,
         "where": where,
     }
     if part.change == "appeared" or not part.calls_before:
@@ -228,7 +228,14 @@ def part_title(part: PartDifference) -> str:
         return f"{part.group or part.name} copies"
     if part.kind == "memset":
         return "memsets"
+    if _is_class(part):
+        return group_title(part)
     return part.name or ("CUDA graph" if part.kind == "graph" else part.kind)
+
+
+def _is_class(part: PartDifference) -> bool:
+    """Whether the part is a class of kernels, as where two programs are compared."""
+    return part.kind == "kernel" and not part.name
 
 
 def group_title(part: PartDifference) -> str:

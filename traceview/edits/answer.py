@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
-from typing import Literal, overload
+from pathlib import PurePath
+from typing import Literal
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Mask
 from traceview.trace import Trace
-from traceview.version import __version__
 
 # How busy each GPU is over the measured steps, and what it waits for the rest of the time.
 #
@@ -214,7 +213,7 @@ class NextLimit:
 
 
 @dataclass(frozen=True, repr=False)
-class WhatIfReport(display.Drawn):
+class WhatIfReport(display.Written):
     """What edits of a program would win, in the order given, each on top of those before it.
 
     Times are per measured step, or of the run as a whole where `steps` is 0. `before` and `after`
@@ -242,39 +241,6 @@ class WhatIfReport(display.Drawn):
     def name(self) -> str:
         """The file of the recording."""
         return PurePath(self.path).name
-
-    @overload
-    def to_html(self, path: None = None, *, force: bool = False) -> str: ...
-    @overload
-    def to_html(self, path: str | Path, *, force: bool = False) -> Path: ...
-    def to_html(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
-        """The answer as one HTML page; with a path, write it there and return the path.
-
-        Raises OutputExistsError if the file exists and not `force`.
-        """
-        return display.output(lambda: display.show(self, "page", __version__), path, force)
-
-    @overload
-    def to_json(self, path: None = None, *, force: bool = False) -> str: ...
-    @overload
-    def to_json(self, path: str | Path, *, force: bool = False) -> Path: ...
-    def to_json(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
-        """The answer as JSON, as `traceview what-if --json` prints it; with a path, write it there.
-
-        Raises OutputExistsError if the file exists and not `force`.
-        """
-        return display.output(lambda: display.show(self, "json", __version__), path, force)
-
-    @overload
-    def to_markdown(self, path: None = None, *, force: bool = False) -> str: ...
-    @overload
-    def to_markdown(self, path: str | Path, *, force: bool = False) -> Path: ...
-    def to_markdown(self, path: str | Path | None = None, *, force: bool = False) -> str | Path:
-        """The answer as Markdown, for an issue or a pull request; with a path, write it there.
-
-        Raises OutputExistsError if the file exists and not `force`.
-        """
-        return display.output(lambda: display.show(self, "markdown"), path, force)
 
 
 def replayed(

@@ -26,13 +26,7 @@ from traceview.errors import InputError
 from traceview.facts.dependencies.replay import Changed
 from traceview.facts.kernel_classes import kernel_labels
 from traceview.facts.launches import cuda_graphs, waits
-from traceview.facts.operations import (
-    CallKind,
-    Kind,
-    api_calls,
-    operations,
-    operations_by_stream,
-)
+from traceview.facts.operations import CallKind, Kind, api_calls, operations, operations_by_stream
 from traceview.facts.ranges import nesting
 from traceview.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.facts.steps.steps import step_of_operations, steps

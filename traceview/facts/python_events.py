@@ -13,7 +13,7 @@ from traceview.intervals import Intervals
 from traceview.tables import Integers, Table
 from traceview.trace import Trace, fact
 
-COLLECTION = "garbage-collection"
+COLLECTION, MODULE = "garbage-collection", "module"
 COMPILATION, RECOMPILATION, BACKWARD = "compilation", "recompilation", "backward-compilation"
 BREAK, LIMIT, UNCOMPILED = "graph-break", "compile-limit", "uncompiled"
 OF_TORCH = (COMPILATION, RECOMPILATION, BACKWARD, BREAK, LIMIT, UNCOMPILED)
@@ -24,17 +24,27 @@ MOST_VALUES = 3
 @fact
 def collections(trace: Trace) -> Table:
     """The rows of python_events that are garbage collections."""
-    return _of_kinds(trace, COLLECTION)
+    return events_of(trace, COLLECTION)
+
+
+def asked_for(events: Table) -> int | None:
+    """The first of the collections asked for by one line, if they took more than half of all."""
+    called = np.flatnonzero(events.texts("source").codes >= 0)
+    each = groups.group(events.texts("file").codes[called], events["line"][called])
+    took_ns = groups.sums(each, events.duration_ns[called])
+    if 2 * int(took_ns.max(initial=0)) <= int(events.duration_ns.sum()):
+        return None
+    return int(called[each.first[np.argmax(took_ns)]])
 
 
 def compilations(trace: Trace, process: int) -> Intervals:
     """When torch.compile compiled for a process."""
-    events = _of_kinds(trace, COMPILATION, RECOMPILATION, BACKWARD)
+    events = events_of(trace, COMPILATION, RECOMPILATION, BACKWARD)
     own = events["process"] == process
     return intervals.union(events["start_ns"][own], events["end_ns"][own])
 
 
-def _of_kinds(trace: Trace, *kinds: str) -> Table:
+def events_of(trace: Trace, *kinds: str) -> Table:
     events = trace.recorded("python_events")
     return events.take(events.texts("kind").isin(list(kinds)))
 
@@ -78,7 +88,7 @@ def of_kind(
 
     With `within`, only events that overlap these times count.
     """
-    events = _of_kinds(trace, kind)
+    events = events_of(trace, kind)
     own = (events["process"] == process) & ~events.is_null("line") & ~events.is_null("file")
     if within is not None:
         own &= intervals.overlap(within, events["start_ns"], events["end_ns"]) > 0

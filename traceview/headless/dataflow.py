@@ -34,11 +34,15 @@ _RESHAPES = ("interleave", "join", "trans", "reshape", "broadcast_to", "expand_d
 
 @record
 class Usage:
-    """The uses of a kernel's parameters; `helpers` are the jitted functions that it may call."""
+    """The uses of a kernel's parameters; `helpers` are the jitted functions that it may call.
+
+    `stated` are the element types that comments give to pointers.
+    """
 
     function: ast.FunctionDef
     helpers: Functions = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
+    stated: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -66,7 +70,24 @@ class Usage:
             typed = [element_types[name] for name in plain if name in element_types]
             if typed:
                 chosen |= {name: typed[0] for name in plain if name not in element_types}
-        return element_types | chosen
+        stated = {**self.stated, **dict(self._asserted_types())}
+        return element_types | chosen | {n: t for n, t in stated.items() if n in element_types}
+
+    def _asserted_types(self) -> Iterator[tuple[str, str]]:
+        """The types in `tl.static_assert(x.dtype == tl.int8)`, of a pointer or a loaded value."""
+        for call in self._calls("static_assert"):
+            test = call.args[0] if call.args else None
+            is_equal = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
+            if not isinstance(test, ast.Compare) or not is_equal:
+                continue
+            type_ = TYPE_NAMES.get(ast.unparse(test.comparators[0]).rpartition(".")[2])
+            owner = test.left
+            while isinstance(owner, ast.Attribute):
+                owner = owner.value
+            if type_ and isinstance(owner, ast.Name):
+                named = {owner.id} & set(self.parameters)
+                roots = named or set(self._values_in(owner, frozenset()))
+                yield from ((root, type_) for root in roots)
 
     @cached_property
     def called(self) -> frozenset[str]:

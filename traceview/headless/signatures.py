@@ -192,3 +192,30 @@ def _split(signature: str) -> Iterator[str]:
             yield signature[start:at]
             start = at + 1
     yield signature[start:]
+
+
+# Element types in the comments of a kernel's parameters.
+
+_SHORT_TYPES = {"half": "fp16", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp64": "fp64"}
+_TYPES = {**TYPE_NAMES, **_SHORT_TYPES}
+_TYPE_WORD = re.compile(rf"\b({'|'.join(_TYPES)})\b")
+_NAMED_FIRST = re.compile(r"#\s*(\w+)\s*:")
+
+
+def commented_types(text: str, function: ast.FunctionDef) -> dict[str, str]:
+    """The element types in comments: `x_ptr,  # [T, 512] bf16` and `# cap: an int32 tensor`."""
+    listed = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    names = {argument.arg for argument in listed}
+    types: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        code, sign, comment = line.partition("#")
+        word = _TYPE_WORD.search(comment) if sign and "'" not in code and '"' not in code else None
+        if word is None:
+            continue
+        first = _NAMED_FIRST.match(sign + comment)
+        here = [argument.arg for argument in listed if argument.lineno == number]
+        if first and first[1] in names:
+            types[first[1]] = _TYPES[word[1]]
+        elif len(here) == 1:
+            types[here[0]] = _TYPES[word[1]]
+    return types

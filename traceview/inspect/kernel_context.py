@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -147,6 +148,24 @@ class KernelContext:
         """
         instructions = (each for context in contexts for each in context.instructions)
         return self.provenance.bits_per_pass(instructions) if self.provenance else 0
+
+    @cached_property
+    def launched_bytes(self) -> float | None:
+        """The bytes of global memory that the launch moves.
+
+        None where there is no launch, and where a loop or a bulk copy moves an unknown number.
+        """
+        grid, costs = self.compiled.grid, self.request_costs
+        moves = [c for listed in self.global_accesses.values() for c in listed]
+        unknown = any(c.access.loop_depth or not c.access.width_bits for c in moves)
+        if self.compiled.how != "launched" or not grid or not moves or not costs or unknown:
+            return None
+        block = sum(
+            costs.block_bytes(instruction, (c.access.width_bits or 0) // 8)
+            for c in moves
+            for instruction in c.instructions
+        )
+        return block * math.prod(grid)
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:

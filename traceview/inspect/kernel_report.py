@@ -20,7 +20,8 @@ from traceview.ptx.instruction_mix import InstructionMix
 from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Compiled, Function, Instruction, Kind, SourceLine
 from traceview.ptx.producers import Producer, dynamic_shared_variables, own_name, short_name
-from traceview.ptx.ttgir.operations import LayoutConversion, PipelineBuffer
+from traceview.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.ptx.ttgir.operations import LayoutConversion
 from traceview.records import record
 from traceview.toolchain.listings import Code
 from traceview.vocabulary.amounts import WARP_THREADS

@@ -40,7 +40,7 @@ from traceview.ptx.addresses.slicing import Provenance
 from traceview.ptx.live_registers import SpilledValue, live_registers, spilled_values
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.producers import Producer, producer_of
-from traceview.ptx.ttgir.operations import pipeline_buffers
+from traceview.ptx.ttgir.loop_loads import pipeline_buffers
 from traceview.ptx.ttgir.parser import variables_by_line
 from traceview.toolchain import listings, tools
 from traceview.trace import Trace

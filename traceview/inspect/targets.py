@@ -312,7 +312,15 @@ def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:
     arch = options.arch or DEFAULT_ARCH
     ptx, cubin = cuda_cpp.compile_cuda(path, arch)
     names = [kernel.name for kernel in parser.parse_ptx(ptx, str(path)).kernels()]
-    return [_given(name, arch, ptx, cubin, path, options) for name in names]
+    whole, text = tools.demangled(names), ptx_text(_bytes_of(path))
+    short = {name: own_name(name) or producers.short_name(whole[name]) for name in names}
+    return [
+        replace(
+            _given(name, arch, ptx, cubin, path, options),
+            parameter_names=cuda_cpp.parameter_names(text, short[name]),
+        )
+        for name in names
+    ]
 
 
 def _given(

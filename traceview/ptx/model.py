@@ -186,7 +186,7 @@ class Compiled:
     `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
     intermediate code by stage: ttir, ttgir, llir. `configuration` is the autotuner's that it was
     compiled with: constexprs and options by name. `launch` has the source and the arguments of a
-    launch, for a reproducer.
+    launch, for a reproducer. `parameter_names` are those of CUDA C++.
     """
 
     name: str
@@ -208,6 +208,7 @@ class Compiled:
     stages: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     configuration: Mapping[str, Any] | None = field(default=None, compare=False)
     launch: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    parameter_names: tuple[str, ...] = ()
 
     @property
     def by_nvvm(self) -> bool:

@@ -17,7 +17,7 @@ from traceview.vocabulary.causes import CAUSE_NAMES
 
 PARTS = ("compute", "communication", "wait", "copies", *CAUSE_NAMES)
 """Parts of a step in the heat map. Communication is the exposed part without waits, `wait` is
-waiting for later ranks; idle time goes by its cause."""
+waiting for slower ranks; idle time goes by its cause."""
 
 
 @record
@@ -120,13 +120,14 @@ class JobVerdict:
 
 
 @dataclass(frozen=True, repr=False)
-class JobReport(display.WrittenReport):
+class JobReport(display.Written):
     """All ranks of a job side by side, the findings worst first.
 
     `ranks` are in order of their number. `result` has the tables of `ranks.tables.TABLES`.
     `warnings` name the parts of the answer that internal errors ended.
     """
 
+    shows_first_rows = True
     ranks: tuple[RankFigures, ...]
     failed: tuple[FailedRank, ...]
     result: Result
@@ -135,8 +136,3 @@ class JobReport(display.WrittenReport):
     heat: HeatMap
     matched: tuple[MatchedCommunicator, ...]
     warnings: tuple[str, ...] = ()
-
-    def to_markdown(self) -> str:
-        """The job as Markdown, for an issue or a pull request."""
-        text: str = display.show(self, "markdown")
-        return text

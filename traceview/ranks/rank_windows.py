@@ -15,7 +15,7 @@ from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_classes import communication_operations
 from traceview.facts.operations import Kind, operations
 from traceview.facts.steps.series import WARMED_UP_STEPS
-from traceview.facts.steps.steps import pace, step_of_operations, steps
+from traceview.facts.steps.steps import longest_loop, pace, steps
 from traceview.intervals import Intervals
 from traceview.ranks.figures import Numbered, RankName, RankSteps, no_steps
 from traceview.records import record
@@ -175,19 +175,9 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
 
 def loop_of(trace: Trace, owner: RankOwner) -> Integers:
     """Rows, in the table of steps, of the loop with most of a rank's time, with warm-up."""
-    ops, all_steps, timed = operations(trace), steps(trace), pace(trace)
-    step = step_of_operations(trace)
-    own = step[(ops.device == owner.device) & (ops.process == owner.process) & (step >= 0)]
-    if not len(own):
-        return np.zeros(0, np.int64)
-    series = groups.different(all_steps.series[groups.different(own)])
-    chosen = np.isin(all_steps.series, series) & (all_steps.operations > 0) & timed.timed
-    rows = np.flatnonzero(chosen & (all_steps.process == owner.process))
-    if not len(rows):
-        return rows
-    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
-    loop: Integers = rows[all_steps.series[rows] == np.argmax(total_ns)]
-    return loop
+    ops = operations(trace)
+    own = (ops.device == owner.device) & (ops.process == owner.process)
+    return longest_loop(trace, own, owner.process)
 
 
 def rank_steps(trace: Trace, rows: Integers, time: RankTime) -> RankSteps:

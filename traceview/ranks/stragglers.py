@@ -257,11 +257,7 @@ def _times_of_others(ranks: Sequence[RankFigures], rank: int) -> list[Reals]:
 
 
 def _waited_ns(
-    ranks: Sequence[RankFigures],
-    of: MatchedCommunicator,
-    rank: int,
-    rows: LateRows,
-    at: Integers,
+    ranks: Sequence[RankFigures], of: MatchedCommunicator, rank: int, rows: LateRows, at: Integers
 ) -> int:
     """The time that others waited for a rank.
 

@@ -52,8 +52,8 @@ RANKS = TableSpec(
         Column("path", "text", "recording"),
     ),
     brief=(
-        *("rank", "step_median_ns", "busy_pct", "compute_ns", "exposed_ns", "wait_ns", "late_ns"),
-        *("cause", "place", "idle_ns", "host"),
+        "rank step_median_ns busy_pct compute_ns exposed_ns wait_ns late_ns cause place idle_ns "
+        "host"
     ),
 )
 GROUPS = TableSpec(
@@ -80,7 +80,7 @@ GROUPS = TableSpec(
         _nullable("link", "text", "link between the ranks, if known: NVLink, PCIe or network"),
         _nullable("link_pct", "float64", "percentage of the peak rate of that link"),
     ),
-    brief=("group", "ranks", "kinds", "calls", "total_ns", "exposed_ns", "wait_ns", "link_pct"),
+    brief="group ranks kinds calls total_ns exposed_ns wait_ns link_pct",
     rare=True,
 )
 COLLECTIVES = TableSpec(
@@ -104,8 +104,8 @@ COLLECTIVES = TableSpec(
         _nullable("bus_bytes_per_s", "int64", "bus bandwidth as in nccl-tests, without waits"),
         _nullable("link_pct", "float64", "percentage of the peak rate of the link"),
     ),
-    brief=("group", "kind", "bytes", "calls", "median_ns", "transfer_ns", "wait_ns", "link_pct"),
-    adds=("calls", "total_ns", "wait_ns"),
+    brief="group kind bytes calls median_ns transfer_ns wait_ns link_pct",
+    adds="calls total_ns wait_ns",
     rare=True,
 )
 STRAGGLERS = TableSpec(
@@ -127,7 +127,7 @@ STRAGGLERS = TableSpec(
             "class of kernels that takes longer than on the other ranks, if the cause is gpu-work",
         ),
     ),
-    brief=("rank", "steps", "late_ns", "late_median_ns", "cause", "place", "kernel_class", "calls"),
+    brief="rank steps late_ns late_median_ns cause place kernel_class calls",
     rare=True,
 )
 CRITICAL_PATH = TableSpec(
@@ -142,8 +142,8 @@ CRITICAL_PATH = TableSpec(
         Column("duration_ns", "int64", "time on the path"),
         _PLACE,
     ),
-    brief=("rank", "what", "offset_ns", "duration_ns", "place"),
-    adds=("duration_ns",),
+    brief="rank what offset_ns duration_ns place",
+    adds="duration_ns",
     rare=True,
 )
 RANK_STEPS = TableSpec(
@@ -162,7 +162,7 @@ RANK_STEPS = TableSpec(
         _nullable("cause", "text", "cause of most of the idle time"),
         Column("late_ns", "int64", "time that others waited for this rank"),
     ),
-    brief=("rank", "step", "duration_ns", "compute_ns", "exposed_ns", "wait_ns", "late_ns"),
+    brief="rank step duration_ns compute_ns exposed_ns wait_ns late_ns",
     detail=True,
     rare=True,
 )

@@ -74,10 +74,9 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             # Other ranks, which may be running, are not foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
             started = datetime.now(UTC)
-            with SizeLimit(nsys, profile.session_of(options, able, report), folder) as limit:
-                requests.is_alone = lambda: limit.reached_s is not None
+            session = profile.session_of(options, able, report)
+            with SizeLimit(nsys, session, folder, requests) as limit:
                 status = _run(job, command, requests, added, options)
-            requests.end_program()
             job.ended(status)
             if limit.reached_s is not None:
                 facts["first_s"] = str(round(limit.reached_s))

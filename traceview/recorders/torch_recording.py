@@ -43,11 +43,7 @@ from traceview.recorders.options import (
     remarks,
     unrecorded_step,
 )
-from traceview.recorders.written_tables import (
-    SampledProcess,
-    recorded_events,
-    sampled_process,
-)
+from traceview.recorders.written_tables import SampledProcess, recorded_events, sampled_process
 from traceview.tables import Array, Mask, Table, Texts, object_array, rows_of
 from traceview.trace import Trace
 from traceview.trace.load import load

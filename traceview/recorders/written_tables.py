@@ -23,6 +23,7 @@ from traceview import groups
 from traceview.errors import RecordingError
 from traceview.recorders.injected.traceview_injected import python_events
 from traceview.recorders.injected.traceview_injected.compilations import BREAK
+from traceview.recorders.injected.traceview_injected.python_events import MODULE
 from traceview.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.tables import NULL, Integers, Table
 from traceview.trace import Trace, model
@@ -254,8 +255,8 @@ def recorded_events(
 ) -> Iterator[dict[str, Any]]:
     """The events of a process on the timeline, as far as they lie between 0 and `last_ns`.
 
-    Graph breaks cost time ever after, so that earlier ones are kept, at 0. The last line may be cut
-    off.
+    Graph breaks and calls of modules come again and again, so that earlier ones are kept, at 0. The
+    last line may be cut off.
     """
     for line in path.read_text("utf-8", "replace").split("\n"):
         cells = line.split("\t")
@@ -265,7 +266,7 @@ def recorded_events(
         event |= {name: text or None for name, text in event.items()}
         event |= {name: int(event[name]) for name in python_events.NUMBERS}
         start, end = (min(max(timeline_ns(event[name]), 0), last_ns) for name in ("start", "end"))
-        if end > start or event["kind"] == BREAK:
+        if end > start or event["kind"] in (BREAK, MODULE):
             yield {**event, "start": start, "end": end}
 
 

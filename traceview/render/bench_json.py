@@ -45,7 +45,7 @@ OPERATORS = TableSpec(
         Column("gpu_ns", "int64", "GPU time of the kernels it launched", nullable=True),
         Column("share_pct", "float64", "share of GPU time, without a GPU of CPU time"),
     ),
-    ("operator", "share_pct", "gpu_ns", "cpu_ns", "calls"),
+    "operator share_pct gpu_ns cpu_ns calls",
 )
 KERNELS = TableSpec(
     "kernels",
@@ -58,7 +58,7 @@ KERNELS = TableSpec(
         Column("mean_ns", "float64", "GPU time per call"),
         Column("share_pct", "float64", "share of GPU time"),
     ),
-    ("operator", "kernel", "share_pct", "total_ns", "calls"),
+    "operator kernel share_pct total_ns calls",
 )
 
 

@@ -35,7 +35,7 @@ _VERSIONS = TableSpec(
         Column("speed", "text", "relative to the first", nullable=True),
         Column("note", "text", "what distinguishes it", nullable=True, prose=True),
     ),
-    ("version", "time", "bytes_per_s", "of_peak", "error", "loads_bits", "p10_to_p90", "speed"),
+    "version time bytes_per_s of_peak error loads_bits p10_to_p90 speed",
 )
 _TENSORS = TableSpec(
     "tensors",
@@ -52,7 +52,7 @@ _TENSORS = TableSpec(
         Column("nan", "int64", "NaN values"),
         Column("inf", "int64", "infinite values"),
     ),
-    ("tensor", "shape", "strides", "dtype", "contiguous", "bytes", "least", "greatest"),
+    "tensor shape strides dtype contiguous bytes least greatest",
 )
 
 
@@ -245,7 +245,7 @@ _VALUES = TableSpec(
             "last_line", "text", "last line that the program printed", nullable=True, prose=True
         ),
     ),
-    ("value", "time", "p10_to_p90", "last_line", "outliers"),
+    "value time p10_to_p90 last_line outliers",
 )
 
 
@@ -291,7 +291,7 @@ _DIFFERENCES = TableSpec(
         Column("interval", "text", "95 % interval of the difference", nullable=True),
         Column("verdict", "text", "whether it exceeds the noise"),
     ),
-    ("version", "size", "value", "before", "after", "difference", "verdict", "interval", "dtype"),
+    "version size value before after difference verdict interval dtype",
 )
 _ONE_RUN = (
     "One run per side: its trials scatter less than runs do, so no difference is certain. Compare "

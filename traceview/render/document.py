@@ -134,7 +134,7 @@ def limited(
         return LimitedTable(table)
     chosen, kept = _chosen(spec, table, most)
     rows = np.array(sorted({*chosen.tolist(), *also}), np.int64)
-    sums = {name: table.total(name, without=rows) for name in spec.adds}
+    sums = {name: table.total(name, without=rows) for name in spec.adds.split()}
     return LimitedTable(table.take(rows), len(table) - len(rows), kept, sums, rows)
 
 

@@ -18,6 +18,7 @@ DOCUMENTS = {
     "RunComparison": "comparison.document:comparison_document",
     "GateReport": "gate:gate_document",
     "WhatIfReport": "what_if.document:what_if_document",
+    "History": "history:history_document",
 }
 """What builds the document of an answer."""
 FORMATS = {
@@ -28,6 +29,7 @@ RENDERERS: Mapping[str, Mapping[str, str]] = {
     "text": {
         "object": "interactive.text:described",
         "GateReport": "gate:described",
+        "History": "history:described",
         "WhatIfReport": "what_if.text:described",
         **dict.fromkeys(("PtxReport", "KernelReport", "Diff"), "interactive.kernels:kernel_text"),
     },
@@ -38,12 +40,14 @@ RENDERERS: Mapping[str, Mapping[str, str]] = {
         "JobReport": "ranks.html:render_html",
         "RunComparison": "comparison.html:render_with_recordings",
         "WhatIfReport": "what_if.html:render_html",
+        "History": "history:render_html",
     },
     "json": {
         "Report": "report.json:render_json",
         "JobReport": "ranks.json:render_json",
         "RunComparison": "comparison.json:render_json",
         "WhatIfReport": "what_if.json:render_json",
+        "History": "history:render_json",
     },
 }
 """What else renders types and their subtypes: a `repr`, a notebook's cell, a chart, whole pages."""

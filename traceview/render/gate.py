@@ -52,9 +52,7 @@ def _blocks(report: GateReport) -> Iterator[RenderableType]:
 
 _RUN = JsonShape(RunFigures, "name digest figures")
 _RULE = JsonShape(
-    Decision,
-    "*",
-    JsonKey("sentence", str, lambda decision, _: gate.sentence(decision)),
+    Decision, "*", JsonKey("sentence", str, lambda decision, _: gate.sentence(decision))
 )
 GATE = JsonShape(
     GateReport,

@@ -164,7 +164,7 @@ def _grid(part: Grid) -> Iterator[str]:
 def _sheet(part: Sheet) -> Iterator[str]:
     """The first rows of a table."""
     columns = {each.name: each for each in telling_columns(part.spec, part.table, part.single)}
-    names = [name for name in part.spec.brief if name in columns][:_MOST_COLUMNS]
+    names = [name for name in part.spec.brief_names if name in columns][:_MOST_COLUMNS]
     head = part.table.take(np.arange(min(len(part.table), MOST_ROWS)))
     if part.titled:
         yield from (f"**{units.stem(part.spec.name)}**: {escaped(part.spec.meaning)}", "")

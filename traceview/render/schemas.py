@@ -17,6 +17,7 @@ from traceview.render.base.json_text import (
 from traceview.render.bench_json import BENCH, PROGRAM
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate import GATE
+from traceview.render.history import HISTORY
 from traceview.render.kernels.configurations import CONFIGURATIONS
 from traceview.render.kernels.json import DIFF, KERNELS
 from traceview.render.kernels.upgrade import UPGRADE
@@ -35,6 +36,7 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "ranks": JOB,
     "compare": COMPARISON,
     "gate": GATE,
+    "history": HISTORY,
     "ptx": KERNELS,
     "ptx-diff": DIFF,
     "ptx-triton": UPGRADE,

@@ -7,6 +7,7 @@ rest leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import PurePath
 
 from rich.cells import cell_len
@@ -22,7 +23,7 @@ from traceview.render.document import ScoreTile
 from traceview.render.report.document import header_facts, nothing_found, tiles
 from traceview.render.report.plan import plan_text
 from traceview.render.report.text import INDENT, WIDEST, FindingText
-from traceview.report import Report
+from traceview.reporting import Report
 
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))
@@ -210,8 +211,11 @@ def scoreboard_lines(each: Sequence[ScoreTile], width: int) -> Iterator[Text]:
     if width < _TWO_COLUMNS:
         yield from (_tile(tile, 15, width) for tile in each)
         return
-    for left, right in zip(each[::2], each[1::2], strict=True):
+    for left, right in zip_longest(each[::2], each[1::2]):
         line = _tile(left, 10, half)
+        if right is None:
+            yield line
+            continue
         line.append(" " * max(half + 2 - cell_len(line.plain), 1))
         yield line.append_text(_tile(right, 15, half))
 

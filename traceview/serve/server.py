@@ -55,67 +55,85 @@ def server_of(folder: Path) -> MCPServer:
     answers = Answers(served)
     server = MCPServer("traceview", instructions=_INSTRUCTIONS, version=__version__)
     reads = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
-    for tool in _tools(answers, served):
-        # As text alone: a client would receive a structured answer twice.
-        server.tool(annotations=reads, structured_output=False)(tool)
+    tools = _Tools(answers, served)
+    for name in vars(_Tools):
+        if not name.startswith("_"):
+            # As text alone: a client would receive a structured answer twice.
+            server.tool(annotations=reads, structured_output=False)(getattr(tools, name))
     return server
 
 
-def _tools(answers: Answers, served: ServedFolder) -> list[Callable[..., str]]:
-    """The tools. Their names, parameters and docstrings are what a client sees."""
+class _Tools:
+    """The tools: names, parameters and docstrings of public methods are what a client sees."""
 
-    def _sent(answer: Callable[[], Document]) -> str:
-        return _text(answer, served)
+    def __init__(self, answers: Answers, served: ServedFolder) -> None:
+        self._answers, self._served = answers, served
 
-    def list_recordings() -> str:
+    def _sent(self, answer: Callable[[], Document]) -> str:
+        return _text(answer, self._served)
+
+    def list_recordings(self) -> str:
         """List the recordings in the folder, and the .ptx and .cubin for `inspect_kernel`."""
-        return _sent(answers.recordings)
+        return self._sent(self._answers.recordings)
 
-    def list_questions() -> str:
+    def list_questions(self) -> str:
         """List the questions that `answer` knows."""
-        return _sent(answers.questions)
+        return self._sent(self._answers.questions)
 
-    def report(recording: str) -> str:
+    def report(self, recording: str) -> str:
         """Say what limits a recording and what to do first, with figures and numbered findings."""
-        return _sent(lambda: answers.report(recording))
+        return self._sent(lambda: self._answers.report(recording))
 
     def answer(
-        recording: str, question: str, table: str | None = None, rows: int | None = None
+        self, recording: str, question: str, table: str | None = None, rows: int | None = None
     ) -> str:
         """Answer one question about a recording with the first rows of its tables.
 
         Pass `table` for the meanings of its columns and more of its rows; `rows` is their number.
         """
-        return _sent(lambda: answers.answer(recording, question, table, rows))
+        return self._sent(lambda: self._answers.answer(recording, question, table, rows))
 
-    def evidence(recording: str, finding: int, rows: int | None = None) -> str:
+    def evidence(self, recording: str, finding: int, rows: int | None = None) -> str:
         """Show what a finding of `report` rests on: values, table rows, kernels of its window."""
-        return _sent(lambda: answers.evidence(recording, finding, rows))
+        return self._sent(lambda: self._answers.evidence(recording, finding, rows))
 
-    def inspect_kernel(target: str, kernel: str | None = None) -> str:
+    def explain_step(self, recording: str, step: str, rows: int | None = None) -> str:
+        """Show a step beside the median one: what ran, what the GPU waited for, lines of Python."""
+        return self._sent(lambda: self._answers.step(recording, step, rows))
+
+    def show_window(
+        self, recording: str, start_ns: int, end_ns: int, rows: int | None = None
+    ) -> str:
+        """Show what ran and waited between two times: per GPU, kernels, calls, lines of Python."""
+        return self._sent(lambda: self._answers.window(recording, start_ns, end_ns, rows))
+
+    def query(self, recording: str, sql: str, rows: int | None = None) -> str:
+        """Select rows by SQL (DuckDB) from the tables of a recording, such as kernels.
+
+        kernels has label, duration_ns, kernel_class, step, range_path, queue_wait_ns and more; an
+        error names the other tables, or the columns of the one that it is about.
+        """
+        return self._sent(lambda: self._answers.query(recording, sql, rows))
+
+    def inspect_kernel(self, target: str, kernel: str | None = None) -> str:
         """Show how wide the accesses of a kernel are, and why, in a .ptx, .cubin or recording.
 
         Without `kernel`, a target with many kernels gets a summary.
         """
-        return _sent(lambda: answers.kernel(target, kernel))
+        return self._sent(lambda: self._answers.kernel(target, kernel))
 
     def compare(
-        before: list[str], after: list[str], rows: int | None = None, force: bool = False
+        self, before: list[str], after: list[str], rows: int | None = None, force: bool = False
     ) -> str:
         """Say what changed between two versions, from one or more recordings of each.
 
         `force` compares recordings that are refused otherwise, such as those of different GPUs.
         """
-        return _sent(lambda: answers.compare(before, after, rows, force))
+        return self._sent(lambda: self._answers.compare(before, after, rows, force))
 
-    def compare_ranks(recordings: list[str], rows: int | None = None) -> str:
+    def compare_ranks(self, recordings: list[str], rows: int | None = None) -> str:
         """Say which rank of a distributed job is late, and why, from a recording of each."""
-        return _sent(lambda: answers.ranks(recordings, rows))
-
-    return [
-        *(list_recordings, list_questions, report, answer),
-        *(evidence, inspect_kernel, compare, compare_ranks),
-    ]
+        return self._sent(lambda: self._answers.ranks(recordings, rows))
 
 
 def _text(answer: Callable[[], Document], served: ServedFolder) -> str:

@@ -23,6 +23,7 @@ from traceview.tables.arrays import (
     thrifty,
     unbroken,
 )
+from traceview.tables.joined_table import JoinedTable
 from traceview.tables.table import Cell, Column, Dtype, Keep, Share, Table, TableSpec
 from traceview.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
 
@@ -34,6 +35,7 @@ __all__ = [
     "Column",
     "Dtype",
     "Integers",
+    "JoinedTable",
     "Keep",
     "MadeTexts",
     "Mask",

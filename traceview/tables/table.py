@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from traceview.tables.texts import Texts, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 Dtype = Literal["int64", "int32", "int16", "uint8", "bool", "float64", "text", "bytes"]
 Cell = int | float | bool | str | None
@@ -100,12 +102,14 @@ class Table(display.Drawn):
             return len(self._data.order)
         return len(next(iter(self._data.values()))) if self._data else 0
 
+    def __iter__(self) -> Iterator[str]:
+        """Names of the columns."""
+        return (column.name for column in self.columns)
+
     def __getitem__(self, name: str) -> Array:
-        """The array of a numeric column. For text see `texts`."""
+        """The array of a column; of text, one str or None per row (see `texts`)."""
         values = self._data[name]
-        if isinstance(values, Texts):
-            raise TypeError(f"{name} is text: use texts({name!r})")
-        return values
+        return values.decode() if isinstance(values, Texts) else values
 
     def texts(self, name: str) -> Texts:
         values = self._data[name]
@@ -187,6 +191,39 @@ class Table(display.Drawn):
         for values in zip(*(self.cells(name) for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
 
+    def head(self, rows: int = 5) -> Table:
+        """The first rows."""
+        return self.take(np.arange(min(rows, len(self))))
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table: text as dictionaries; numbers share memory with this table.
+
+        polars, DuckDB and whatever else reads Arrow's PyCapsule interface take the table as it is:
+        `polars.DataFrame(table)`. Raises ToolNotFoundError without pyarrow.
+        """
+        try:
+            import pyarrow as pa
+        except ImportError:
+            remedy = "install it: pip install 'traceview[sql]'"
+            raise ToolNotFoundError("Arrow tables need pyarrow", remedy) from None
+        return pa.table({name: self._arrow_array(name) for name in self})
+
+    def _arrow_array(self, name: str) -> Any:
+        import pyarrow as pa
+
+        values = self._data[name]
+        if isinstance(values, Texts):
+            used = values.used()
+            codes = pa.array(used.codes, mask=used.codes < 0)
+            return pa.DictionaryArray.from_arrays(codes, pa.array(used.values, pa.string()))
+        absent = self.is_null(name)
+        if values.dtype.kind == "O":
+            return pa.array(self.cells(name), pa.binary())
+        return pa.array(values, mask=absent if absent.any() else None)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame: text as categories, nullable integers as Int64.
 
@@ -204,8 +241,8 @@ class Table(display.Drawn):
 
         values = self._data[column.name]
         if isinstance(values, Texts):
-            distinct = Texts.of(values.decode())
-            return pd.Categorical.from_codes(distinct.codes, list(distinct.values))
+            used = values.used()
+            return pd.Categorical.from_codes(used.codes, list(used.values))
         if column.nullable and values.dtype.kind == "i":
             return pd.array(self.cells(column.name), dtype="Int64")
         return values
@@ -301,17 +338,29 @@ class TableSpec:
     """The declaration of one result table: its name, the meaning of a row, its columns.
 
     Rows come in the order that matters most to a reader. `brief` names the columns that a narrow
-    terminal shows first, in that order. A table of `detail` is summed up by another one, so a
-    terminal only mentions it. `adds` names the columns whose sum over all rows counts nothing
-    twice. A document that shortens a long table keeps its first rows, or those of `keep`. A `rare`
-    table is shown only where it has rows; JSON always has it.
+    terminal shows first, in that order, such as `"label calls total_ns"`. A table of `detail` is
+    summed up by another one, so a terminal only mentions it. `adds` names the columns whose sum
+    over all rows counts nothing twice. A document that shortens a long table keeps its first rows,
+    or those of `keep`. A `rare` table is shown only where it has rows; JSON always has it.
     """
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
-    brief: tuple[str, ...]
+    brief: str
     detail: bool = False
-    adds: tuple[str, ...] = ()
+    adds: str = ""
     keep: Keep | None = None
     rare: bool = False
+
+    @cached_property
+    def brief_names(self) -> tuple[str, ...]:
+        return tuple(self.brief.split())
+
+    @property
+    def brief_first(self) -> list[Column]:
+        """The columns, brief ones first: small screens show these without scrolling."""
+        columns = {column.name: column for column in self.columns}
+        return [columns.pop(name) for name in self.brief_names if name in columns] + [
+            *columns.values()
+        ]

@@ -73,6 +73,16 @@ class Texts:
         """This column, its code stored once if all codes are equal."""
         return Texts(thrifty(self.codes), self._values)
 
+    def used(self) -> Texts:
+        """This column with only the values that occur, each once."""
+        codes = np.unique(self.codes)
+        codes = codes[codes >= 0]
+        distinct = Texts.of(self.values_of(codes))
+        # Code −1, absent, picks the last element.
+        dense = np.full(int(codes.max(initial=-1)) + 2, -1, np.int32)
+        dense[codes] = distinct.codes
+        return Texts(dense[self.codes], distinct.values)
+
     def decode(self) -> npt.NDArray[np.object_]:
         """An object array with one str or None per row."""
         if not len(self.values):

@@ -16,6 +16,7 @@ from traceview.timeline.lanes import device_title
 from traceview.timeline.timeline import Timeline
 from traceview.timeline.tracks import CLASSES, Lane, NameTable, Track
 from traceview.trace import Trace
+from traceview.trace.perfetto import varint
 
 # Protocol buffers by columns: many messages of the same shape as the rows of one byte array.
 #
@@ -24,16 +25,6 @@ from traceview.trace import Trace
 
 Bytes = npt.NDArray[np.uint8]
 VARINT, FIXED64, LENGTH = 0, 1, 2
-
-
-def varint(value: int) -> bytes:
-    """The shortest varint of a number; one below 0 has the bits of its 64-bit complement."""
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    parts = []
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*parts, value])
 
 
 def tag(field: int, kind: int) -> bytes:
@@ -274,11 +265,7 @@ _KEYS = ("kernel", "launch", "bytes")
 _RUN, _FIRST_DEVICE, _FIRST_PROCESS, _FIRST_OTHER = 1, 1_000, 2_000_000, 4_000_000
 _BLOCK = 1 << 18
 """Begins and ends of slices in one piece of the file."""
-_UNITS: Mapping[str, int | str] = {
-    "operations": UNIT_COUNT,
-    "bytes": UNIT_BYTES,
-    "pct": "%",
-}
+_UNITS: Mapping[str, int | str] = {"operations": UNIT_COUNT, "bytes": UNIT_BYTES, "pct": "%"}
 _CONTENT_TITLES = {"ranges": "Overlapping ranges", "calls": "Overlapping calls", "python": "Python"}
 
 

@@ -147,3 +147,15 @@ def _first_error(log: str, path: Path) -> str | None:
         if error:
             return f"{error['place']}: {error['text'].strip()[:300]}"
     return None
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def parameter_names(source: str, kernel: str) -> tuple[str, ...]:
+    """The names of a kernel's parameters as CUDA C++ source declares them; none if not found."""
+    text = _COMMENT.sub("", source)
+    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\(([^)]*)\)", text)
+    declared = [part.partition("=")[0] for part in found[1].split(",")] if found else []
+    words = [re.findall(r"[A-Za-z_]\w*", part.partition("[")[0]) for part in declared]
+    return tuple(each[-1] for each in words if each)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from traceview.errors import TraceFormatError
+from traceview.errors import TraceFormatError, unreadable
 from traceview.outputs import REPORT_SUFFIXES, TRACE_SUFFIXES, unpacked_name
 from traceview.stages import stage
-from traceview.trace import archives
+from traceview.trace import archives, foreign
 from traceview.trace import stored as stored
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.memory import check_fits, check_json_fits
@@ -21,6 +21,8 @@ from traceview.trace.sqlite import file as sqlite_file
 SQLITE_MAGIC = b"SQLite format 3\x00"
 USE_EXPORT = "pass an nsys SQLite export, from `traceview record` or `nsys export --type sqlite`"
 SQLITE_HEADER_BYTES = 100
+_REPORT = b"NVIDIA Tegra Profiler"
+"""The start of .qdrep and .nsys-rep files, in all of 104 of 2020 to 2026."""
 _BOM = b"\xef\xbb\xbf"
 _MOST_SPACE_BYTES = 1 << 16
 """White space before JSON; torch.profiler writes none."""
@@ -30,7 +32,8 @@ _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 def load(path: str | Path) -> Trace:
     """Read an SQLite file of nsys or `traceview record`, or a trace of torch.profiler.
 
-    Each may be compressed (.gz, .xz, .zst). Nothing is written to the file or next to it. Raises
+    Also a Perfetto trace that traceview exported. What a file is shows in its content. Each may be
+    compressed (.gz, .xz, .zst). Nothing is written to the file or next to it. Raises
     TraceFormatError if the file does not exist, cannot be read or is none of these, TooLargeError
     if there is too little memory for a report.
     """
@@ -38,6 +41,8 @@ def load(path: str | Path) -> Trace:
     with _errors_naming(shown):
         if is_json(Path(path)):
             return load_torch(Path(path))
+        if is_protocol_buffers(Path(path)):
+            return load_perfetto(Path(path))
         with unpacked(Path(path)) as plain, sqlite_file.opened(plain) as database:
             check_fits(database, shown)
             if stored.is_stored(database):
@@ -47,19 +52,54 @@ def load(path: str | Path) -> Trace:
 
 def is_json(path: Path) -> bool:
     """Whether the content of a file, unpacked, begins like JSON. Raises TraceFormatError."""
+    return _start(path).removeprefix(_BOM).lstrip()[:1] in (b"{", b"[")
+
+
+def _start(path: Path) -> bytes:
+    """The first bytes of a file, unpacked, up to some that are no white space.
+
+    Empty if it is damaged: unpacking it as an SQLite file reports the damage.
+    """
     archive = _archive(path)
+    start = b""
     try:
         with path.open("rb") as packed:
-            start, size = b"", 0
             for piece in archives.unpacked_pieces(packed, archive):
-                start = (start + piece).removeprefix(_BOM).lstrip()
-                size += len(piece)
-                if start or size > _MOST_SPACE_BYTES:
+                start += piece
+                if start.removeprefix(_BOM).strip() or len(start) > _MOST_SPACE_BYTES:
                     break
     except archives.damage(archive):
-        # Not JSON: unpacking it as an SQLite file reports the damage.
-        return False
-    return start[:1] in (b"{", b"[")
+        return b""
+    return start
+
+
+def is_protocol_buffers(path: Path) -> bool:
+    """Whether the content of a file, unpacked, begins like a Perfetto trace or an XSpace.
+
+    JSON may begin with the same byte, a line end. Raises TraceFormatError.
+    """
+    start = _start(path)
+    return start.startswith(foreign.FIRST_FIELD) and not is_json(path)
+
+
+def load_perfetto(path: Path) -> Trace:
+    """Read a Perfetto trace that traceview exported. Raises TraceFormatError."""
+    from tempfile import TemporaryDirectory
+
+    from traceview.trace import perfetto
+
+    shown = str(path).encode("utf-8", "replace").decode()
+    archive = _archive(path)
+    with TemporaryDirectory(prefix="traceview-") as folder, path.open("rb") as packed:
+        plain = Path(folder, "recording.sqlite")
+        pieces = archives.unpacked_pieces(packed, archive)
+        try:
+            perfetto.write_recording(pieces, plain, path.stat().st_size)
+        except archives.damage(archive) as error:
+            raise _damaged(archive or "zlib", error) from error
+        with sqlite_file.opened(plain) as database:
+            check_fits(database, shown)
+            return stored.read(database, shown)
 
 
 def load_torch(path: Path) -> Trace:
@@ -96,9 +136,17 @@ def load_torch(path: Path) -> Trace:
 
 
 def is_report(path: Path) -> bool:
-    """Whether the file is, by its name, a (compressed) report that nsys must export first."""
+    """Whether the file is a (compressed) report that nsys must export first, whatever its name.
+
+    One that cannot be read, or holds nothing of this kind, is one if it is named so.
+    """
     name = path.name.lower()
-    return name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(REPORT_SUFFIXES)
+    named = name.removesuffix(path.suffix.lower() if _named(path) else "").endswith(REPORT_SUFFIXES)
+    try:
+        start = _start(path)
+    except (OSError, TraceFormatError):
+        return named
+    return start.startswith(_REPORT) or (named and not start.startswith(SQLITE_MAGIC))
 
 
 def is_trace(path: Path) -> bool:
@@ -165,8 +213,7 @@ def _errors_naming(shown: str) -> Iterator[None]:
     except TraceFormatError as error:
         raise TraceFormatError(f"cannot read {shown}: {error.what}", error.remedy) from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceFormatError(f"cannot read {shown}: {reason}", "check the path") from error
+        raise unreadable(shown, error, TraceFormatError) from error
 
 
 @contextmanager
@@ -270,7 +317,8 @@ def _other_kind(name: str, start: bytes) -> TraceFormatError:
         )
     if start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"["):
         return TraceFormatError("it is JSON, and this needs an SQLite file", USE_EXPORT)
-    return TraceFormatError(
+    known = foreign.of_start(name, start)
+    return known or TraceFormatError(
         f"it is not an SQLite file, nor JSON (it starts with {_shown(start[:16])})", USE_TRACE
     )
 

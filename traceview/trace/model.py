@@ -7,16 +7,20 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
+from importlib import import_module
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from traceview import display
 from traceview.errors import MissingTableError
 from traceview.records import record
-from traceview.tables import Table
+from traceview.tables import JoinedTable, Table
 from traceview.trace.rank_identity import RankIdentity
 from traceview.trace.schema import OWN_TORCH_REMEDIES, TABLES, TORCH_PROFILER, TORCH_REMEDIES
 from traceview.trace.staged import ImpossibleRows
+
+if TYPE_CHECKING:
+    import duckdb
 
 Value = TypeVar("Value")
 
@@ -141,8 +145,26 @@ class Trace(display.Drawn):
         recorded_rank = RankIdentity.of_run(self.run)
         return recorded_rank or RankIdentity.of_communicators(self.recorded("communicators"))
 
+    @cached_property
+    def kernels(self) -> Table:
+        """The kernels: `api.joined_kernels.COLUMNS` before the recorded columns.
+
+        Raises MissingTableError if kernels were not recorded.
+        """
+        recorded, joined = self.table("kernels"), import_module("traceview.api.joined_kernels")
+        return JoinedTable(recorded, joined.COLUMNS, lambda: joined.columns_of(self))
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """The rows that an SQL query selects from the tables, by DuckDB, which reads them in place.
+
+        `trace.sql("SELECT label, sum(duration_ns) FROM kernels GROUP BY 1 ORDER BY 2 DESC")` is a
+        relation: it prints as a table, and has `.df()`, `.pl()` and `.arrow()`. A query sees the
+        tables alone, no file. Raises InputError if it is wrong, ToolNotFoundError without DuckDB.
+        """
+        relation: duckdb.DuckDBPyRelation = import_module("traceview.trace.sql").select(self, query)
+        return relation
+
     # The tables that most code reads; each raises MissingTableError if it was not recorded.
-    kernels = _recorded("kernels")
     copies = _recorded("copies")
     sets = _recorded("sets")
     graph_launches = _recorded("graph_launches")

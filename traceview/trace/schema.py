@@ -367,13 +367,16 @@ PYTHON_EVENTS = TableSchema(
             "kind",
             "text",
             "garbage-collection, compilation, recompilation, backward-compilation, graph-break, "
-            "uncompiled (runs without compilation) or compile-limit (compiled too often)",
+            "uncompiled (runs without compilation), compile-limit (compiled too often) or module "
+            "(a module of a torch model was called from this line)",
         ),
         optional("file", "text", "source file, relative to the working or import folder"),
         optional("line", "int32", "line of a graph break or collection, else of the function"),
         optional("function", "text", "function that was compiled, or in which Python collected"),
         optional("source", "text", "text of the line that broke the graph or called gc.collect"),
-        optional("reason", "text", "why it was compiled again, or why the graph broke"),
+        optional(
+            "reason", "text", "why it was compiled again or the graph broke; path of the module"
+        ),
         optional("guards_ns", "int64", "time of a check of its guards, which each call makes"),
     ),
 )

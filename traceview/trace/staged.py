@@ -23,7 +23,6 @@ from traceview.tables import (
     rows_of,
     thrifty,
 )
-from traceview.tables.arrays import median
 from traceview.trace.schema import TABLES
 from traceview.trace.sqlite.page_reader import THREADS
 
@@ -188,13 +187,14 @@ def window(tables: Mapping[str, Staged | None], length_ns: int | None) -> Window
     last = max((int(start.max()) for start in times), default=0)
     if length_ns is None:
         if last - first > _SILENCE_NS:
-            first = last = _middle(times)
+            first = last = _middle(times, _SILENCE_NS)
         return Window(first, last).wider(_SILENCE_NS)
     slack = _CLOCKS_APART_NS + int(_CLOCKS_APART_FRACTION * length_ns)
     whole = Window(0, length_ns).wider(slack)
-    if (whole.holds(first) and whole.holds(last)) or whole.holds(middle := _middle(times)):
+    if whole.holds(first) and whole.holds(last):
         return whole
-    return Window(middle, middle).wider(length_ns + slack)
+    middle = _middle(times, length_ns + slack)
+    return whole if whole.holds(middle) else Window(middle, middle).wider(length_ns + slack)
 
 
 def without_impossible(
@@ -243,12 +243,26 @@ def _times(name: str, staged: Staged) -> Integers | None:
     return known if len(known) else None
 
 
-def _middle(times: Sequence[Integers]) -> int:
-    """The median of the tables' median times: neither a few damaged rows move it nor a whole table.
+def _middle(times: Sequence[Integers], within_ns: int) -> int:
+    """The time around which most of the tables lie: few damaged rows do not move it, nor a table.
 
-    From one damaged Python call the reader of torch.profiler makes most of its samples.
+    Of several tables it is a middle one. Half the rows of a table may have no time but 0, and from
+    one damaged Python call the reader of torch.profiler makes most of its samples.
     """
-    return int(median(np.array([median(start) for start in times]))) if times else 0
+    middles = sorted({int(time) for start in times for time in _medians(start)})
+    held = []
+    for time in middles:
+        window = Window(time, time).wider(within_ns)
+        inside = [(s >= window.first_ns) & (s <= window.last_ns) for s in times]
+        held.append(sum(np.count_nonzero(rows) / len(rows) for rows in inside))
+    likely = [time for time, share in zip(middles, held, strict=True) if share == max(held)]
+    return likely[len(likely) // 2] if likely else 0
+
+
+def _medians(start: Integers) -> Integers:
+    places = ((len(start) - 1) // 2, len(start) // 2)
+    result: Integers = np.partition(start, places)[list(places)]
+    return result
 
 
 def _without_time(name: str, staged: Staged, _: Window) -> Integers:

@@ -92,10 +92,7 @@ def read(database: Database, path: str) -> Trace:
         tables={name: tables[name] for name in TABLES if name in tables},
         run=_pairs(database, RUN),
         capture=capture,
-        warnings=(
-            *map(str, _json(about.get("warnings"), list)),
-            *staged.warnings_of(impossible),
-        ),
+        warnings=(*map(str, _json(about.get("warnings"), list)), *staged.warnings_of(impossible)),
         impossible=impossible,
     )
 

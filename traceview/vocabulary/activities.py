@@ -134,10 +134,10 @@ COMPILATION = add(Activity(
 ))
 OFF_CPU = add(Activity(
     "off-cpu",
-    lost="while the launching thread was off the CPU",
+    lost="while the launching thread was not running",
     amount="time off the CPU",
-    apart="waiting for a thread that is off the CPU",
-    action="Look at what it waits for, and whether other threads or processes take its CPU core.",
+    apart="the launching thread was not running",
+    action="Find what the thread waits for (lock, I/O, sleep), or whether it is preempted.",
 ))
 RESULT_WAIT = add(Activity(
     "result-wait", limit="synchronization", says_enough=True, colors=_WAITS,

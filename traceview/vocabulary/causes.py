@@ -38,7 +38,7 @@ class IdleCause:
 
     `lost` follows `The GPU sat idle for 147 ms (135 gaps)`; without it gpu-idle has no finding for
     the cause. `action` is the remedy; a field such as `{memory_pool}` stands for the words of the
-    program's framework (SLOTS in gpu_idle/findings/remedies). `once` ends the remedy where one gap
+    program's framework (SLOTS in gpu_idle/remedies). `once` ends the remedy where one gap
     may be all there is, so that it holds only if the gap comes again; None where one gap suffices.
     `general` says that its idle time is that of many launches: one remedy seldom wins all of it.
 
@@ -193,7 +193,7 @@ COMPILATION = add(IdleCause(
     idle="during compilation or autotuning",
     rank="it compiles code",
 ))
-# Where much was lost, gpu_idle/findings/unknown.py says so.
+# Where much was lost, `of_unknown` of gpu_idle/findings.py says so.
 LOST_WORK = add(IdleCause(
     "lost-work", letter=("x", "work not recorded"), colors=("#d6d9dd", "#3f464e"),
     verdict="unknown",

@@ -212,16 +212,8 @@ LIBRARIES: tuple[Library, ...] = (
         types={"h": "f16", "t": "bf16", "s": "f32", "d": "f64", "q": "fp8"},
         stored_alike=("tst", "hsh"),
     ),
-    Library(
-        "cuDNN",
-        r"sm\d+_xmma_\w+cudnn$",
-        "{inputs} {op} {tile} {layout} {split}",
-        _XMMA,
-        class_=K.GEMM,
-    ),
-    Library(
-        "cuBLAS", r"sm\d+_xmma_\w+$", "{inputs} {op} {tile} {layout} {split}", _XMMA, class_=K.GEMM
-    ),
+    Library("cuDNN", r"sm\d+_xmma_\w+cudnn$", _XMMA_WORDS, _XMMA, class_=K.GEMM),
+    Library("cuBLAS", r"sm\d+_xmma_\w+$", _XMMA_WORDS, _XMMA, class_=K.GEMM),
     Library(
         # Cijk_Alik_Bljk_BBS_BH_…_MT256x192x64_…, of rocBLAS and hipBLASLt: types of what is read,
         # written and computed.

@@ -1,5 +1,6 @@
 """Findings of `gpu-idle`: what they name, what they count, and what they advise."""
 
+import numpy as np
 import pytest
 
 import traceview
@@ -9,7 +10,7 @@ from tests.build import Export
 from tests.places import REPOSITORY
 from traceview.analyses.base import Result
 from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.analyses.gpu_idle.gap_finding import Wording
+from traceview.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.facts.steps.inferred import with_steps
 
 
@@ -235,12 +236,13 @@ def test_two_gaps_without_steps_may_be_there_once(tmp_path):
     assert finding.action.startswith("Check whether a longer run repeats this. If so, allocate")
 
 
-def test_a_place_is_named_for_a_part_that_counts():
-    wording = Wording("The GPU sat idle for {idle_ns}.", "", {"idle_ns": 100_000})
-    wording.add_part("cpu_ns", 1_000, "was Python code outside any range.")
-    assert wording.template == "The GPU sat idle for {idle_ns}."
-    wording.add_part("cpu_ns", 10_000, "was Python code outside any range.")
-    assert wording.template.endswith(" {cpu_ns} of that was Python code outside any range.")
+def test_a_place_is_named_for_a_part_that_counts(tmp_path):
+    idle = IdleClaim(Export().load(tmp_path), 0, np.zeros(0, bool), 100_000, "", "")
+    idle.say_part("cpu_ns", 1_000, "was Python code outside any range.")
+    assert not idle.said
+    idle.say_part("cpu_ns", 10_000, "was Python code outside any range.")
+    assert idle.said == [" {cpu_ns/idle_ns} was Python code outside any range."]
+    assert idle.values == {"cpu_ns": 10_000}
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_off_the_cpu_without_a_call_is_told_as_such(tmp_path):
         (None, None, None, None, "off-cpu", 0, 19 * 7 * MS),
     ]
     assert result.findings[0].message == (
-        "The GPU sat idle for 133 ms (19 gaps) while the launching thread was off the CPU."
+        "The GPU sat idle for 133 ms (19 gaps) while the launching thread was not running."
     )
 
 

@@ -64,6 +64,16 @@ def test_the_line_that_asked_for_the_collection_is_named(tmp_path):
     assert finding.action.startswith("Call gc.collect() between epochs and not in the loop")
 
 
+def test_lines_that_ask_in_turn_are_not_named(tmp_path):
+    export = program(set(range(6, 42, 7)), source="gc.collect()")
+    for row, event in enumerate(export._rows["TRACEVIEW_PYTHON_EVENTS"]):
+        event["line"] = row + 1
+
+    [finding] = garbage(export, tmp_path)
+
+    assert finding.message.endswith("It took 6 collections of 600 ms each (median).")
+
+
 def test_one_long_pause_is_no_loss_of_each_step(tmp_path):
     [finding] = garbage(program({20}), tmp_path)
 

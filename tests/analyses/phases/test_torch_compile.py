@@ -1,5 +1,7 @@
 """What torch.compile reported: recompilation in the loop with its guard, graph breaks, limits."""
 
+import pytest
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
@@ -116,3 +118,29 @@ def test_reasons_are_scrubbed_as_lines_of_source(tmp_path):
     assert {*clean.texts("kind").decode()} == {"recompilation"}
     assert {*clean.texts("reason").decode()} == {None}
     assert {*own.texts("reason").decode()} == {reason}
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_guards_are_told_where_the_gpu_waits_for_them(tmp_path, queued):
+    export, at = Export(), 10 * MS
+    export.python_event("compilation", 0, 5 * MS, at=STEP, guards=900_000)
+    for step in range(30):
+        begin = at
+        # A check of 2 ms, then a kernel of 4 ms; the GPU has work for the check, or has not.
+        export.range("TorchDynamo Cache Lookup", at, at + 2 * MS)
+        kernel = at + (-2 * MS if queued else 3 * MS)
+        export.launch(
+            (at + 2 * MS, at + 2 * MS + 5_000), (max(kernel, at + 2 * MS + 6_000), at + 7 * MS)
+        )
+        if queued:
+            export.kernel_without_launch((at, at + 2 * MS + 6_000))
+        at += 7 * MS
+        export.range(f"step_{step}", begin, at)
+
+    told = [message for message in messages(export, tmp_path) if "guards" in message]
+
+    said = (
+        "The GPU sits idle for 58.0 ms (28.6 % of the time after warm-up) while torch.compile "
+        "checks guards, 29 times. Those of `step` at train.py:31 take longest, 900 µs each time."
+    )
+    assert told == ([] if queued else [said])

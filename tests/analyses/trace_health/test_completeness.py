@@ -6,7 +6,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
 from traceview.analyses.trace_health import ANALYSIS
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace.load import load
 
 
@@ -116,7 +116,7 @@ def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
     result = ask(ANALYSIS, Export().launch_without_kernel((0, 2)), tmp_path)
 
     assert status(result, "GPU work")[0][0] == "blind"
-    assert result.findings[0].severity == "medium"
+    assert result.findings[0].severity == "high"
 
 
 def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpack):
@@ -237,5 +237,5 @@ def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
     messages = [each.message for each in ANALYSIS.run(trace).findings]
 
     unread = "Work was launched, but no table of kernels was read, so GPU time is unknown."
-    assert unread in messages
+    assert any(message.startswith(unread) for message in messages)
     assert not [message for message in messages if "failed, or" in message]

@@ -9,7 +9,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export
 from traceview.analyses.trace_health import ANALYSIS
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace.load import load
 
 

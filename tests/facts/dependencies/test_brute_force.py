@@ -167,7 +167,7 @@ def recorded(program: programs.Program, folder: Path) -> tuple[Run, Trace]:
 def test_what_is_recorded_is_exact(tmp_path_factory):
     counted: Counter[str] = Counter()
 
-    @settings(RANDOM, max_examples=120)
+    @settings(RANDOM, max_examples=60)
     @given(PROGRAMS.filter(is_recorded))
     def check(program):
         run, trace = recorded(program, tmp_path_factory.mktemp("run"))

@@ -9,6 +9,7 @@ from traceview.errors import InputError
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.worker.forked_task import cores
 from traceview.inspect.python_targets import compile_python
+from traceview.ptx.cubin import resources
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"needs {name}")
@@ -60,6 +61,32 @@ def test_small_values_are_computed(tmp_path):
     notes = []
     compile_python(str(script), note=notes.append)
     assert notes == ["script.py: 1 kernel compiled as launched"]
+
+
+def test_a_kernel_that_is_wrapped_for_graphs_is_launched(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        COPY + 'x = torch.zeros(4096, device="cuda")\n'
+        "torch.library.wrap_triton(copy)[(4,)](x, torch.empty_like(x), 4096, BLOCK=1024)\n"
+    )
+    (kernel,) = compile_python(str(script))
+    assert (kernel.launches, kernel.grid) == (1, (4, 1, 1))
+
+
+def test_a_grid_sized_by_the_registers_of_the_compiled_kernel(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        COPY + 'x = torch.zeros(4096, device="cuda")\n'
+        "y = torch.empty_like(x)\n"
+        "kernel = copy.warmup(x, y, 4096, BLOCK=1024, grid=(1,))\n"
+        "kernel._init_handles()\n"
+        "assert kernel.n_spills == 0\n"
+        "copy[(65536 // (kernel.n_regs * 128),)](x, y, 4096, BLOCK=1024)\n"
+    )
+    (kernel,) = compile_python(str(script))
+    registers = resources(kernel.cubin)["copy"].registers
+    assert 8 <= registers < 64
+    assert kernel.grid == (65536 // (registers * 128), 1, 1)
 
 
 def test_a_script_that_fails_before_its_launch_is_guessed_only_on_demand(tmp_path):

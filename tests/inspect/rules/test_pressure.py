@@ -139,8 +139,8 @@ def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels
     price = "with num_warps=4 the next report has: Global asynchronous copies"
     assert str(finding.evidence.values["withdrawn"]).startswith(price)
     followed = Retried(kernels.matmul, tried.signature, num_warps=4, num_stages=2).alone()
-    (worse,) = (found for found in followed.findings if found.severity == "high")
-    assert "move 32 bits per thread per instruction instead of 128" in worse.message
+    words = "move 32 bits per thread per instruction instead of 128"
+    assert any(words in found.message for found in followed.findings)
 
 
 def test_shared_loads_that_more_warps_make_unnecessary():

@@ -120,3 +120,33 @@ def test_blocks_that_take_a_stretch_each():
     assert layout(tile + loads("%rd5", 0)).moves_with_block
     assert not layout(tile.replace("%r5, 128", "%r5, %r2") + loads("%rd5", 0)).moves_with_block
     assert not layout(loads("%rd3", 0)).moves_with_block
+
+
+# One row of `n` or of a constant number of elements per thread, in a loop that nvcc unrolls.
+ROW = "mul.lo.s32 %r3, %r1, {}; mad.wide.s32 %rd5, %r3, 4, %rd1;"
+
+
+@pytest.mark.parametrize("loaded", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("pitch", "apart"), [("%r2", Stride(4, N)), ("64", Stride(256)), ("8", Stride(32)), ("1", None)]
+)
+def test_threads_that_leave_gaps_between_them(pitch, apart, loaded):
+    """Gaps are at least as large as what a thread covers."""
+    body = ROW.format(pitch) + loads("%rd5", *range(0, 4 * loaded, 4))
+    covers = apart is not None and not apart.parameter and apart.of < 2 * 4 * loaded
+    assert layout(body).threads_apart == (None if covers else apart)
+
+
+def test_parameters_of_cuda_are_named_in_the_distance():
+    function = parse_ptx(ptx_kernel(ROW.format("%r2") + loads("%rd5", 0))).kernels()[0]
+    provenance = Provenance.of(function)
+    (access,) = (a for a in accesses(function) if a.opcode == "ld.global.b32")
+
+    def named(*names: str) -> Stride | None:
+        samples = Samples.of(provenance, a_compiled(parameter_names=names))
+        return samples.layout(access, provenance.instructions(access), 32).threads_apart
+
+    apart = named("x", "y", "C")
+    assert apart
+    assert (apart.of, apart.parameter.name if apart.parameter else "") == (4, "C")
+    assert named() is named("x", "C") is None

@@ -11,8 +11,8 @@ POINTERS = "*fp32:16, *fp32:16"
 @pytest.mark.parametrize(
     ("name", "signature", "reductions"),
     [
-        ("quantize_groups", f"{POINTERS}, *fp32:16, 512", [TileReduction(512, masked=False)]),
-        ("softmax", f"{POINTERS}, i32:16, i32:16, 256", 2 * [TileReduction(256, masked=True)]),
+        ("quantize_groups", f"{POINTERS}, *fp32:16, 512", [TileReduction(512, is_group=True)]),
+        ("softmax", f"{POINTERS}, i32:16, i32:16, 256", 2 * [TileReduction(256, is_group=False)]),
         ("summed", f"{POINTERS}, i32:16, 256", []),
         ("summed_after", f"{POINTERS}, i32:16, 256", []),
         ("total", f"{POINTERS}, 256", []),

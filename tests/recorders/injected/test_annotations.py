@@ -219,14 +219,16 @@ def test_a_compiled_model_is_named_by_its_own_class():
 @pytest.mark.programs
 def test_compile_export_and_pickle_see_no_difference():
     command = [sys.executable, str(FOLDER / "torch_compiled.py")]
-    plain = run_script(command, environment(""), folder=FOLDER)
-    assert plain.returncode == 0, plain.stderr
-    assert plain.stdout.count("graph breaks") == 11
     # All that `auto` wraps, and the modules inside. Here the hooks see torch.compile imported.
     ranges = environment("modules")
-    added = subprocess.run(command, env=ranges, cwd=FOLDER, capture_output=True, text=True)
-    assert added.returncode == 0, added.stderr
-    assert added.stdout == plain.stdout
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=ranges, cwd=FOLDER, **options) as added:
+        plain = run_script(command, environment(""), folder=FOLDER)
+        out, errors = added.communicate()
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout.count("graph breaks") == 11
+    assert added.returncode == 0, errors
+    assert out == plain.stdout
 
 
 def test_steps_call_cudas_profiler_api(tmp_path):

@@ -40,7 +40,7 @@ def test_the_verdict_stands_above_all_figures(job):
 def test_few_ranks_have_a_row_each():
     spec, table = rank_rows(a_job(Shape(8)))
     assert table.cells("rank") == [str(rank) for rank in range(8)]
-    assert "step_median_ns" not in spec.brief[:8]
+    assert "step_median_ns" not in spec.brief_names[:8]
 
 
 def test_of_many_ranks_the_late_one_and_the_spread_of_the_others_are_shown():

@@ -11,7 +11,7 @@ from traceview.analyses.base import Analysis, Result
 from traceview.findings import Finding
 from traceview.render.document import MOST_ROWS
 from traceview.render.report.json import json_pieces, render_json
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.tables import Column, Keep, Table, TableSpec
 
 
@@ -124,7 +124,7 @@ def test_names_are_whole_and_valid(name):
 
 
 def test_nan_and_infinity_are_null():
-    spec = TableSpec("odd", "one row per number", (Column("rate", "float64", "", True),), ("rate",))
+    spec = TableSpec("odd", "one row per number", (Column("rate", "float64", "", True),), "rate")
     table = Table(spec.columns, {"rate": np.array([math.nan, math.inf, -math.inf, 1.5])})
     result = Result(
         {"odd": table},

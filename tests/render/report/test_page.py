@@ -89,6 +89,8 @@ def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, tra
     with opened(browser, path) as shown:
         cards = shown.page.locator(".finding")
         assert cards.count() == len(report.findings)
+        if shown.page.locator("details.more").count():
+            shown.page.locator("details.more > summary").click()
         # One of each sort: those of one table and one kind of subject lead alike.
         sorts = {sort_of(report, each.finding): place for place, each in enumerate(report.findings)}
         for number in sorts.values():
@@ -376,3 +378,29 @@ def test_random_recordings_with_hostile_names_open_without_an_error(browser, tmp
             shown.page.reload()
             assert shown.counts("img", ".finding") == [0, len(report.findings)]
             assert shown.problems == [], f"seed {seed}"
+
+
+def test_rows_lead_to_their_moment_and_an_address_to_the_timeline(browser, path):
+    with opened(browser, path) as shown:
+        page, panel = shown.page, shown.page.locator(".tl-row")
+        row = page.locator("#gpu-idle a.moment").first
+        span = row.get_attribute("href").removeprefix("#at=")
+        first, last = map(int, span.split("-"))
+        row.evaluate("link => { link.closest('details').open = true; link.click(); }")
+        page.wait_for_function("() => location.hash.startsWith('#t=')")
+        window = [int(each) for each in page.evaluate("location.hash")[3:].split("&")[0].split("-")]
+        assert window[1] - window[0] >= last - first
+        assert page.evaluate("document.getElementById('timeline').getBoundingClientRect().top") < 5
+
+        kernel = page.locator("a.moment[href^='#name=']").first.get_attribute("href")
+        page.evaluate("hash => { location.hash = hash; }", kernel)
+        page.wait_for_function("() => location.hash.includes('&sel=')")
+        said = panel.inner_text()
+        assert all(word in said for word in ("Launched by", "All of this name"))
+        address = page.url
+        assert shown.problems == []
+    with opened(browser, path) as again:
+        again.page.goto(address)
+        again.page.reload()
+        again.page.wait_for_function("() => scrollY > 0")
+        assert again.page.locator(".tl-row").inner_text() == said

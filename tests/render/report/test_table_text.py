@@ -5,7 +5,7 @@ import pytest
 from tests.render.example_report import a_trace
 from traceview.render.report.document import single_ids
 from traceview.render.report.text import TextOptions, table_lines
-from traceview.report import facts_of
+from traceview.reporting import facts_of
 from traceview.tables import Column, Table, TableSpec
 
 COLUMNS = (
@@ -16,9 +16,7 @@ COLUMNS = (
     Column("evidence", "text", "what shows it", prose=True),
     Column("name", "text", "whole name"),
 )
-SPEC = TableSpec(
-    "kernels", "one row per kernel", COLUMNS, ("device_id", "label", "calls", "evidence")
-)
+SPEC = TableSpec("kernels", "one row per kernel", COLUMNS, "device_id label calls evidence")
 SENTENCE = "It was launched late, because the thread spent 291 ms outside CUDA and 17 ms in a load."
 
 

@@ -21,7 +21,7 @@ from traceview.findings import SEVERITIES
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.report.document import header_facts, nothing_found, ranked_claim
 from traceview.render.report.text import FindingText, render_text
-from traceview.report import analyze, facts_of
+from traceview.reporting import analyze, facts_of
 from traceview.tables import Column, Table, TableSpec
 from traceview.trace.schema import TABLES
 
@@ -63,7 +63,7 @@ def test_prose_in_a_table_is_wrapped_not_cut():
         Column("evidence", "text", "what proves it", prose=True),
         Column("calls", "int64", "times"),
     )
-    spec = TableSpec("gaps", "one row per gap", columns, ("evidence", "calls"))
+    spec = TableSpec("gaps", "one row per gap", columns, "evidence calls")
     table = Table.from_rows(columns, [{"evidence": prose, "calls": 7}])
     lines = drawn([cells(fitting(spec, table, 40))], 40, color=False).splitlines()
     assert max(map(len, lines)) <= 40

@@ -249,3 +249,11 @@ def test_a_share_has_its_whole_where_the_rest_does_not_fit():
     (line,) = scoreboard_lines([tile, other], 80)
     assert line.plain.split("Launches")[0].rstrip() == "GPU busy  28.2 %    of 1.01 s"
     assert line.plain.endswith("data-bound")
+
+
+@pytest.mark.parametrize("count", range(8))
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_any_number_of_figures_is_shown(count, width):
+    tiles = [ScoreTile(f"f{at}", f"Name{at}", f"{at} ms") for at in range(count)]
+    text = "\n".join(line.plain for line in scoreboard_lines(tiles, width))
+    assert all(f"Name{at}" in text for at in range(count))

@@ -9,7 +9,7 @@ import pytest
 from tests.build import Export
 from tests.render.chromium import needs_chromium
 from tests.render.timeline.opened_page import CANVAS, Opened
-from traceview import analyze
+from traceview import analyze, units
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations import operations
@@ -191,5 +191,32 @@ def test_hostile_names_are_text(browser, tmp_path):
     opened.select("onerror")
     assert "onerror" in opened.page.locator(".tl-row").inner_text()
     assert opened.page.locator(".timeline img").count() == 0
+    assert opened.said == []
+    opened.close()
+
+
+def test_streams_have_their_sums_and_the_time_that_two_share(browser, tmp_path):
+    """Two streams, of random work; beside counting every nanosecond."""
+    random, export = np.random.default_rng(3), Export()
+    busy = np.zeros((2, 60_000), bool)
+    for stream in (0, 1):
+        at = 1_000
+        while at < 50_000:
+            length, pause = (int(each) for each in random.integers(100, 5_000, 2))
+            export.launch((at - 900, at - 800), (at, at + length), stream=7 + stream)
+            busy[stream, at : at + length] = True
+            at += length + pause
+    report = analyze(export.load(tmp_path), ["kernel-share", "gpu-idle"])
+    opened = Opened(browser, report.to_html(tmp_path / "page.html"))
+    opened.key("0")
+    opened.rest()
+    rows = opened.page.locator(".tl-device table:has(caption:text('By stream')) tr")
+    shown = {row.locator("th").inner_text(): row.get_attribute("data-ns") for row in rows.all()}
+    assert {name.split()[-1]: int(ns) for name, ns in shown.items()} == {
+        str(7 + stream): busy[stream].sum() for stream in (0, 1)
+    }
+    together = units.duration(int((busy[0] & busy[1]).sum()))
+    said = opened.page.locator(".tl-device > p").inner_text()
+    assert f"two streams or more at once {together}" in said
     assert opened.said == []
     opened.close()

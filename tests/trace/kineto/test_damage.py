@@ -12,7 +12,7 @@ from tests.oracles.plain_library import in_place_of_c
 from tests.trace.kineto.traces import call, kernel, python, span, text, training, write
 from tests.zstd import compress
 from traceview.errors import TraceFormatError
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace.kineto import chunks
 from traceview.trace.load import load
 

@@ -20,7 +20,7 @@ from tests.trace.kineto.traces import (
 )
 from traceview.analyses.base import Result
 from traceview.errors import MissingTableError
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace import Trace
 from traceview.trace.kineto.gpu_work import short_name
 from traceview.trace.kineto.stacks import parse_frame

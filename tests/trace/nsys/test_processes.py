@@ -42,7 +42,7 @@ def test_work_of_no_process_is_of_the_only_one(read: Any) -> None:
 
 def test_work_of_no_process_among_two_is_of_an_unknown_one(read: Any) -> None:
     owners = [None, pid(10), pid(20)]
-    trace = read({KERNEL: [kernel(at, at, globalPid=owner) for at, owner in enumerate(owners)]})
+    trace = read({KERNEL: [kernel(at, at, globalPid=owner) for at, owner in enumerate(owners, 1)]})
     assert cells(trace, "processes", "process_id", "name") == [(0, None), (10, None), (20, None)]
     assert trace.kernels["process"].tolist() == [0, 1, 2]
 

@@ -10,7 +10,7 @@ from tests.build import without
 from tests.places import DATA
 from tests.trace.kineto.traces import training, write
 from traceview.errors import TraceFormatError
-from traceview.report import analyze
+from traceview.reporting import analyze
 from traceview.trace import Trace
 from traceview.trace.load import load
 from traceview.trace.scrub.scrubber import scrub

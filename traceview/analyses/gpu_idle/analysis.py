@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview import groups, units
+from traceview import groups, rules, units
 from traceview.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.analyses.gpu_idle.findings import idle_findings
+from traceview.analyses.gpu_idle.findings import RULES
 from traceview.analyses.gpu_idle.gap_evidence import GapEvidence, activity_name, operation_name
 from traceview.analyses.wording import warm_up_notes
 from traceview.facts.idle.cpu_activity import CPU_CAUSES, late_idle
@@ -54,16 +54,7 @@ DEVICES = TableSpec(
         ),
         HOST,
     ),
-    brief=(
-        "device_id",
-        "host_id",
-        "span_ns",
-        "busy_ns",
-        "idle_ns",
-        "busy_pct",
-        "steady_busy_pct",
-        "one_time_idle_ns",
-    ),
+    brief="device_id host_id span_ns busy_ns idle_ns busy_pct steady_busy_pct one_time_idle_ns",
 )
 CAUSE_TABLE = TableSpec(
     "causes",
@@ -78,16 +69,7 @@ CAUSE_TABLE = TableSpec(
         Column("meaning", "text", "meaning of the cause", prose=True),
         HOST,
     ),
-    brief=(
-        "device_id",
-        "host_id",
-        "cause",
-        "gaps",
-        "idle_ns",
-        "share_pct",
-        "steady_idle_ns",
-        "meaning",
-    ),
+    brief="device_id host_id cause gaps idle_ns share_pct steady_idle_ns meaning",
 )
 GAPS = TableSpec(
     "gaps",
@@ -107,17 +89,7 @@ GAPS = TableSpec(
         Column("evidence", "text", "what in the recording shows the cause", prose=True),
         HOST,
     ),
-    brief=(
-        "duration_ns",
-        "cause",
-        "range_path",
-        "evidence",
-        "next_operation",
-        "call",
-        "start_ns",
-        "device_id",
-        "host_id",
-    ),
+    brief="duration_ns cause range_path evidence next_operation call start_ns device_id host_id",
 )
 LATE = TableSpec(
     "late",
@@ -136,8 +108,8 @@ LATE = TableSpec(
         Column("share_pct", "float64", "share of the GPU's launch-late idle time"),
         Column("steady_idle_ns", "int64", "part of idle after warm-up"),
     ),
-    brief=("steady_idle_ns", "idle_ns", "share_pct", "range_pattern", "where", "gaps", "device_id"),
-    adds=("idle_ns", "steady_idle_ns"),
+    brief="steady_idle_ns idle_ns share_pct range_pattern where gaps device_id",
+    adds="idle_ns steady_idle_ns",
 )
 LINES = TableSpec(
     "lines",
@@ -158,19 +130,10 @@ LINES = TableSpec(
         Column("steady_idle_ns", "int64", "part of idle after warm-up"),
     ),
     brief=(
-        "steady_idle_ns",
-        "file",
-        "line",
-        "function",
-        "inner",
-        "idle_ns",
-        "share_pct",
-        "activity",
-        "samples",
-        "source",
-        "device_id",
+        "steady_idle_ns file line function inner idle_ns share_pct activity samples source "
+        "device_id"
     ),
-    adds=("samples", "idle_ns", "steady_idle_ns"),
+    adds="samples idle_ns steady_idle_ns",
     rare=True,
 )
 
@@ -191,7 +154,7 @@ def compute(trace: Trace) -> Result:
                 "gaps": _longest(trace, every),
             }
         ),
-        idle_findings(trace),
+        tuple(rules.findings(trace, RULES)),
         notes=(*warm_up_notes(trace), *_line_notes(trace, every)),
     )
 

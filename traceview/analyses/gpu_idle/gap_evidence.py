@@ -309,59 +309,49 @@ class Site(NamedTuple):
 
 def longest_launch_site(trace: Trace, chosen: Mask) -> Site | None:
     """The launch call and range pattern with most idle time before their work."""
-    every = gaps(trace)
+    every, tree = gaps(trace), range_tree(trace)
     rows = np.flatnonzero(chosen & (every.call >= 0))
-    if not len(rows):
-        return None
-    tree, names = range_tree(trace), trace.api_calls.texts("name")
     path = attributed_operations(trace).path(tree)[every.after[rows]]
-    pattern = tree.pattern_of_paths(path)
-    each = groups.group(pattern, names.codes[every.call[rows]])
-    idle = groups.sums(each, every.idle_ns[rows])
-    most = int(np.argmax(idle))
-    row = int(each.first[most])
-    where = int(pattern[row])
-    api = str(names[int(every.call[rows[row]])])
-    return Site(api, tree.patterns[where] if where >= 0 else None, int(idle[most]))
-
-
-def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
-    """The synchronization with most idle time after it, and the range in which it was called."""
-    every = gaps(trace)
-    rows = np.flatnonzero(chosen)
-    each = groups.group(every.wait[rows])
-    idle = groups.sums(each, every.idle_ns[rows])
-    most = int(np.argmax(idle))
-    call = int(waits(trace).call[every.wait[rows[each.first[most]]]])
-    name, path = _called(trace, np.array([call]))
-    tree, where = range_tree(trace), int(path[0])
-    api = str(trace.api_calls.texts("name").values[int(name[0])])
-    return Site(api, tree.paths[where] if where >= 0 else None, int(idle[most]))
+    return _longest_site(trace, rows, every.call[rows], tree.pattern_of_paths(path))
 
 
 def longest_call_site(trace: Trace, chosen: Mask) -> Site | None:
     """The call that threads spent most of the idle time in, and the range pattern around it."""
+    within = gaps(trace).within
+    rows = np.flatnonzero(chosen & (within >= 0))
+    pattern = range_tree(trace).pattern_of_paths(_path_of_calls(trace, within[rows]))
+    return _longest_site(trace, rows, within[rows], pattern)
+
+
+def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
+    """The synchronization with most idle time after it, and the range in which it was called."""
     every, tree = gaps(trace), range_tree(trace)
-    rows = np.flatnonzero(chosen & (every.within >= 0))
+    rows = np.flatnonzero(chosen)
+    each = groups.group(every.wait[rows])
+    idle = groups.sums(each, every.idle_ns[rows])
+    call = waits(trace).call[every.wait[rows[each.first[[np.argmax(idle)]]]]]
+    [where], [api] = _path_of_calls(trace, call), trace.api_calls.texts("name").take(call).decode()
+    return Site(str(api), tree.paths[int(where)] if where >= 0 else None, int(idle.max()))
+
+
+def _longest_site(trace: Trace, rows: Array, call: Array, pattern: Array) -> Site | None:
+    """The name of a call and the pattern of a range that have most of the idle time together."""
     if not len(rows):
         return None
-    name, path = _called(trace, every.within[rows])
-    pattern = tree.pattern_of_paths(path)
-    each = groups.group(pattern, name)
-    idle = groups.sums(each, every.idle_ns[rows])
-    most = int(np.argmax(idle))
-    row = int(each.first[most])
-    api = str(trace.api_calls.texts("name").values[int(name[row])])
-    where = int(pattern[row])
-    return Site(api, tree.patterns[where] if where >= 0 else None, int(idle[most]))
+    names = trace.api_calls.texts("name")
+    each = groups.group(pattern, names.codes[call])
+    idle = groups.sums(each, gaps(trace).idle_ns[rows])
+    row = int(each.first[np.argmax(idle)])
+    where, api = int(pattern[row]), str(names[int(call[row])])
+    return Site(api, range_tree(trace).patterns[where] if where >= 0 else None, int(idle.max()))
 
 
-def _called(trace: Trace, call: Array) -> tuple[Array, Array]:
-    """The name of some API calls, as a code, and the range path around them."""
-    calls, table = api_calls(trace), trace.api_calls
-    place = attribute(trace, calls.thread[call], table["process"][call], calls.start_ns[call])
+def _path_of_calls(trace: Trace, call: Array) -> Array:
+    """The range path around some API calls."""
+    calls, process = api_calls(trace), trace.api_calls["process"][call]
+    place = attribute(trace, calls.thread[call], process, calls.start_ns[call])
     path: Array = place.path(range_tree(trace))
-    return table.texts("name").codes[call], path
+    return path
 
 
 class LoneGap(NamedTuple):

@@ -22,6 +22,7 @@ from traceview.facts.idle.lines import (
     sum_lines,
 )
 from traceview.facts.idle.stack_sites import calls_jax, function_name, stack_sites
+from traceview.facts.module_lines import ModuleLine, most_time
 from traceview.facts.operations import api_calls
 from traceview.facts.samples import UNNAMED_FUNCTIONS
 from traceview.facts.steps.steps import pace
@@ -56,8 +57,9 @@ class LineSite(NamedTuple):
 
     `row` has the cells of the row of `lines` with most of the time. `inner` is the library function
     if it is most of the line, `inner_alone` True if it is nearly all. `number` is the line's number
-    in lines_of. `other_work` is True where most of the time went into work other than launches,
-    `says_enough` where the activity makes `inner` superfluous.
+    in lines_of. `undone` is the module behind half or more of the time in a backward pass.
+    `other_work` is True where most of the time went into work other than launches, `says_enough`
+    where the activity makes `inner` superfluous.
     """
 
     file: str
@@ -72,6 +74,7 @@ class LineSite(NamedTuple):
     number: int
     native: bool
     says_enough: bool
+    undone: ModuleLine | None = None
 
     @property
     def name(self) -> str:
@@ -101,6 +104,10 @@ class LineSite(NamedTuple):
         """`, calling torch.add`, as a template and its values; empty without a function to name."""
         mostly = "" if self.inner_alone else "mostly "
         if self.inner and self.inner.endswith(_BACKWARD):
+            if self.undone:
+                called = {"module": self.undone.module, "called": self.undone.place}
+                where = "in the backward pass of {module}, called at {called}"
+                return f", {mostly}{where}", called
             return f", {mostly}in the backward pass", {}
         if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}
@@ -197,7 +204,15 @@ def _site(
         number=int(lines.line[top]),
         native=bool(stack_sites(trace).native[lines.site[top]]),
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
+        undone=_undone(trace, samples, int(lines.line[top])),
     )
+
+
+def _undone(trace: Trace, samples: IdleSamples, line: int) -> ModuleLine | None:
+    """The module whose work follows most of the idle time of a line."""
+    own = samples.take(lines_of(trace, samples) == line)
+    found = most_time(trace, gaps(trace).after[own.gap], own.time_ns)
+    return found[0] if found else None
 
 
 def _work_ns(trace: Trace, samples: IdleSamples, line: int) -> int:

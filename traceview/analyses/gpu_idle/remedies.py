@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview import groups
 from traceview.analyses import wording
-from traceview.analyses.gpu_idle.gap_finding import CpuPart
+from traceview.analyses.gpu_idle.late_parts import CpuPart
 from traceview.analyses.gpu_idle.line_sites import LineSite, in_accidents
 from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.dependencies.forecast import model
@@ -360,7 +360,7 @@ allocator retries (pytorch/pytorch#104509)."""
 SLOTS: Mapping[str, Callable[[Trace], str]] = {
     "fewer_launches": wording.fewer_launches,
     "do_elsewhere": _do_elsewhere,
-    "early_uploads": lambda trace: terms(trace).early_uploads,
+    "early_uploads": wording.early_uploads,
     "memory_pool": lambda trace: terms(trace).pool,
 }
 """What the fields in the action of a cause stand for."""

@@ -16,6 +16,7 @@ from traceview.analyses.wording import AS_NODES
 from traceview.facts.idle.gaps import busy_ns
 from traceview.facts.kernel_classes import KernelClass, kernel_classes, kernel_labels
 from traceview.facts.launches import cuda_graphs
+from traceview.facts.module_lines import module_work
 from traceview.facts.operations import HOST, device_hosts, kernel_operations
 from traceview.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.facts.ranges.selection import selected_operations, selected_ranges
@@ -63,8 +64,8 @@ KERNELS = TableSpec(
         Column("processes", "int64", "processes that launched it, on all hosts"),
         Column("steady_total_ns", "int64", "part of total after warm-up"),
     ),
-    brief=("label", "calls", "total_ns", "share_pct", "median_ns", "max_ns", "min_ns"),
-    adds=("calls", "total_ns", "share_pct", "steady_total_ns"),
+    brief="label calls total_ns share_pct median_ns max_ns min_ns",
+    adds="calls total_ns share_pct steady_total_ns",
 )
 CLASSES = TableSpec(
     "classes",
@@ -85,8 +86,8 @@ CLASSES = TableSpec(
         Column("share_pct", "float64", "percentage of the time of all kernels of this GPU"),
         Column("steady_total_ns", "int64", "part of total after warm-up"),
     ),
-    brief=("device_id", "class", "calls", "total_ns", "share_pct", "median_ns"),
-    adds=("calls", "total_ns", "steady_total_ns"),
+    brief="device_id class calls total_ns share_pct median_ns",
+    adds="calls total_ns steady_total_ns",
 )
 RANGES = TableSpec(
     "ranges",
@@ -107,9 +108,9 @@ RANGES = TableSpec(
         Column("inferred_ns", "int64", "GPU time of the inferred calls"),
         Column("processes", "int64", "processes that launched it, on all hosts"),
     ),
-    brief=("range_path", "short_name", "calls", "total_ns", "share_pct", "inferred_calls"),
+    brief="range_path short_name calls total_ns share_pct inferred_calls",
     detail=True,
-    adds=("calls", "total_ns", "share_pct", "inferred_calls", "inferred_ns"),
+    adds="calls total_ns share_pct inferred_calls inferred_ns",
 )
 PATTERNS = TableSpec(
     "range_patterns",
@@ -123,7 +124,7 @@ PATTERNS = TableSpec(
         Column("share_pct", "float64", "percentage of the time of all kernels"),
         Column("per_instance_ns", "int64", "GPU time per instance, rounded", nullable=True),
     ),
-    brief=("range_pattern", "instances", "total_ns", "share_pct", "per_instance_ns", "calls"),
+    brief="range_pattern instances total_ns share_pct per_instance_ns calls",
 )
 INCLUSIVE = TableSpec(
     "ranges_inclusive",
@@ -134,8 +135,26 @@ INCLUSIVE = TableSpec(
         Column("total_ns", "int64", "GPU time of these kernels"),
         Column("share_pct", "float64", "percentage of the time of all kernels"),
     ),
-    brief=("range_path", "calls", "total_ns", "share_pct"),
+    brief="range_path calls total_ns share_pct",
     detail=True,
+)
+MODULES = TableSpec(
+    "modules",
+    "one row per kernel and module of a torch model under which it was launched, forward or "
+    "backward; empty unless recorded with --annotate modules",
+    (
+        Column("module", "text", "path of the module, with # for numbers: layers alike are one"),
+        Column("file", "text", "source file of the line that calls it"),
+        Column("line", "int64", "the line"),
+        Column("function", "text", "function that contains the line"),
+        Column("short_name", "text", "base name of the kernel"),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("share_pct", "float64", "percentage of the time of all kernels"),
+    ),
+    brief=("module", "file", "line", "short_name", "calls", "total_ns", "share_pct"),
+    detail=True,
+    adds=("calls", "total_ns", "share_pct"),
 )
 
 
@@ -182,6 +201,7 @@ def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
         "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
         "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
         **_by_range(trace, chosen, kernels, duration_ns),
+        "modules": _by_module(trace, chosen, kernels, duration_ns),
     }
 
 
@@ -281,6 +301,29 @@ def _by_range(
     }
 
 
+def _by_module(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:
+    work = module_work(trace)
+    of = work.of_operation[kernel_operations(trace)[chosen]]
+    inside = np.flatnonzero(of >= 0)
+    each = groups.group(of[inside], kernels.texts("short_name").codes[inside])
+    total = groups.sums(each, duration_ns[inside])
+    lines = [work.lines[number] for number in of[inside][each.first].tolist()]
+    table = Table(
+        MODULES.columns,
+        {
+            "module": Texts.of(line.module for line in lines),
+            "file": Texts.of(line.file for line in lines),
+            "line": np.array([line.line for line in lines], np.int64),
+            "function": Texts.of(line.function for line in lines),
+            "short_name": kernels.texts("short_name").take(inside[each.first]),
+            "calls": groups.count(each),
+            "total_ns": total,
+            "share_pct": _pct_of(total, duration_ns),
+        },
+    )
+    return table.take(np.argsort(-total, kind="stable"))
+
+
 def _exclusive(
     tree: RangeTree, kernels: Table, path: RowNumbers, inferred: Mask, duration_ns: Integers
 ) -> Table:
@@ -371,7 +414,7 @@ ANALYSIS = Analysis(
     title="Kernel share",
     question="Which kernels take the GPU time, and which part of the program launches them?",
     needs=("kernels",),
-    tables=(KERNELS, CLASSES, PATTERNS, RANGES, INCLUSIVE),
+    tables=(KERNELS, CLASSES, PATTERNS, MODULES, RANGES, INCLUSIVE),
     compute=compute,
     charts=(
         Chart("bars", "kernels", "GPU time by kernel, after warm-up", "label", "steady_total_ns"),

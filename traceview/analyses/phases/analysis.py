@@ -141,7 +141,7 @@ PHASES = TableSpec(
         ),
         Column("compiler", "text", "what compiled during most of a compilation", nullable=True),
     ),
-    brief=("phase", "start_ns", "duration_ns", "busy_pct", "verdict", "compiler"),
+    brief="phase start_ns duration_ns busy_pct verdict compiler",
 )
 TOTALS = TableSpec(
     "totals",
@@ -154,7 +154,7 @@ TOTALS = TableSpec(
         Column("share_pct", "float64", "share of the time of the process"),
         _BUSY,
     ),
-    brief=("process_id", "phase", "stretches", "total_ns", "share_pct", "busy_pct"),
+    brief="process_id phase stretches total_ns share_pct busy_pct",
 )
 
 REPLAYS = TableSpec(
@@ -171,7 +171,7 @@ REPLAYS = TableSpec(
         Column("kernel_ns", "int64", "median time in kernels of a replay"),
         Column("ratio", "float64", "pass_ns ÷ replay_ns"),
     ),
-    brief=("first_kernel", "kernels", "passes", "pass_ns", "replays", "replay_ns", "ratio"),
+    brief="first_kernel kernels passes pass_ns replays replay_ns ratio",
     rare=True,
 )
 
@@ -202,7 +202,7 @@ COMPILED = TableSpec(
         Column("reason", "text", "the guards that failed, or why the graph broke", nullable=True),
         Column("source", "text", "text of the line that broke the graph", nullable=True),
     ),
-    brief=("kind", "file", "line", "function", "times", "total_ns", "guards_ns", "reason"),
+    brief="kind file line function times total_ns guards_ns reason",
     rare=True,
 )
 

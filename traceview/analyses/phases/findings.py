@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview import groups, intervals
+from traceview.analyses.phases.guards import GUARDS
 from traceview.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.analyses.wording import by_recorder
 from traceview.facts import code, python_events
@@ -498,6 +499,7 @@ RULES = (
         "So {others?does|do} {others:other function}.]",
         "Move what it names out of the compiled function.",
     ),
+    GUARDS,
     FindingRule(
         _compiled_once,
         "{lead}{compiler}[ in process {number}] took {compile_ns}, {compile_pct} of the "

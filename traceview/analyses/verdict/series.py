@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import groups
+from traceview.analyses.verdict.recorded import recorded_span
 from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.operations import operations
@@ -23,8 +24,8 @@ uses. In the shipped recordings with two steps after a warm-up it is 1.8 times a
 
 
 FEW_OPERATIONS, NEXT_TO_NOTHING, LEAST_NS = 20, 0.01, 1_000_000
-"""Fewer operations, shorter than this part of their span and than 1 ms in all, are the start of a
-program, not the program: a public recording holds 17 of 35 µs in 1.3 s, and what repeats in them
+"""Fewer operations, shorter than this part of the recording and than 1 ms in all, are the start of
+a program, not the program: a public recording holds 17 of 35 µs in 1.3 s, and what repeats in them
 are four loads of code."""
 
 
@@ -91,8 +92,10 @@ def is_start_up_alone(trace: Trace) -> bool:
         return False
     steady_ns = sum(work.steady_ns for work in device_work(trace).values())
     few = int(steady_operations(trace).sum()) < FEW_OPERATIONS and steady_ns < LEAST_NS
-    spans_ns = steady_spans_ns(trace).values() if few else ()
-    return steady_ns < NEXT_TO_NOTHING * max(spans_ns, default=0)
+    if not few:
+        return False
+    first, last = recorded_span(trace)
+    return steady_ns < NEXT_TO_NOTHING * max(last - first, *steady_spans_ns(trace).values(), 0)
 
 
 def series(trace: Trace) -> list[Integers]:

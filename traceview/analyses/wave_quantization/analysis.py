@@ -100,10 +100,10 @@ KERNELS = TableSpec(
         HOST,
     ),
     brief=(
-        *("label", "blocks", "waves", "tail_idle_pct", "tail_loss_ns", "total_ns"),
-        *("blocks_to_fill", "theoretical_occupancy_pct", "limiter", "note", "blocks_per_sm"),
+        "label blocks waves tail_idle_pct tail_loss_ns total_ns blocks_to_fill "
+        "theoretical_occupancy_pct limiter note blocks_per_sm"
     ),
-    adds=("calls", "total_ns", "tail_loss_ns"),
+    adds="calls total_ns tail_loss_ns",
 )
 GRIDS = TableSpec(
     "grids",
@@ -129,7 +129,7 @@ GRIDS = TableSpec(
         Column("wave_blocks", "int64", "blocks that the GPU holds at once"),
         Column("wave_ns", "int64", "time of a wave, from grids of whole waves"),
     ),
-    brief=("kernel", "blocks", "waves", "median_ns", "predicted_ratio", "measured_ratio"),
+    brief="kernel blocks waves median_ns predicted_ratio measured_ratio",
     detail=True,
 )
 

@@ -57,7 +57,8 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
     kind, owner = classify(name), owner_of(name)
     fills = "{fewer_blocks} or {more_blocks}" if len(waves.fills) > 1 else "{more_blocks}"
     if owner is KernelOwner.PROGRAM:
-        small = _OWN_SMALL if threads > WARP_THREADS else _OWN_FEW_THREADS
+        small = _OWN_SMALL if waves.blocks > 1 else _OWN_ONE_BLOCK
+        small = small if threads > WARP_THREADS else _OWN_FEW_THREADS
         partial_wave = (
             f"Use {fills} blocks instead of {{blocks}}: another tile or block size, padded "
             "shapes, or {wave_blocks} blocks that loop over the tiles."
@@ -84,6 +85,9 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
 _OWN_SMALL = (
     "Make the blocks smaller, or split the work along another dimension, where possible: {sms} "
     "blocks give each SM one, {better_blocks} are better."
+)
+_OWN_ONE_BLOCK = (
+    "Spread the work over more blocks: {sms} give each SM one, {better_blocks} are better."
 )
 _OWN_FEW_THREADS = (
     "Spread the work over more threads and blocks: blocks of 128 or 256 threads suit most kernels; "

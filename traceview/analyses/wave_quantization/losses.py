@@ -123,10 +123,10 @@ TILES = TableSpec(
         HOST,
     ),
     brief=(
-        *("label", "m", "n", "k", "tiles", "blocks", "rounds", "tail_idle_pct", "tail_loss_ns"),
-        *("total_ns", "tiles_to_fill", "batch", "tile"),
+        "label m n k tiles blocks rounds tail_idle_pct tail_loss_ns total_ns tiles_to_fill batch "
+        "tile"
     ),
-    adds=("calls", "total_ns", "tail_loss_ns"),
+    adds="calls total_ns tail_loss_ns",
     rare=True,
 )
 

@@ -248,11 +248,7 @@ class _Builder:
     """The graph in the making: items first, then edges of each kind."""
 
     def __init__(
-        self,
-        trace: Trace,
-        since_ns: int | None,
-        until_ns: int | None,
-        walked: Walked | None,
+        self, trace: Trace, since_ns: int | None, until_ns: int | None, walked: Walked | None
     ) -> None:
         self.trace = trace
         calls, ops = api_calls(trace), work.operations(trace)

@@ -132,11 +132,7 @@ class Changed:
         self._shorten_pauses(less[between.ends], between.queries)
 
     def fuse(
-        self,
-        operation: Array,
-        group: Array,
-        factor: float,
-        usual_ns: tuple[int, int] | None = None,
+        self, operation: Array, group: Array, factor: float, usual_ns: tuple[int, int] | None = None
     ) -> None:
         """The operations of each group become its last one, which takes `factor` of their time.
 

@@ -158,11 +158,12 @@ _LIBRARY_DOMAIN = re.compile(
 _LIBRARY_NAME = re.compile(
     r"(cub|thrust|cuda)::|Xla(Module|Pass|Launch)|TSL:|nccl[A-Z:]|cublas[A-Z]"
 )
-# Operators of torch: emit_nvtx, record_function and nsys's --pytorch options write these.
+# Operators of torch: emit_nvtx, record_function and nsys's --pytorch options write these, PyProf
+# and DLProf a dict per call of torch.
 _OPERATOR_NAME = re.compile(
     r"(aten|prim|prims|c10d|c10|torchvision|torch_\w+|autograd|torch::autograd|FSDP|DDP|inductor)::"
     r"|torch\.(?!compile\b)\w+\.|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)"
-    r"|record_param_comms|\w+Backward\d*$|AccumulateGrad|DistributedDataParallel\.|TorchDynamo"
+    r"|\{'(traceMarker|mod)':|record_param_comms|\w+Backward\d*$|AccumulateGrad|DistributedDataParallel\.|TorchDynamo"
 )
 _ARGUMENTS = re.compile(r", (op_id|seq) = \d+")
 _NEAR_FOREIGN = re.compile(

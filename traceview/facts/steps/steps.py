@@ -319,11 +319,18 @@ def steady_kernels(trace: Trace) -> Mask:
     return steady_operations(trace)[kernel_operations(trace)]
 
 
-def steady_kernels_ns(trace: Trace, device: int) -> int:
-    """Time of the steady kernels of a GPU, a row of devices."""
-    kernels = trace.recorded("kernels")
-    own = steady_kernels(trace) & (kernels["device"] == device)
-    return int(kernels.duration_ns[own].sum())
+def longest_loop(trace: Trace, own: Mask, process: int | None = None) -> Integers:
+    """Rows of the steps, warm-up included, of the loop that takes most time.
+
+    Of loops with some of the operations `own`, a mask, and of one process if that is given.
+    """
+    every, timed, step = steps(trace), pace(trace), step_of_operations(trace)[own]
+    series = groups.different(every.series[groups.different(step[step >= 0])])
+    rows = np.flatnonzero(np.isin(every.series, series) & (every.operations > 0) & timed.timed)
+    rows = rows if process is None else rows[every.process[rows] == process]
+    total_ns = np.bincount(every.series[rows], timed.duration_ns[rows], minlength=1)
+    loop: Integers = rows[every.series[rows] == np.argmax(total_ns)]
+    return loop
 
 
 def launched_in_warm_up(trace: Trace) -> Mask:

@@ -341,9 +341,7 @@ def from_shapes(trace: Trace) -> WorkEstimate | None:
 
 
 def _innermost(
-    trace: Trace,
-    parse: Callable[[str, int | None], Parsed | None],
-    relevant: Mask,
+    trace: Trace, parse: Callable[[str, int | None], Parsed | None], relevant: Mask
 ) -> tuple[Integers, Integers, dict[int, Parsed]] | None:
     """For each kernel the innermost relevant range around its launch, and a code of its content.
 

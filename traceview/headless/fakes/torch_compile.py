@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,11 @@ def skip(skipped: Callable[[], None]) -> None:
 
     torch.compile = compile_
     torch.nn.Module.compile = lambda *_, **__: skipped()
+    # No graph is captured either, so that torch.library.wrap_triton gives the kernel itself.
+    with suppress(ImportError):
+        from torch._library import triton
+
+        triton.wrap_triton_enabled_default = False
 
 
 def install(gpu: Gpu, trials: Trials, note: Callable[[str], None]) -> None:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from traceview.hardware import limits_of, part_of
+from traceview.ptx.cubin import resources
 from traceview.records import record
 
 _ONE_MS = 1.0
+_SOME_REGISTERS, _MOST_THREADS = 32, 1024
 
 Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
 Rejected = Callable[[Any, Mapping[str, Any], Exception], None]
@@ -111,9 +113,16 @@ class _Utils:
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
 
-    def load_binary(self, name: str, *_: Any) -> tuple[int, str, int, int, int]:
-        """Module, function, registers, spills, maximum threads per block."""
-        return 1, name, 0, 0, 1024
+    def load_binary(self, name: str, cubin: bytes, *_: Any) -> tuple[int, str, int, int, int]:
+        """Module, function, registers, 4-byte words of local memory, maximum threads per block.
+
+        Programs size persistent grids by the registers, so they are those of the cubin.
+        """
+        found = resources(cubin).get(name)
+        if found is None:
+            return 1, name, _SOME_REGISTERS, 0, _MOST_THREADS
+        words = found.stack_bytes // 4
+        return 1, name, found.registers, words, found.max_threads or _MOST_THREADS
 
     def get_device_properties(self, *_: Any) -> dict[str, int]:
         """Properties as of an H100; clocks in kHz, bus width in bits."""

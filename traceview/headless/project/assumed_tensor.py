@@ -27,6 +27,8 @@ _VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
 _LOGITS = re.compile(r"logits", re.I)
 # Of a quantization: the group of MX formats, and the least of the others.
 _GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
+# Experts of a token in routers of mixtures (Mixtral 2, Qwen3 and DeepSeek 8).
+_CHOSEN, _CHOSEN_COUNT = re.compile(r"(num_)?top_?k", re.IGNORECASE), 8
 _TAP_COUNT, _HEADS_APART = 4, 3
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _METHODS = (
@@ -106,6 +108,8 @@ class AssumedTensor:
             return _HEAD_COUNT
         if name and _GROUP.fullmatch(name):
             return _GROUP_SIZE
+        if name and _CHOSEN.fullmatch(name):
+            return _CHOSEN_COUNT
         # Of three dimensions the last may hold all heads.
         is_inner = is_last and (not name or (at or 0) >= _HEADS_APART)
         if is_inner and _ATTENTION.fullmatch(self.name):

@@ -27,6 +27,7 @@ from traceview.headless.project.assumed_tensor import (
     dtype_in,
     dtype_of,
     rank_of,
+    tensor_ranks,
     torch_,
 )
 
@@ -70,13 +71,15 @@ class Scope:
     """The names at a place in a function: `known` in the function, `globals_` in its module.
 
     `ranks` maps the names that are used as tensors to their number of dimensions or None. `broken`
-    counts the conditions that the program needs and that do not hold.
+    counts the conditions that the program needs and that do not hold. `functions` are those of the
+    module, whose results are followed where they are called with tensors.
     """
 
     globals_: Mapping[str, Any]
     known: dict[str, Any] = field(default_factory=dict)
     ranks: Mapping[str, int | None] = field(default_factory=dict)
     broken: int = 0
+    functions: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression, or UNKNOWN."""
@@ -203,6 +206,12 @@ class Scope:
         return {self._value(key): self.value(value) for key, value in pairs if key is not None}
 
     def _call(self, node: ast.Call) -> Any:
+        helper = self.functions.get(ast.unparse(node.func))
+        if helper and not node.keywords:
+            return self._result_of(helper, [self.value(argument) for argument in node.args])
+        return self._called(node)
+
+    def _called(self, node: ast.Call) -> Any:
         function = self._value(node.func)
         arguments = [self._value(a) for a in node.args if not isinstance(a, ast.Starred)]
         keywords = {k.arg: self._value(k.value) for k in node.keywords if k.arg}
@@ -232,6 +241,29 @@ class Scope:
                 return SIZE * SIZE if name == "prod" else SIZE
             raise Unknown
         return function(*arguments, **keywords)
+
+    def _result_of(self, helper: ast.FunctionDef, passed: Sequence[Any]) -> Any:
+        """What a function of the module returns, its own calls of such functions left out."""
+        scope = Scope(self.globals_, ranks=tensor_ranks(helper))
+        for argument, value in zip(helper.args.args, passed, strict=True):
+            scope.assign(ast.Name(argument.arg, ast.Store()), value)
+        return scope._returned(helper.body)
+
+    def _returned(self, body: Sequence[ast.stmt]) -> Any:
+        """The value of the first return that is reached; an unknown condition does not hold."""
+        for node in body:
+            if isinstance(node, ast.Return):
+                return self._value(node.value) if node.value else None
+            if isinstance(node, ast.If):
+                test = self.value(node.test)
+                result = self._returned(node.body if test is not UNKNOWN and test else node.orelse)
+                if result is not None:
+                    return result
+            elif isinstance(node, ast.Assign):
+                value = self.value(node.value)
+                for target in node.targets:
+                    self.assign(target, value)
+        return None
 
     def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:
         for keyword in call.keywords:

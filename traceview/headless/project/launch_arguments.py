@@ -61,7 +61,7 @@ def scope_at(
     function's assertions and conditions of the call.
     """
     if function is None:
-        scope = Scope(globals_)
+        scope = Scope(globals_, functions=_functions(module))
         _run(module.body, scope, call)
         return scope
     scope = _scope_in(call, function, module, globals_, depth, channels_last=False)
@@ -81,8 +81,7 @@ def _scope_in(
     channels_last: bool,
 ) -> Scope:
     """The names at a call in a function, for tensors of one memory layout."""
-    scope = Scope(globals_)
-    scope.ranks = tensor_ranks(function)
+    scope = Scope(globals_, ranks=tensor_ranks(function), functions=_functions(module))
     caller = _caller(function, module, globals_, depth)
     for name, value in _parameters(function, scope):
         scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
@@ -94,6 +93,15 @@ def _scope_in(
             value.channels_last = (value.rank or 0) >= 3
     _run(function.body, scope, call)
     return scope
+
+
+def _functions(module: ast.Module) -> dict[str, ast.FunctionDef]:
+    """The functions of a module that are no kernels, by name."""
+    return {
+        node.name: node
+        for node in module.body
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list
+    }
 
 
 def _instance(

@@ -259,10 +259,7 @@ def _run_corners(pair: _Pair) -> None:
     """Run corner programs of one kernel and those of the other that store the same elements."""
     coarse = [min(x, y) for x, y in zip(pair.old.grid, pair.new.grid, strict=True)]
     for corner in corners(coarse):
-        programs = (
-            within(corner, coarse, pair.old.grid),
-            within(corner, coarse, pair.new.grid),
-        )
+        programs = (within(corner, coarse, pair.old.grid), within(corner, coarse, pair.new.grid))
         left = pair.deadline - time.thread_time()
         if pair.comparable and sum(map(len, programs)) * pair.old.seconds > _WHOLE * left:
             return

@@ -13,7 +13,7 @@ from typing import Any
 from traceview.headless import inference, signatures
 from traceview.headless.dataflow import Usage
 from traceview.headless.project.assumed_tensor import AssumedTensor
-from traceview.headless.signatures import Parameter, Value
+from traceview.headless.signatures import Parameter, Value, commented_types
 from traceview.headless.worker.event_log import plain
 from traceview.ptx.model import Argument
 from traceview.records import record
@@ -74,13 +74,19 @@ class Jitted:
         return tuple(map(_parameter, self.function.params))
 
     @property
+    def text(self) -> str:
+        """Its source, without the indentation that it has in a class."""
+        return textwrap.dedent("".join(self.function.raw_src))
+
+    @property
     def tree(self) -> ast.FunctionDef:
         """Its source, parsed."""
-        return inference.parsed(textwrap.dedent("".join(self.function.raw_src)))
+        return inference.parsed(self.text)
 
     def usage(self, helpers: Mapping[str, ast.FunctionDef]) -> Usage:
         """The uses of its parameters in its source."""
-        return Usage(self.tree, helpers)
+        tree = self.tree
+        return Usage(tree, helpers, stated=commented_types(self.text, tree))
 
     def chosen(
         self, arguments: Sequence[Argument], known: Mapping[str, Any] | None = None

@@ -19,10 +19,13 @@ from traceview.inspect.rules.global_memory import (
     uncoalesced_accesses,
     unused_lanes,
 )
+from traceview.inspect.rules.loops import few_loads_in_flight, older_tensor_cores, waiting_operands
 from traceview.inspect.rules.occupancy import (
     fp32_products,
+    is_small_launch,
     low_occupancy,
     serialized_wgmma,
+    small_launch,
     tail_wave,
 )
 from traceview.inspect.rules.remedies import Reconciliation
@@ -36,8 +39,11 @@ from traceview.inspect.rules.shared_memory import (
 from traceview.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
 RULES: tuple[Rule, ...] = (
+    small_launch,
     serialized_wgmma,
     fp32_products,
+    waiting_operands,
+    older_tensor_cores,
     serialized_copies,
     spills,
     local_memory,
@@ -47,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     uncoalesced_accesses,
     atomics,
     unused_lanes,
+    few_loads_in_flight,
     low_occupancy,
     bank_conflicts,
     reductions_in_loops,
@@ -60,6 +67,8 @@ RULES: tuple[Rule, ...] = (
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
     advice = [each for rule in RULES for each in advice_by(rule, kernel)]
+    if is_small_launch(kernel):
+        advice = [replace(each, finding=_of_a_small_launch(each.finding)) for each in advice]
     findings = [each.finding for each in advice]
     if kernel.trials:
         inspected = partial(_inspected, kernel)
@@ -81,6 +90,12 @@ def _inspected(kernel: KernelContext, outcome: Outcome) -> dict[str, list[Findin
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings, the worst first; those of one severity stay in their order."""
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _of_a_small_launch(finding: Finding) -> Finding:
+    """A finding as information, unless it says that the launch fails."""
+    fails = finding.evidence.values.get("blocks_per_sm") == 0
+    return finding if fails else replace(finding, severity="info")
 
 
 def _of_a_guess(finding: Finding) -> Finding:

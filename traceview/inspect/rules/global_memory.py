@@ -35,6 +35,13 @@ _UNUSED = Diagnosis(
     "({unused})",
     "Load only the elements that are used, so that the other lanes carry useful data",
 )
+_VECTOR = re.compile(r"\.v\d")
+_HALVED = Diagnosis(
+    "The {kind} at {line} is narrower in SASS than in PTX: {sass_widths} instead of {ptx_widths} "
+    "(the program uses only a part of each element)",
+    "Store the array in a narrower type if its values fit, such as int32: that moves fewer bytes",
+    "info",
+)
 _NARROW_SASS = Diagnosis(
     f"{{instructions}} of {{all_instructions}} global accesses move less than {WIDE_BITS} bits per "
     "thread per instruction ({widths})",
@@ -112,9 +119,13 @@ def unused_lanes(kernel: KernelContext) -> Iterator[CodeClaim]:
             for access in kernel.accesses
             if kernel.provenance and access.level == "ptx" and place_of(access) == place
         )
+        is_vector = any(
+            access.level == "ptx" and place_of(access) == place and _VECTOR.search(access.opcode)
+            for access in kernel.accesses
+        )
         dead = "{unused_lanes:loaded value} never read" if unused else "likely unused values"
         yield CodeClaim(
-            _UNUSED,
+            _UNUSED if is_vector else _HALVED,
             {
                 "line": line_name(difference.source),
                 "ptx_widths": difference.ptx,

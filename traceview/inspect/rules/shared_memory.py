@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from traceview.findings import Severity
 from traceview.headless.compile_options import Change
 from traceview.inspect.kernel_context import KernelContext
 from traceview.inspect.kernel_report import line_name
@@ -141,9 +142,17 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         },
         basis,
         worst.source,
-        severity="medium" if every.factor >= _POOR and ways >= _BAD else "low",
+        severity=_severity(kernel, worst, costly=every.factor >= _POOR and ways >= _BAD),
         remedy=imperative(tries[:1]) if tries else _PAD if kernel.is_cuda(worst.source) else "",
     )
+
+
+def _severity(kernel: KernelContext, worst: Access, *, costly: bool) -> Severity:
+    """Conflicts beside a deeper loop take place once for all of its iterations."""
+    instructions = kernel.code.ptx.instructions if kernel.code.ptx else ()
+    if worst.loop_depth < max((i.loop_depth for i in instructions), default=0):
+        return "info"
+    return "medium" if costly else "low"
 
 
 def _innermost(accesses: Sequence[Access]) -> list[Access]:

@@ -212,6 +212,18 @@ class RequestCosts:
             fractions.append(min(1.0, needed / max(touched, 1)))
         return sum(fractions) / len(fractions) if fractions else None
 
+    def block_bytes(self, instruction: Instruction, width: int) -> float:
+        """The bytes that one block moves by an instruction of `width` bytes per thread.
+
+        The mean over sample blocks; threads that are masked off move nothing.
+        """
+        total = 0
+        for registers in self.each:
+            warps = self._warps(registers, instruction, _brackets(instruction)[-1])
+            threads = registers.launch.threads if warps is None else int(warps[1].sum())
+            total += threads * width
+        return total / len(self.each)
+
     def _mean(
         self, cost_of: _Cost, address_at: int, instructions: Sequence[Instruction], width: int
     ) -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from traceview.ptx.addresses.evaluation import Launch, Registers, launches
 from traceview.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.ptx.addresses.slicing import Provenance, Slices, address_text, registers_in
-from traceview.ptx.model import Access, Argument, Compiled, Instruction
+from traceview.ptx.model import Access, Argument, Compiled, Function, Instruction
 from traceview.records import record
 
 # The bytes by which an address advances in each iteration of the loop around its access.
@@ -130,6 +130,7 @@ class Layout:
     first address is a multiple of 16. Both assume sizes and pointers that are multiples of 16.
     `moves_with_block`: blocks are a constant number of bytes apart. `loop_step` is the number of
     bytes that the address advances in each iteration, None where that is not constant.
+    `threads_apart` is the distance of neighbouring threads, None unless they leave gaps.
     """
 
     step: Stride | None
@@ -139,6 +140,7 @@ class Layout:
     starts_wide: bool
     moves_with_block: bool
     loop_step: int | None = None
+    threads_apart: Stride | None = None
 
     @property
     def consecutive(self) -> bool:
@@ -178,7 +180,8 @@ class Samples:
         slices, known = provenance.slices, provenance.arguments_by_parameter
         threads = 32 * compiled.num_warps if compiled.num_warps else None
         integers = {n: a for n, a in known.items() if not a.type.startswith("*")}
-        sampled = launches(slices.function.parameters, known, threads)
+        integers = integers or _integers(slices.function, compiled.parameter_names)
+        sampled = launches(slices.function.parameters, {**integers, **known}, threads)
         return cls(slices, integers, [Registers(slices, launch) for launch in sampled])
 
     def layout(
@@ -188,14 +191,18 @@ class Samples:
         instructions = counted[:_MOST_INSTRUCTIONS]
         first, width = instructions[0], max(1, (access.width_bits or 8) // 8)
         size = (element_bits or access.width_bits or 8) // 8
+        step = self.step(instructions)
         return Layout(
-            self.step(instructions),
+            step,
             max(1, min(size, width)),
             width,
             self.masks_differ(instructions),
             self.starts_wide(first),
             self.moves_with_block(first),
             LoopSteps(self.slices).of(first),
+            self.threads_apart(
+                first, width * len(instructions) if step == Stride(width) else width
+            ),
         )
 
     def step(self, instructions: Sequence[Instruction]) -> Stride | None:
@@ -213,6 +220,13 @@ class Samples:
         steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
         constant = [step for step in steps if step.parameter is None]
         return min(constant or steps, key=lambda step: abs(step.of), default=None)
+
+    def threads_apart(self, instruction: Instruction, covered: int) -> Stride | None:
+        """The distance of neighbouring threads, if it is twice the bytes that each covers."""
+        apart = next(self._lanes(instruction), None)
+        if apart is None or (apart.parameter is None and abs(apart.of) < 2 * covered):
+            return None
+        return apart if apart.of else None
 
     def masks_differ(self, instructions: Sequence[Instruction]) -> bool:
         """Whether two elements of one 16-byte vector may be masked differently."""
@@ -269,6 +283,16 @@ class Samples:
         first, second = each.address(a), each.address(b)
         same = np.equal(first // _VECTOR_BYTES, second // _VECTOR_BYTES)
         return same & np.not_equal(first, second)
+
+
+def _integers(function: Function, names: Sequence[str]) -> dict[str, Argument]:
+    """The 32-bit parameters of a kernel in CUDA C++, if their names are known."""
+    if len(names) != len(function.parameters):
+        return {}
+    loads = (i for i in function.instructions if i.opcode.startswith("ld.param"))
+    read = {address_text(i.operands) for i in loads if i.opcode.endswith("32")}
+    pairs = zip(function.parameters, names, strict=True)
+    return {each: Argument(name, "i32") for each, name in pairs if each in read}
 
 
 def _first(registers: Registers, instruction: Instruction) -> int:

@@ -1,4 +1,4 @@
-"""Costly operations of TTGIR: layout conversions, reductions, fp32 products, pipeline buffers."""
+"""Costly operations of TTGIR: layout conversions, reductions, and fp32 products."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from traceview.ptx.model import Function, SourceLine
 from traceview.ptx.ttgir import layouts
+from traceview.ptx.ttgir.axis_info import axis_infos
 from traceview.ptx.ttgir.layouts import bases_of, elements, layout_of
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.records import record
@@ -238,11 +239,12 @@ def scalar_reduction_lines(module: IrModule) -> frozenset[SourceLine | None]:
 class TileReduction:
     """A reduction of `size` elements along an axis, outside loops, whose result is stored.
 
-    `masked`: the elements were loaded under a mask, so that a larger tile has the same result.
+    `is_group`: a larger tile has other results, as the elements were loaded without a mask, or the
+    data are divided into tiles of this size, each with a result of its own.
     """
 
     size: int
-    masked: bool
+    is_group: bool
 
 
 def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
@@ -262,7 +264,27 @@ def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
                 elif maker and maker.opcode != "tt.reduce":
                     waiting += maker.inputs
             if loads and _is_stored(op, users):
-                yield TileReduction(shape[int(axis[1])], all(len(x.inputs) > 1 for x in loads))
+                size = shape[int(axis[1])]
+                free = all(len(x.inputs) > 1 and not _advances(x, size, module) for x in loads)
+                yield TileReduction(size, not free)
+
+
+def _advances(load: IrOperation, size: int, module: IrModule) -> bool:
+    """Whether the address of a load advances by the size of its tile: `g * size + range`."""
+    infos = axis_infos(module)
+    seen, waiting = set[str](), list(load.inputs[:1])
+    while waiting:
+        value = waiting.pop()
+        maker = None if value in seen else module.makers.get(value)
+        seen.add(value)
+        if maker is None or maker.opcode == "tt.load":
+            continue
+        constants = [infos[v].constant for v in maker.inputs if v in infos]
+        added = maker.opcode == "arith.addi" and any(c and c % size == 0 for c in constants)
+        if added or (maker.opcode == "arith.muli" and size in constants):
+            return True
+        waiting += maker.inputs
+    return False
 
 
 def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> bool:
@@ -360,32 +382,3 @@ def cuda_core_products(module: IrModule) -> Iterator[CudaCoreProduct]:
                 precision[1] if precision else "ieee",
                 0 < depth == deepest,
             )
-
-
-_MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d{1,9}x)+)(?P<type>bf|f|i)(?P<bits>\d{1,3})")
-_BARRIER_BITS = "64"
-
-
-@record
-class PipelineBuffer:
-    """A tile with several buffers, used in turn: `count` of them, of `size_bytes` in all."""
-
-    source: SourceLine | None
-    variable: str | None
-    count: int
-    size_bytes: int
-
-
-def pipeline_buffers(module: IrModule) -> tuple[PipelineBuffer, ...]:
-    """The tiles in shared memory that are indexed by stage; barriers are left out."""
-    indexed = {op.inputs[0] for op in module.operations if op.opcode == "ttg.memdesc_index"}
-    buffers = []
-    for op in module.operations:
-        type_ = _MEMDESC.search(op.type)
-        is_buffer = op.opcode == "ttg.local_alloc" and not op.inputs and indexed & {*op.results}
-        if not is_buffer or not type_ or (type_["type"], type_["bits"]) == ("i", _BARRIER_BITS):
-            continue
-        count, *tile = (int(size) for size in type_[1].rstrip("x").split("x"))
-        size = count * prod(tile) * int(type_["bits"]) // 8
-        buffers.append(PipelineBuffer(op.line, op.name, count, size))
-    return tuple(buffers)

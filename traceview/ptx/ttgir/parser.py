@@ -37,6 +37,7 @@ _FOR = re.compile(
     r"(?:\s*iter_args\((?P<carried>.*?)\))?(?P<rest>.*)$"
 )
 _CARRIED = re.compile(r"(%\w+) = (%[\w#]+)")
+_WARPS = re.compile(r'"ttg\.num-warps" = (\d{1,3})')
 _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
 
 
@@ -81,11 +82,15 @@ class IrParameter:
 
 @record
 class IrModule:
-    """A parsed module: its operations in order, its parameters, and its layouts by name."""
+    """A parsed module: its operations in order, its parameters, and its layouts by name.
+
+    `num_warps` is None where the module does not give it.
+    """
 
     operations: tuple[IrOperation, ...]
     parameters: tuple[IrParameter, ...]
     layouts: Mapping[str, str] = field(repr=False)
+    num_warps: int | None = None
 
     @cached_property
     def makers(self) -> Mapping[str, IrOperation]:
@@ -133,7 +138,8 @@ def parse_ttgir(text: str) -> IrModule:
             scopes.enter()
         if opens:
             around.append(len(listed) - 1 if match else at)
-    return IrModule(tuple(listed), parameters, layouts)
+    warps = _WARPS.search(text)
+    return IrModule(tuple(listed), parameters, layouts, int(warps[1]) if warps else None)
 
 
 class Places:

@@ -7,8 +7,9 @@ of the smallest is traced back to the operation or the argument that it comes fr
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -17,6 +18,7 @@ from traceview.ptx.ttgir.axis_info import AxisInfo, axis_infos, element_bytes, u
 from traceview.ptx.ttgir.layouts import ThreadShare, layout_of, thread_share
 from traceview.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.records import record
+from traceview.vocabulary.amounts import WARP_THREADS
 
 VECTOR_BYTES = 16
 Property = Literal["contiguity", "divisibility", "constancy"]
@@ -41,9 +43,10 @@ _EXTREMES = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 
 @record
 class Culprit:
-    """What keeps a vector narrow: an operation, a parameter, or a loop.
+    """What keeps a vector narrow: an operation, a parameter, a constant, or a loop.
 
-    `operands` are the user's names of the variables that the operation combines.
+    `operands` are the user's names of the variables that the operation combines. `need` is what its
+    contiguity, divisibility or constancy would have to be, in elements.
     """
 
     opcode: str
@@ -51,11 +54,17 @@ class Culprit:
     line: SourceLine | None = None
     operands: tuple[str, ...] = ()
     constant: int | None = None
+    need: int = 1
 
 
 @record
 class VectorLimit:
-    """The elements that one instruction of an access moves, and what limits them."""
+    """The elements that one instruction of an access moves, and what limits them.
+
+    `limit` is what widens the access if it alone changes, `culprit` where that comes from. `beside`
+    has the culprits of the other limits below `widest`, the worst first. `gathered`: each element's
+    address depends on a value that was loaded for it.
+    """
 
     line: SourceLine | None
     kind: str
@@ -69,6 +78,8 @@ class VectorLimit:
     limit: Limit
     culprit: Culprit | None
     vector_bytes: int = VECTOR_BYTES
+    beside: tuple[Culprit, ...] = ()
+    gathered: bool = False
 
     @property
     def widest(self) -> int:
@@ -125,20 +136,41 @@ def _limit(
     arrays = frozenset(name.lstrip("%") for name in trace.pointers(pointer))
     by_layout = VectorLimit(
         op.line, ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
-        "layout", None, vector_bytes,
+        "layout", None, vector_bytes, gathered=trace.is_gathered(pointer),
     )  # fmt: skip
-    # Of equal limits the address counts, then the mask, then the layout.
+    return _blamed(by_layout, trace, pointer, mask, module.num_warps)
+
+
+def _blamed(
+    by_layout: VectorLimit, trace: _Trace, pointer: str, mask: str | None, warps: int | None
+) -> VectorLimit:
+    """The limit with its culprits.
+
+    Triton gives a thread as many adjacent elements as its address allows and the tile has for it,
+    so that the layout widens with the address unless the tile is too small for the threads.
+    """
     wide, common = by_layout.widest, by_layout.mask
-    least = min(wide, by_layout.contiguity, by_layout.alignment, wide if common is None else common)
-    if least >= min(wide, max(by_layout.share.adjacent, 2)):
-        return by_layout
-    if by_layout.contiguity == least:
-        culprit = trace.culprit(pointer, "contiguity", wide)
-        return replace(by_layout, limit="contiguity", culprit=culprit)
-    if by_layout.alignment == least:
-        culprit = trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes)
-        return replace(by_layout, limit="alignment", culprit=culprit)
-    return replace(by_layout, limit="mask", culprit=trace.culprit(mask or "", "constancy", wide))
+    found: dict[Limit, int] = {
+        "contiguity": by_layout.contiguity,
+        "alignment": by_layout.alignment,
+        "mask": wide if common is None else common,
+    }
+    least = min(wide, *found.values())
+    room = math.prod(by_layout.shape) // (WARP_THREADS * warps) if warps else wide
+    # A larger tile of elements that are not adjacent only moves more of them one by one.
+    room = 2 if by_layout.contiguity == least else min(room, 2)
+    by_address = least < min(wide, max(by_layout.share.adjacent, room))
+    short = sorted((each for each in found if found[each] < wide), key=lambda each: found[each])
+    culprits: dict[Limit, Callable[[], Culprit | None]] = {
+        "contiguity": lambda: trace.culprit(pointer, "contiguity", wide),
+        "alignment": lambda: trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes),
+        "mask": lambda: trace.culprit(mask or "", "constancy", wide),
+    }
+    blamed = [culprits[limit]() for limit in short]
+    if not by_address:
+        return replace(by_layout, beside=tuple(filter(None, blamed)))
+    beside = tuple(each for each in blamed[1:] if each and each != blamed[0])
+    return replace(by_layout, limit=short[0], culprit=blamed[0], beside=beside)
 
 
 def _at_most(value: int) -> int:
@@ -182,6 +214,18 @@ class _Trace:
                 waiting += self._starts(name)
         return pointers
 
+    def is_gathered(self, pointer: str) -> bool:
+        """Whether an address is computed from a tensor that was loaded."""
+        seen, waiting = set[str](), [pointer]
+        while waiting:
+            name = waiting.pop()
+            maker = None if name in seen else self.module.makers.get(name)
+            seen.add(name)
+            if maker and maker.opcode == "tt.load" and maker.shape:
+                return True
+            waiting += maker.inputs if maker and maker.opcode != "tt.load" else ()
+        return False
+
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
         """The operation that keeps a property of a value below `need`; None if it is not found."""
         axis = self.axis
@@ -190,7 +234,7 @@ class _Trace:
             if maker is None:
                 parameter = next((p for p in self.module.parameters if p.name == value), None)
                 if parameter:
-                    return Culprit("parameter", value.lstrip("%"))
+                    return Culprit("parameter", value.lstrip("%"), need=need)
                 starts = self._starts(value)
                 worse = self._worst(starts, wanted, axis, need)
                 if worse is None:
@@ -198,13 +242,15 @@ class _Trace:
                     return Culprit("loop", line=loop.line) if loop else None
                 value = worse
                 continue
+            if maker.opcode == "arith.constant":
+                return Culprit("arith.constant", constant=self._constant(value), need=need)
             step = self._step(maker, wanted, axis, need)
             if step is None:
                 names = [self._variable(value) for value in maker.inputs]
                 constants = [self._constant(value) for value in maker.inputs]
                 constant = next((c for c in constants if c is not None), None)
                 operands = tuple(dict.fromkeys(name for name in names if name))
-                return Culprit(maker.opcode, maker.name, maker.line, operands, constant)
+                return Culprit(maker.opcode, maker.name, maker.line, operands, constant, need)
             value, wanted, need, axis = step
         return None
 
@@ -223,15 +269,16 @@ class _Trace:
         if opcode in ("tt.addptr", "arith.addi", "arith.subi"):
             return self._of_sum(maker, inputs, wanted, axis, need)
         if opcode in ("arith.muli", "arith.shli") and wanted == "divisibility":
-            factors = [value for value in inputs if self._constant(value) is None]
-            return self._worse(factors or inputs, wanted, axis, need)
+            # One multiple among the factors suffices: that which is easiest to change.
+            factor = min(inputs, key=self._hardness, default=None)
+            return (factor, wanted, need, axis) if factor else None
         if opcode == "arith.cmpi":
             return self._of_comparison(inputs, axis, need)
         if opcode in ("arith.andi", "arith.ori", "arith.xori") and wanted == "constancy":
             return self._worse(inputs, wanted, axis, need)
         if opcode in _EXTREMES and wanted == "divisibility":
             return self._worse(inputs, wanted, axis, need)
-        if opcode == "arith.select" and wanted != "constancy" and len(inputs) == 3:
+        if opcode == "arith.select" and wanted == "divisibility" and len(inputs) == 3:
             return self._worse(inputs[1:], wanted, axis, need)
         return None
 
@@ -272,16 +319,21 @@ class _Trace:
         short = [value for value in values if self._value(value, wanted, axis) < need]
         return min(
             short,
-            key=lambda value: (self._value(value, wanted, axis), self._is_index(value)),
+            key=lambda value: (self._value(value, wanted, axis), self._hardness(value)),
             default=None,
         )
 
-    def _is_index(self, value: str) -> bool:
-        """Whether a value is the program id, which nobody can align."""
+    def _hardness(self, value: str) -> int:
+        """How hard a value is to align: a parameter, a constant, another value, the program id."""
+        if self._constant(value) is not None:
+            return 1
         maker = self.module.makers.get(value)
         while maker and maker.opcode in _PASSING and maker.inputs:
-            maker = self.module.makers.get(maker.inputs[0])
-        return maker is not None and maker.opcode == "tt.get_program_id"
+            value = maker.inputs[0]
+            maker = self.module.makers.get(value)
+        if maker is None:
+            return 0 if any(each.name == value for each in self.module.parameters) else 2
+        return 3 if maker.opcode == "tt.get_program_id" else 2
 
     def _value(self, value: str, wanted: Property, axis: int) -> int:
         info = self.infos.get(value, unknown(()))

@@ -18,7 +18,7 @@ from traceview.ranks import rank_figures, rank_windows
 from traceview.ranks.figures import RankFigures, RankFinding
 from traceview.ranks.process_groups import by_number
 from traceview.records import record
-from traceview.report import without_tables
+from traceview.reporting import without_tables
 from traceview.trace import Trace
 from traceview.trace.load import USE_RECORDINGS, recordings_in
 

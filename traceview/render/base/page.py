@@ -87,21 +87,24 @@ def table_view(
     key: str = "",
     marked: Sequence[int] = (),
     links: Sequence[str | None] = (),
+    moments: Sequence[str | None] = (),
 ) -> TableView:
     """A table with its brief columns first and at most `most` rows, all if that is None.
 
     `marked` rows are always shown and have ids. `links` has, for each row, the id of the page
-    element to which its first cell links.
+    element to which its first cell links, `moments` the place in the timeline that a sign in that
+    cell leads to.
     """
     part = limited(spec, table, most, marked)
     head = part.table
-    columns = [c for c in _in_reading_order(spec) if not _is_absent(c, head)]
+    columns = [c for c in spec.brief_first if not _is_absent(c, head)]
     off = _columns_off(spec, columns, head)
-    headings = tuple(_heading(c, c.name in off, c.name in spec.adds) for c in columns)
+    headings = tuple(_heading(c, c.name in off, c.name in spec.adds.split()) for c in columns)
     cells = [_cells(column, head) for column in columns]
-    if links and cells:
-        rows = range(len(table)) if part.rows is None else part.rows.tolist()
-        cells[0] = _linked(cells[0], [links[row] for row in rows])
+    for given, linked in ((links, _linked), (moments, _with_moments)):
+        if given and cells:
+            rows = range(len(table)) if part.rows is None else part.rows.tolist()
+            cells[0] = linked(cells[0], [given[row] for row in rows])
     ids = {part.place(row): row_id(key, row) for row in marked}
     return TableView(
         name=units.stem(spec.name),
@@ -127,12 +130,6 @@ def _is_absent(column: Column, table: Table) -> bool:
     return column.nullable and len(table) > 0 and bool(table.is_null(column.name).all())
 
 
-def _in_reading_order(spec: TableSpec) -> list[Column]:
-    """The columns, brief ones first: small screens show these without scrolling."""
-    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
-    return brief + [column for column in spec.columns if column.name not in spec.brief]
-
-
 def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> set[str]:
     """Names of columns to hide: constant ones, and names that another column has in short.
 
@@ -142,10 +139,10 @@ def _columns_off(spec: TableSpec, columns: Sequence[Column], table: Table) -> se
     shortened = {"name", "short_name"} if "label" in names else {"name"}
     shortened = shortened if names & {"label", "short_name"} else set()
     ids = {name for name in names if name.endswith("_id") and len(names) > 1}
-    others = [c.name for c in columns if c.name not in spec.brief or c.name in ids]
+    others = [c.name for c in columns if c.name not in spec.brief_names or c.name in ids]
     off = {name for name in others if name in shortened or _is_constant(table, name)}
-    on = [name for name in others if name not in off and name not in spec.brief]
-    return off | set(on[max(_MOST_COLUMNS - len(spec.brief), 0) :])
+    on = [name for name in others if name not in off and name not in spec.brief_names]
+    return off | set(on[max(_MOST_COLUMNS - len(spec.brief_names), 0) :])
 
 
 def _is_constant(table: Table, name: str) -> bool:
@@ -210,6 +207,15 @@ def _linked(cells: Sequence[str], links: Sequence[str | None]) -> list[str]:
     ]
 
 
+def _with_moments(cells: Sequence[str], moments: Sequence[str | None]) -> list[str]:
+    return [
+        f'{cell} <a class="moment" href="#{escape(moment)}" title="Show in the timeline">⤢</a>'
+        if moment
+        else cell
+        for cell, moment in zip(cells, moments, strict=True)
+    ]
+
+
 def _escaped(texts: Sequence[str]) -> list[str]:
     """Escape texts without line breaks for HTML, all in one call."""
     return str(escape("\n".join(texts))).split("\n") if texts else []
@@ -218,6 +224,7 @@ def _escaped(texts: Sequence[str]) -> list[str]:
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
+_SENTENCE_END = re.compile(r"(?<=[\w)'`%])\. (?!If so)(?=[A-Z0-9`])")
 # Spaces that must not break: before a unit, and before a separating dot.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
 SCRIPT = "report.js"
@@ -314,8 +321,15 @@ def _environment() -> Environment:
     environment.filters["count"] = units.count
     environment.filters["coded"] = lambda text: coded(visible(text, WHOLE))
     environment.filters["colored"] = colored
+    environment.filters["first_sentence"] = first_sentence
     environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
     return environment
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of a text and the rest, empty if there is none."""
+    end = _SENTENCE_END.search(text)
+    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
 
 
 def key(name: str) -> str:

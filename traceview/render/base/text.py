@@ -212,20 +212,15 @@ def fitting(
     column without any value is left out.
     """
     chosen: list[TerminalColumn] = []
-    for column in _in_order(spec):
+    for column in spec.brief_first:
         shown = _text_column(column, table, prose_wraps)
         if chosen and shown.is_absent:
             continue
-        least = least_text if column.name in spec.brief else _READABLE_TEXT
+        least = least_text if column.name in spec.brief_names else _READABLE_TEXT
         needed = sum(_least(c, least) + GAP for c in (*chosen, shown)) - GAP
         if needed <= width or not chosen:
             chosen.append(shown)
     return _grown(chosen, width, least_text)
-
-
-def _in_order(spec: TableSpec) -> list[Column]:
-    brief = [column for name in spec.brief for column in spec.columns if column.name == name]
-    return brief + [column for column in spec.columns if column.name not in spec.brief]
 
 
 def _text_column(column: Column, table: Table, prose_wraps: bool) -> TerminalColumn:

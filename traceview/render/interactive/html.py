@@ -25,7 +25,7 @@ from traceview.render.ranks import document as job_header
 from traceview.render.ranks.document import ranked_findings
 from traceview.render.report.document import header_facts, nothing_found
 from traceview.render.report.html import SectionView, finding_view, section_view
-from traceview.report import Report, TraceFacts, facts_of
+from traceview.reporting import Report, TraceFacts, facts_of
 from traceview.tables import Table
 from traceview.trace import Trace
 

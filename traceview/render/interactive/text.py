@@ -23,7 +23,7 @@ from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
 from traceview.render.report.document import Claim, claim, header_facts, nothing_found, ranked_claim
-from traceview.report import Report, facts_of
+from traceview.reporting import Report, facts_of
 from traceview.tables import Array, Column, Table, TableSpec, Texts
 from traceview.trace import Trace
 
@@ -179,7 +179,7 @@ def as_shown(table: Table, most: int, *, prose: bool = True) -> tuple[TableSpec,
     head = table.take(np.arange(min(len(table), most)))
     columns = tuple(_shown_column(column, prose) for column in table.columns)
     data = {c.name: _shown_values(head, c) for c in table.columns}
-    spec = TableSpec("table", "", columns, tuple(column.name for column in columns))
+    spec = TableSpec("table", "", columns, " ".join(column.name for column in columns))
     return spec, Table(columns, data)
 
 

@@ -31,12 +31,7 @@ from traceview.render.kernels.diff import (
 from traceview.render.kernels.names import SourceNames, action_of, basis_of, message_of
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
-from traceview.render.kernels.tables import (
-    ACCESSES,
-    access_table,
-    detail_tables,
-    what_if_table,
-)
+from traceview.render.kernels.tables import ACCESSES, access_table, detail_tables, what_if_table
 from traceview.tables import Table, TableSpec
 
 _STYLES = (*STYLES, "ptx.css")
@@ -186,7 +181,7 @@ def _kernel(
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line linked to the code on the page."""
     # Sectors matter most where every row has the same many.
-    spec = replace(ACCESSES, brief=(*ACCESSES.brief, "request"))
+    spec = replace(ACCESSES, brief=f"{ACCESSES.brief} request")
     return _linked(spec, access_table(kernel, names), code, names, key)
 
 

@@ -17,7 +17,8 @@ from traceview.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
 from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.ptx.stages import STAGES, stage_lines
-from traceview.ptx.ttgir.operations import LayoutConversion, PipelineBuffer
+from traceview.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.ptx.ttgir.operations import LayoutConversion
 from traceview.records import record
 from traceview.render.base.json_text import (
     FINDING,

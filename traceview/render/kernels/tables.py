@@ -36,7 +36,7 @@ ACCESSES = TableSpec(
         Column("space", "text", "memory space"),
         Column("masked", "bool", "executed under a predicate"),
     ),
-    brief=("source", "ptx", "width_bits", "count", "loop", "sass"),
+    brief="source ptx width_bits count loop sass",
 )
 
 
@@ -175,10 +175,7 @@ WHAT_IF = TableSpec(
         Column("waves", "float64", "grid ÷ blocks that the GPU holds at once", nullable=True),
         Column("spill_bytes", "int64", "spilled per thread", nullable=True),
     ),
-    brief=(
-        *("now", "warps", "stages", "tile", "registers", "shared_bytes"),
-        *("occupancy_pct", "limited_by"),
-    ),
+    brief="now warps stages tile registers shared_bytes occupancy_pct limited_by",
 )
 
 
@@ -219,7 +216,7 @@ LOOPS = TableSpec(
         Column("share_pct", "float64", "share of the kernel's instructions"),
         Column("instruction_mix", "text", "instructions by class", prose=True),
     ),
-    brief=("source", "loop", "instructions", "share_pct", "instruction_mix"),
+    brief="source loop instructions share_pct instruction_mix",
 )
 LINES = TableSpec(
     "instructions",
@@ -231,7 +228,7 @@ LINES = TableSpec(
         Column("hottest_loop_pct", "float64", "its share of the hottest loop", nullable=True),
         Column("instruction_mix", "text", "instructions by class", prose=True),
     ),
-    brief=("source", "loop", "instructions", "hottest_loop_pct", "instruction_mix"),
+    brief="source loop instructions hottest_loop_pct instruction_mix",
     detail=True,
 )
 
@@ -247,7 +244,7 @@ CONVERSIONS = TableSpec(
         Column("size_bytes", "int64", "bytes of the tensor, for one block"),
         Column("loop", "int64", "loop nesting depth"),
     ),
-    brief=("source", "from_layout", "to_layout", "through", "size_bytes", "loop"),
+    brief="source from_layout to_layout through size_bytes loop",
 )
 
 WAITS = TableSpec(
@@ -260,7 +257,7 @@ WAITS = TableSpec(
         Column("left", "int64", "groups in flight when it ends"),
         Column("meanwhile", "text", "arithmetic between their issue and the wait", prose=True),
     ),
-    brief=("source", "waits_for", "in_flight", "left", "meanwhile"),
+    brief="source waits_for in_flight left meanwhile",
 )
 
 SPILLS = TableSpec(
@@ -274,7 +271,7 @@ SPILLS = TableSpec(
         Column("loads", "int64", "number of loads"),
         Column("in_hottest_loop", "int64", "loads in the hottest loop"),
     ),
-    brief=("source", "variable", "stored_bytes", "loaded_bytes", "in_hottest_loop"),
+    brief="source variable stored_bytes loaded_bytes in_hottest_loop",
 )
 HOLDERS = TableSpec(
     "registers_at_the_peak",
@@ -284,7 +281,7 @@ HOLDERS = TableSpec(
         Column("variable", "text", "its name in the source", nullable=True),
         Column("registers", "int64", "live registers per thread"),
     ),
-    brief=("source", "variable", "registers"),
+    brief="source variable registers",
     detail=True,
 )
 

@@ -145,11 +145,7 @@ def render_views(
 
 
 def _views(
-    kernel: KernelReport,
-    report: PtxReport,
-    views: Sequence[str],
-    names: SourceNames,
-    width: int,
+    kernel: KernelReport, report: PtxReport, views: Sequence[str], names: SourceNames, width: int
 ) -> Iterator[RenderableType]:
     yield title(kernel, report)
     if "source" in views:
@@ -182,9 +178,7 @@ def accesses_by_line(kernel: KernelReport) -> dict[SourceLine, list[Access]]:
 
 
 def _excerpt(
-    excerpt: Excerpt,
-    by_line: Mapping[SourceLine, Sequence[Access]],
-    width: int,
+    excerpt: Excerpt, by_line: Mapping[SourceLine, Sequence[Access]], width: int
 ) -> RenderableType:
     if excerpt.missing:
         return note_block("", f"{excerpt.file}: {excerpt.missing}")
@@ -281,12 +275,7 @@ def _cut(text: str, width: int) -> Text:
 
 
 def text(
-    made: PtxReport | Diff,
-    views: Sequence[str],
-    *,
-    width: int,
-    color: bool,
-    details: bool = False,
+    made: PtxReport | Diff, views: Sequence[str], *, width: int, color: bool, details: bool = False
 ) -> str:
     """Render as text in lines of at most `width` cells; with `views`, a target's code instead.
 

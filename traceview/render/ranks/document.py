@@ -282,7 +282,7 @@ def _spec(table: Table) -> TableSpec:
     columns = {column.name: column for column in RANKS.columns}
     shown = {"rank": replace(columns.pop("rank"), dtype="text"), **columns}
     names = tuple(dict.fromkeys(brief))
-    return replace(RANKS, columns=tuple(shown[name] for name in names), brief=names)
+    return replace(RANKS, columns=tuple(shown[name] for name in names), brief=" ".join(names))
 
 
 def _named(row: dict[str, Cell]) -> dict[str, Cell]:

@@ -221,7 +221,7 @@ _OWN = TableSpec(
         Column("verdict", "text", "its own verdict", prose=True),
         Column("path", "text", "recording"),
     ),
-    brief=("rank", "limit", "verdict"),
+    brief="rank limit verdict",
     detail=True,
     rare=True,
 )
@@ -245,7 +245,7 @@ def render_html(job: JobReport, version: str, most_rows: int | None = MOST_ROWS)
     page = _Page(job, most_rows, _marked(job, ranked))
     return rendered(
         "ranks.html",
-        Style((*STYLES, "ranks.css")),
+        Style((*STYLES, "rail.css", "ranks.css")),
         BUNDLE,
         title=job_title(job),
         facts=job_facts(job),

@@ -87,10 +87,7 @@ def render_json(job: JobReport, version: str, most_rows: int | None = MOST_ROWS)
 
 
 def json_pieces(
-    job: JobReport,
-    version: str,
-    most_rows: int | None = MOST_ROWS,
-    only: Sequence[str] = (),
+    job: JobReport, version: str, most_rows: int | None = MOST_ROWS, only: Sequence[str] = ()
 ) -> Iterator[str]:
     """The JSON document in pieces; if `only` names tables, it has only these."""
     yield from pieces(document(JOB, job, version, (most_rows, only)))

@@ -298,7 +298,7 @@ def _groups(job: JobReport, width: int) -> Iterator[Text]:
         return
     yield Text("")
     yield Text("Groups", "bold underline")
-    spec = replace(GROUPS, columns=tuple(c for c in GROUPS.columns if c.name in GROUPS.brief))
+    spec = replace(GROUPS, columns=tuple(c for c in GROUPS.columns if c.name in GROUPS.brief_names))
     yield from table_lines(spec, table, width, frozenset(), TextOptions(rows=MOST_GROUPS))
     if len(table) > MOST_GROUPS:
         yield Text(f"… and {units.count(len(table) - MOST_GROUPS)} more", "dim")

@@ -17,7 +17,7 @@ from traceview.ranking import RankedFinding
 from traceview.records import record
 from traceview.render.document import Document, ScoreTile, Section, Sheet
 from traceview.render.report.plan import plan_text
-from traceview.report import RecordedGpu, RecordedProcess, Report, TraceFacts
+from traceview.reporting import RecordedGpu, RecordedProcess, Report, TraceFacts
 from traceview.tables import Column, Table, TableSpec
 
 _MOST_NAMED = 4
@@ -124,8 +124,11 @@ _LAUNCH = {
 
 
 def tiles(board: Scoreboard) -> tuple[ScoreTile, ...]:
-    """GPU busy, step, launches, communication, copies and memory peak, each as text."""
-    return tuple(_tiles(board))
+    """GPU busy, step, launches, communication, copies and memory peak, each as text.
+
+    Without those of which there was nothing, or nothing was recorded.
+    """
+    return tuple(tile for tile in _tiles(board) if tile.value != "none")
 
 
 def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
@@ -150,14 +153,12 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
             exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
             yield ScoreTile(field, name, units.percent(pct), exposed)
     peak, total = board.memory_peak_bytes, board.memory_total_bytes
-    if peak is None:
-        yield ScoreTile("memory_peak_bytes", "Memory peak", "not recorded")
-    else:
+    if peak is not None:
         of = f"of {units.size(total)}" if total else "allocated"
         yield ScoreTile("memory_peak_bytes", "Memory peak", units.size(peak), of)
 
 
-LEAST_SPEEDUP = 1.1
+LEAST_SPEEDUP = 1.2
 """Least speed-up to show: a smaller one adds nothing to the time saved."""
 QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
 _LEAST_SHARE_PCT = 0.1
@@ -326,7 +327,7 @@ def telling_columns(spec: TableSpec, table: Table, single: Set[str]) -> Iterator
     for position, column in enumerate(spec.columns):
         silent = column.name in single or _is_zero(table, column)
         # Without any other column, ids are all that the table shows.
-        first = spec.brief[0] if spec.brief else column.name
+        first = spec.brief_names[0] if spec.brief else column.name
         keeps = column.name == first and column.name not in single
         if not silent or keeps or (len(spec.columns) == 1 and position == 0):
             yield column

@@ -18,7 +18,7 @@ from traceview.records import record
 from traceview.render.base.code import CodeBlock, CodeLine
 from traceview.render.base.page import TableView, key, row_id, table_view
 from traceview.render.base.safe_text import visible
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.tables import Integers, Mask, Table, TableSpec
 from traceview.trace import Trace
 from traceview.units import Value

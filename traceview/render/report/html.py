@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -46,7 +47,7 @@ from traceview.render.report.evidence import (
 )
 from traceview.render.report.plan import plan_text
 from traceview.render.timeline import timeline_view
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.tables import Table, TableSpec
 
 _HEIGHT_PX = 36.0
@@ -66,7 +67,6 @@ class LegendEntry:
     name: str
     style: str
     share: str
-    time: str
 
 
 @record
@@ -86,7 +86,7 @@ def time_bar(time: RunTime) -> TimeBarView:
     """The bar of one GPU's time after warm-up and first uses."""
     kinds = {kind: [part for part in time.parts if part.kind == kind] for kind in ("busy", "idle")}
     sums = {kind: sum(part.time_ns for part in parts) for kind, parts in kinds.items()}
-    gpu = f"GPU {time.device_id}" if time.devices > 1 else "the GPU"
+    gpu = f" of GPU {time.device_id}" if time.devices > 1 else " of GPU time"
     apart_ns = max(time.run_ns - time.steady_ns, 0)
     return TimeBarView(
         drawn=_bar(time),
@@ -94,10 +94,8 @@ def time_bar(time: RunTime) -> TimeBarView:
         idle=tuple(_entries(kinds["idle"], time.steady_ns)),
         busy_pct=_share(sums["busy"], time.steady_ns),
         idle_pct=_share(sums["idle"], time.steady_ns),
-        of=f"{units.duration(time.steady_ns)} of {gpu} after warm-up and first uses",
-        apart=f"{units.duration(apart_ns)} of start-up, warm-up and first uses apart"
-        if apart_ns
-        else "",
+        of=f"{units.duration(time.steady_ns)}{gpu} after warm-up",
+        apart=f"{units.duration(apart_ns)} of start-up and warm-up not counted" if apart_ns else "",
     )
 
 
@@ -129,12 +127,12 @@ def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
     """The parts worth a name, and one entry for all others."""
     named = [part for part in parts if 100.0 * part.time_ns >= _LEAST_PCT * whole_ns]
     for part in named:
-        time, share = units.duration(part.time_ns), _share(part.time_ns, whole_ns)
-        yield LegendEntry(part.name, _style(part), share, time)
-    rest_ns = sum(part.time_ns for part in parts) - sum(part.time_ns for part in named)
-    if rest_ns:
-        rest = units.counted(len(parts) - len(named), "smaller part")
-        yield LegendEntry(rest, NEUTRAL, _share(rest_ns, whole_ns), units.duration(rest_ns))
+        yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
+    others = [part for part in parts if part not in named and part.time_ns]
+    if others:
+        name = others[0].name if len(others) == 1 else f"{len(others)} others"
+        rest_ns = sum(part.time_ns for part in others)
+        yield LegendEntry(name, NEUTRAL, _share(rest_ns, whole_ns))
 
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]
@@ -199,7 +197,10 @@ def finding_view(
 
 
 def section_view(
-    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
+    analysis: Analysis,
+    outcome: Outcome,
+    most: int | None,
+    marked: MarkedRows | None = None,
 ) -> SectionView:
     """One analysis with at most `most` rows of each table, all if that is None.
 
@@ -224,12 +225,39 @@ def section_view(
 
 
 def _table(
-    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
+    analysis: str,
+    spec: TableSpec,
+    table: Table,
+    most: int | None,
+    marked: MarkedRows | None,
 ) -> TableView:
     if marked is None:
         return table_view(spec, table, most)
     rows = marked.get((analysis, spec.name), ())
-    return table_view(spec, table, most, table_key(analysis, spec.name), rows)
+    moments = _moments(spec, table)
+    return table_view(spec, table, most, table_key(analysis, spec.name), rows, moments=moments)
+
+
+_SPANS = (("start_ns", "duration_ns"), ("cpu_start_ns", "cpu_ns"))
+
+
+def _moments(spec: TableSpec, table: Table) -> Sequence[str | None]:
+    """What the rows of a table show in the timeline, as fragments: a window, or a kernel's name."""
+    names = {column.name for column in spec.columns}
+    for start, duration in _SPANS:
+        if {start, duration} <= names:
+            spans = zip(table.cells(start), table.cells(duration), strict=True)
+            return [
+                f"at={first}-{int(first) + int(length)}"
+                if isinstance(first, int) and isinstance(length, int)
+                else None
+                for first, length in spans
+            ]
+    if spec.name == "kernels" and "label" in names:
+        return [
+            f"name={quote(label)}" if label else None for label in table.texts("label").decode()
+        ]
+    return ()
 
 
 def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
@@ -244,6 +272,8 @@ def _chart(chart: Chart, table: Table) -> ChartView | None:
     return ChartView(chart.title, draw(drawing, chart.title), drawing.left_out)
 
 
+FIRST_CARDS = 3
+"""Findings on the first screen. The sections that they lead to are open, all others folded."""
 _PAGE = "report.html"
 _PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "timeline.html")
 
@@ -273,7 +303,7 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         findings = _findings(report)
     return rendered_pieces(
         _PAGE,
-        Style(STYLES),
+        Style((*STYLES, "rail.css")),
         verdict=report.verdict.text if report.verdict else "",
         shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
@@ -285,6 +315,8 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         warnings=trace.warnings,
         plan=plan_text(report),
         findings=findings,
+        first=FIRST_CARDS,
+        linked={each.section for each in findings[:FIRST_CARDS]},
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],
         timeline=timeline.result(),

@@ -34,7 +34,7 @@ from traceview.render.base.json_text import (
 )
 from traceview.render.base.safe_text import visible
 from traceview.render.document import MOST_ROWS, LimitedTable, limited
-from traceview.report import Report, TraceFacts
+from traceview.reporting import Report, TraceFacts
 from traceview.tables import Cell, Table, TableSpec
 from traceview.trace import Selection
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from traceview import units
 from traceview.findings import Finding, shortened
 from traceview.ranking import PlanStep
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.vocabulary.remedies import SHORT
 
 LEAST_STEPS, MOST_STEPS, LONGEST_LABEL = 2, 6, 30

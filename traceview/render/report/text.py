@@ -45,7 +45,7 @@ from traceview.render.report.document import (
     telling_columns,
 )
 from traceview.render.report.plan import plan_text
-from traceview.report import Report
+from traceview.reporting import Report
 from traceview.tables import Column, Table, TableSpec
 
 INDENT = "  "
@@ -148,7 +148,7 @@ def _split(
     spec: TableSpec, head: Table, width: int, options: TextOptions
 ) -> tuple[TableSpec, list[Column]]:
     """The columns to show side by side, and those whose cells get their own lines."""
-    brief = [column for column in spec.columns if column.name in spec.brief]
+    brief = [column for column in spec.columns if column.name in spec.brief_names]
     natural = sum(_natural_width(column, head) + GAP for column in brief) - GAP
     below = [column for column in brief if column.prose and natural > width]
     beside = [column for column in spec.columns if not column.prose or natural <= width]

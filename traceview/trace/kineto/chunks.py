@@ -16,6 +16,7 @@ import msgspec
 
 from traceview.errors import TraceFormatError
 from traceview.records import record
+from traceview.trace import foreign
 from traceview.trace.archives import BLOCK_BYTES, TruncatedArchiveError
 from traceview.trace.kineto import USE_TRACE
 from traceview.trace.kineto.decoder import (
@@ -36,6 +37,7 @@ from traceview.trace.kineto.scanner import (
 )
 
 CHUNK_BYTES = 1 << 24
+_KEY = re.compile(rb'"([\w-]+)"\s*:')
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -172,7 +174,7 @@ class ChromeTrace:
                     USE_TRACE,
                 )
             if not (more := self._more(BLOCK_BYTES)):
-                raise TraceFormatError(
+                raise foreign.of_keys(_keys(text)) or TraceFormatError(
                     "it is JSON without traceEvents, so not a trace of torch.profiler", USE_TRACE
                 )
             text += more
@@ -186,6 +188,10 @@ class ChromeTrace:
         footer = _object(rest.removeprefix(b",").removesuffix(b"}")) if rest else {}
         self.metadata |= footer
         self.truncated |= bool(rest) and not (rest.endswith(b"}") and (footer or rest == b"}"))
+
+
+def _keys(text: bytes) -> list[str]:
+    return [key.decode() for key in _KEY.findall(text[:BLOCK_BYTES])]
 
 
 def _seeming_end(text: bytes) -> int | None:

@@ -177,10 +177,7 @@ def _in_own_memory(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColum
 
     return {
         name: replace(
-            column,
-            above=copy(column.above),
-            far_rows=copy(column.far_rows),
-            far=copy(column.far),
+            column, above=copy(column.above), far_rows=copy(column.far_rows), far=copy(column.far)
         )
         for name, column in columns.items()
     }

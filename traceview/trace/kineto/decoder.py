@@ -161,13 +161,7 @@ class EventDecoder:
             at = after
 
     def _values(
-        self,
-        text: bytes,
-        at: int,
-        end: int,
-        limit: int,
-        is_last: bool,
-        events: list[KinetoEvent],
+        self, text: bytes, at: int, end: int, limit: int, is_last: bool, events: list[KinetoEvent]
     ) -> tuple[_Item, int]:
         """Decode events up to the first that is none, or to `limit`; return what is there."""
         spans = []

@@ -174,7 +174,12 @@ static const struct argument OF_KERNEL[] = {
     ARGUMENT("shared memory", AMOUNT, SHARED),
     {NULL, 0, 0, 0},
 };
-static const struct argument OF_COPY[] = {PLACE, ARGUMENT("bytes", SIZE, BYTES), {NULL, 0, 0, 0}};
+static const struct argument OF_COPY[] = {
+    PLACE,
+    ARGUMENT("bytes", SIZE, BYTES),
+    ARGUMENT("copy kind", DETAIL, 0),
+    {NULL, 0, 0, 0},
+};
 static const struct argument OF_CALL[] = {
     ARGUMENT("correlation", INTEGER, CALL_CORRELATION),
     ARGUMENT("grid", DETAIL, 0),
@@ -691,6 +696,11 @@ static int take(struct scan *scan, struct reader *reader, struct event *event, c
         clear_arguments(event);
         if (event->fields[ARGS].start && !after_arguments(reader, event->fields[ARGS].start, event))
             return 0;
+    }
+    /* A copy whose direction is no part of its name. */
+    if (event->has_details && event->kind == COPY) {
+        note(scan->other_spans, &scan->others, scan, start, end);
+        return 1;
     }
     if (!store_row(scan, event))
         return 0;

@@ -46,6 +46,9 @@ class Arguments(
         "input_dims": "Input Dims",
         "source_rank": "Src Rank",
         "target_rank": "Dst Rank",
+        "copy_kind": "copy kind",
+        "source_kind": "src kind",
+        "target_kind": "dst kind",
     },
 ):
     """The arguments that are read; all others are skipped without being decoded."""
@@ -83,6 +86,9 @@ class Arguments(
     group_description: Any = None
     source_rank: Any = None
     target_rank: Any = None
+    copy_kind: Any = None
+    source_kind: Any = None
+    target_kind: Any = None
     input_dims: msgspec.Raw = NOTHING
 
 
@@ -119,6 +125,7 @@ _COLLECTIVE = (
     "group_ranks group_description dtype source_rank target_rank"
 )
 _CALL = "correlation grid block shared_memory size"
+_COPY = f"{_PLACE} bytes copy_kind source_kind target_kind"
 _KERNEL = f"{_PLACE} grid block registers shared_memory"
 _READ = {
     "python_function": "python_id",
@@ -131,8 +138,8 @@ _READ = {
     "Runtime": _CALL,
     "kernel": _KERNEL,
     "Kernel": _KERNEL,
-    "gpu_memcpy": f"{_PLACE} bytes",
-    "Memcpy": f"{_PLACE} bytes",
+    "gpu_memcpy": _COPY,
+    "Memcpy": _COPY,
     "gpu_memset": f"{_PLACE} bytes",
     "Memset": f"{_PLACE} bytes",
     "cuda_sync": f"{_PLACE} sync_kind",

@@ -23,7 +23,7 @@ from traceview.trace.kineto.columns import (
     amounts,
     integers,
 )
-from traceview.trace.kineto.events import Events
+from traceview.trace.kineto.events import Arguments, Events
 from traceview.trace.kineto.owners import gpu_numbers
 from traceview.trace.staged import Staged, absent_texts, numbers_of, same_text
 
@@ -191,7 +191,7 @@ class GpuWork:
 
     def add_copies(self, events: Events) -> None:
         timed = self._timed(events)
-        names = self.copy_names.of(timed.names)
+        names = self.copy_names.of(list(map(_copy_name, timed.names, timed.args)))
         self.copies.add(**_on_stream(timed), **_sized(timed), name=names)
 
     def add_sets(self, events: Events) -> None:
@@ -373,6 +373,13 @@ def _sizes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> Integ
         size = size.copy()
         size[bare] = launches.bytes[launch[bare]]
     return size
+
+
+def _copy_name(name: Any, args: Arguments) -> Any:
+    """Kineto's name of a copy; torch's recorder on CUPTI alone writes its parts as arguments."""
+    if args.copy_kind is None:
+        return name
+    return f"Memcpy {args.copy_kind} ({args.source_kind} -> {args.target_kind})"
 
 
 def _copy(name: str) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.stages import stage
 from traceview.tables import MOST_ROWS, Array, Table, Texts, picked
+from traceview.trace import foreign
 from traceview.trace.kineto import USE_TRACE, cpu_work, gpu_work
 from traceview.trace.kineto.chunks import ChromeTrace, ScannedEvents
 from traceview.trace.kineto.collectives import Collectives, collective_tables
@@ -173,10 +174,10 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     for chunk in source.chunks():
         stage("Reading the trace")
         gathered.add(chunk)
-    if not gathered.categories and not source.truncated:
-        raise TraceFormatError(
-            "it is a Chrome trace without any event of torch.profiler", USE_TRACE
-        )
+    if not gathered.categories - {"M"} and not source.truncated:
+        raise foreign.of_events(
+            gathered.cpu.owners.process_names.values(), source.metadata.keys()
+        ) or TraceFormatError("it is a Chrome trace without any event of torch.profiler", USE_TRACE)
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
     tables, origin, impossible = _tables(gathered, source.metadata)

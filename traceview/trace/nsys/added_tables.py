@@ -29,7 +29,6 @@ from traceview.trace.staged import INT32, Staged, absent_texts, numbers_of, text
 # bounded, and a field of the wrong type counts as absent.
 
 KERNELS_TABLE = "TRACEVIEW_KERNELS"
-BLOBS = ("ptx", "cubin")
 # Far beyond any real kernel.
 MOST_BYTES = 64 << 20
 

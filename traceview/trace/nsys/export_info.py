@@ -9,6 +9,7 @@ from traceview import groups
 from traceview.errors import TraceFormatError
 from traceview.records import record
 from traceview.tables import Table
+from traceview.trace import foreign
 from traceview.trace.nsys.ranges import NOTED
 from traceview.trace.nsys.rows import Export
 from traceview.trace.rank_identity import HOST, VARIABLES, RankIdentity, launched_rank
@@ -76,7 +77,7 @@ def read_meta(database: Database) -> ExportMeta:
         names = sorted(database.tables)
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         listed = f"its tables: {', '.join(names[:_MOST_NAMED])[:200]}{more}"
-        raise TraceFormatError(
+        raise foreign.of_database(names) or TraceFormatError(
             "it is an SQLite database but not an nsys export "
             f"({listed if names else 'it has no tables'})",
             "pass a file that `nsys export --type sqlite` or `traceview record` wrote",
@@ -261,6 +262,14 @@ def import_error(messages: Iterable[str]) -> str | None:
         return None
     reasons = [match[1] for text in failed if (match := _REASON.search(text))]
     return (reasons or [text.strip().splitlines()[0] for text in failed])[0].strip()[:200]
+
+
+_NEWER_DRIVER = re.compile(r"CUDA driver version \(?([\d.]+)\)? is not supported by this build")
+
+
+def newer_driver(messages: Iterable[str]) -> str | None:
+    """The CUDA version of a driver that nsys says it does not know; None if it knows it."""
+    return next((match[1] for text in messages if (match := _NEWER_DRIVER.search(text))), None)
 
 
 def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:

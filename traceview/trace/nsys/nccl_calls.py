@@ -176,11 +176,7 @@ FIELDS = (_COMMUNICATOR, _BYTES, _PEER, _ROOT, _RANKS, _RANK)
 _MESSAGE = {_COMMUNICATOR: Field(0, 8), _BYTES: Field(8, 8)}
 _WITH_ROOT = {**_MESSAGE, _ROOT: Field(16, 4)}
 _WITH_PEER = {**_MESSAGE, _PEER: Field(16, 4)}
-_CREATED = {
-    _COMMUNICATOR: Field(0, 8),
-    _RANKS: Field(8, 4),
-    _RANK: Field(12, 4),
-}
+_CREATED = {_COMMUNICATOR: Field(0, 8), _RANKS: Field(8, 4), _RANK: Field(12, 4)}
 _STATIC: Mapping[int, Mapping[str, Field]] = {
     **dict.fromkeys((0, 2, 3, 11, 12), _CREATED),
     **dict.fromkeys((4, 5, 7, 16), _MESSAGE),

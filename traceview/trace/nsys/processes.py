@@ -189,9 +189,12 @@ def _merged(
 
 def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
     """Properties of every GPU that CUDA can use, by host and GPU; Windows lists others as well."""
-    names = ("vmId", "id", "name", "computeMajor", "computeMinor", *GPU_COLUMNS.values())
+    # Up to 2021 the number is in `deviceId`.
+    identity = ("vmId", "id", "deviceId")
+    names = (*identity, "name", "computeMajor", "computeMinor", *GPU_COLUMNS.values())
     rows: dict[tuple[int, int], dict[str, Cell]] = {}
-    for vm, gpu, name, major, minor, *figures in database.lines("TARGET_INFO_GPU", names):
+    for vm, number, older, name, major, minor, *figures in database.lines("TARGET_INFO_GPU", names):
+        gpu = older if number is None else number
         if type(vm) is not int or type(gpu) is not int or not 0 <= gpu <= INT32.max:
             continue
         if (major, minor) == _NO_CUDA:

@@ -108,10 +108,14 @@ class Reader:
         return {**rows.span(), "thread": thread, "process": process}
 
     def on_stream(self, rows: Rows) -> Staged:
-        """Start, end, place and correlation id of GPU work."""
+        """Start, end, place and correlation id of GPU work; CUPTI writes 0 for an unknown time."""
         process = self.owners.processes(rows)
+        span = rows.span()
+        unknown = (span["start_ns"] == 0) & (span["end_ns"] == 0)
+        if unknown.any():
+            span = {name: np.where(unknown, NULL, times) for name, times in span.items()}
         return {
-            **rows.span(),
+            **span,
             "process": process,
             "device": self.owners.devices(rows, process),
             "context_id": rows.identity("contextId"),

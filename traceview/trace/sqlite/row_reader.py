@@ -118,9 +118,7 @@ def _numbers(table: str, name: str, cells: Sequence[object]) -> Numbers:
     if not kinds <= {int, type(None)}:
         odd = ", ".join(sorted(kind.__name__ for kind in kinds - {int, type(None)}))
         raise UnreadableTableError(
-            f"column {name} of table {table} contains {odd} values instead of integers",
-            table,
-            name,
+            f"column {name} of table {table} contains {odd} values instead of integers", table, name
         )
     if type(None) not in kinds:
         return Numbers(np.array(cells, np.int64))

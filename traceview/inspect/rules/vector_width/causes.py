@@ -12,6 +12,7 @@ from traceview.inspect.rules.remedies import Remedy, named_as_tile, reduced_tile
 from traceview.ptx.addresses.slicing import Array, Origin
 from traceview.ptx.addresses.strides import Layout
 from traceview.ptx.model import Access, Argument, Compiled, RequestCost, SourceLine
+from traceview.ptx.ttgir.vector_limit import Culprit
 from traceview.records import record
 
 WIDE_BITS = 128
@@ -93,6 +94,7 @@ class NarrowReason:
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
+    `conditional`: the remedy changes what is computed unless the data are as it says.
     """
 
     cause: str
@@ -102,6 +104,7 @@ class NarrowReason:
     widened_bits: int | None = None
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
+    conditional: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
@@ -138,12 +141,9 @@ def not_declared_divisible(suspects: Suspects) -> list[Argument]:
     return [a for a in listed if not a.divisible_by_16 and _may_be_divisible(a)]
 
 
-def single_causes(suspects: Suspects, few: Sequence[Cause]) -> list[Cause]:
-    """Causes that one change can prove, the likeliest first.
-
-    `few` are the causes of too few elements per thread.
-    """
-    return [*(not_divisible(argument) for argument in not_declared_divisible(suspects)), *few]
+def undeclared(suspects: Suspects) -> list[Cause]:
+    """Causes that one change can prove: arguments that are not declared to be divisible."""
+    return [not_divisible(argument) for argument in not_declared_divisible(suspects)]
 
 
 def not_divisible(argument: Argument) -> Cause:
@@ -164,6 +164,62 @@ def not_divisible(argument: Argument) -> Cause:
         change,
         f"Pad {name} to a multiple of 16{specialized([argument])}",
     )
+
+
+def with_value(name: str, compiled: Compiled) -> str:
+    """An argument with the value that it was launched with, if known: `stride (8)`."""
+    value = next((a.value for a in compiled.arguments if a.name == name), None)
+    return name if value is None else f"{name} ({value})"
+
+
+def padded(culprit: Culprit, compiled: Compiled) -> str:
+    """The constexpr that a constant comes from by its value; empty if there is none."""
+    value = culprit.constant if culprit.opcode == "arith.constant" else None
+    same = (a.name for a in compiled.arguments if (a.type, a.value) == ("constexpr", value))
+    return next(same, "") if value is not None else ""
+
+
+def no_multiple(name: str, value: int, need: int) -> Cause:
+    """A cause: a constexpr, a size or the pitch of rows, is no multiple of what a vector needs."""
+    more = -(-value // need) * need
+    return Cause(
+        f"{name}={value} is not a multiple of {need}",
+        Change(constexprs=((name, more),)),
+        f"Pad {name} to a multiple of {need}, such as {more}",
+    )
+
+
+def every_constant(constants: Sequence[Cause]) -> list[Cause]:
+    """Several constants as one cause, in a list; empty for fewer than two."""
+    if len(constants) < 2:
+        return []
+    return [
+        Cause(
+            " and ".join(cause.clause for cause in constants),
+            Change(constexprs=tuple(c for each in constants for c in each.change.constexprs)),
+            " and ".join(cause.remedy for cause in constants).replace(" and Pad", " and pad"),
+        )
+    ]
+
+
+def by_loaded(narrow: Narrow, remedy: str = "") -> NarrowReason:
+    """The reason for a gather or a scatter, whose addresses no declaration can be true of."""
+    what = "gather" if narrow.place[1] in ("load", "async-copy") else "scatter"
+    grouped = (
+        f"Sort or group the indices{loaded_from(narrow)}, or move a whole row at each index: a "
+        "tile of two axes, [indices, row]"
+    )
+    return NarrowReason(
+        f"this is a {what}: the compiler cannot know whether loaded addresses are contiguous",
+        remedy or grouped,
+        "the address is computed from loaded values",
+    )
+
+
+def loaded_from(narrow: Narrow) -> str:
+    """The integer arrays that an address is loaded from: ` from index`; empty if unknown."""
+    integers = [a.name for a in narrow.suspects.loaded_from if a.type.startswith(("*i", "*u"))]
+    return f" from {in_words(integers)}" if integers else ""
 
 
 def specialized(arguments: Sequence[Argument]) -> str:
@@ -219,7 +275,7 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
     A tile that is reduced as a whole, without a mask, is left out: its size is that of a group of
     the data.
     """
-    groups = {reduction.size for reduction in reduced_tiles(compiled) if not reduction.masked}
+    groups = {reduction.size for reduction in reduced_tiles(compiled) if reduction.is_group}
     most = _LARGEST_MMA_TILE if _MMA.search(compiled.ptx or "") else _LARGEST_BLOCK
     for argument in compiled.arguments:
         value = argument.value

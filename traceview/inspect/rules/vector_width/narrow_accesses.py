@@ -71,8 +71,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             minor = hottest[stream] < least * most
             outside = max(a.loop_depth for a in listed) < deepest
             merged = _is_merged(narrow, in_sass.get(stream[0], ()))
-            severity = _severity(narrow, minor=minor or outside or merged)
             reason = _reason(narrow, kernel.compiled, kernel.trials)
+            severity = _severity(narrow, reason, minor=minor or outside or merged)
             alike[narrow.width, reason].append((narrow, severity))
     total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
     for reason, same in _of_one_remedy(alike):
@@ -138,9 +138,12 @@ def _bits(listed: Sequence[Access]) -> int:
     return sum(width * count for width, count in widths(listed).items())
 
 
-def _severity(narrow: Narrow, *, minor: bool) -> Severity:
+def _severity(narrow: Narrow, reason: NarrowReason, *, minor: bool) -> Severity:
+    """What is not proven, and what only some data allow, is never high."""
     if minor:
         return "low"
+    if reason.conditional or not reason.proven:
+        return "medium"
     # A repeated element comes from the cache.
     again = narrow.layout.scattered and narrow.layout.apart == 0
     return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
@@ -169,7 +172,8 @@ def _claim(
     for worst in sorted(costs, key=lambda cost: -(cost.sectors or 0))[:1]:
         values["sectors_per_request"] = worst.sectors
         values["ideal_sectors_per_request"] = worst.ideal_sectors
-    far = any(n.layout.scattered and n.cost and n.cost.is_uncoalesced for n in group)
+    apart = (n for n in group if n.layout.scattered or n.layout.threads_apart)
+    far = any(n.cost and n.cost.is_uncoalesced for n in apart)
     likely = "" if reason.proven else "likely "
     because = f", {likely}because {reason.cause}" if reason.cause else ". The cause is not known"
     inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))

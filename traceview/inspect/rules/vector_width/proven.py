@@ -24,18 +24,22 @@ from traceview.inspect.rules.vector_width.causes import (
     NarrowReason,
     all_divisible,
     both,
+    every_constant,
     fixed_strides,
     in_words,
     named_as_stride,
+    no_multiple,
     not_declared_divisible,
     not_known_divisible,
+    padded,
     perhaps_too_few,
     run_time_integers,
-    single_causes,
     stride,
     too_few_elements,
+    undeclared,
     with_divisible,
 )
+from traceview.inspect.rules.vector_width.from_layout import limit_of
 from traceview.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_reason
 from traceview.ptx.accesses import tensor_ops
 from traceview.ptx.addresses.slicing import Array
@@ -201,11 +205,20 @@ class _Case:
             yield list(self._strides())
             yield list(self._strides_and_others())
             return
-        yield single_causes(self.narrow.suspects, list(self._too_few(self.narrow.width)))
+        few = list(self._too_few(self.narrow.width))
+        constants = self._constants()
+        yield [*undeclared(self.narrow.suspects), *constants, *every_constant(constants), *few]
         yield list(self._together())
         yield list(run_time_integers(self.narrow.suspects.address))
         # 16 bytes and more, but of several rows: too few are adjacent.
         yield list(self._fewer_threads(self.narrow.width))
+
+    def _constants(self) -> list[Cause]:
+        """Causes: constexprs that Triton's analysis blames as they are no multiples."""
+        limit = limit_of(self.narrow, self.compiled)
+        blamed = [each for each in (limit.culprit, *limit.beside) if each] if limit else []
+        named = {name: each for each in blamed if (name := padded(each, self.compiled))}
+        return [no_multiple(name, c.constant or 0, c.need) for name, c in named.items()]
 
     def _strides(self) -> Iterator[Cause]:
         """Causes of a known stride: only the arguments that set it."""
@@ -251,6 +264,9 @@ class _Case:
         names = [argument.name for argument in not_declared_divisible(self.narrow.suspects)]
         if len(names) > 1:
             yield all_divisible(names)
+        constants = self._constants()
+        for cause in (every_constant(constants) or constants) if names else ():
+            yield with_divisible(cause, names)
         for cause in self._too_few(self.narrow.width) if names else ():
             yield Cause(
                 f"{cause.clause} and {not_known_divisible(names)}",

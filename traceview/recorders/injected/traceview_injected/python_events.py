@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SUFFIX = ".events"
 NUMBERS = ("start", "end", "thread", "line", "guards")
 FIELDS = (*NUMBERS, "kind", "file", "function", "source", "reason")
-COLLECTION = "garbage-collection"
+COLLECTION, MODULE = "garbage-collection", "module"
 LEAST_NS = 1_000_000
 """Shorter collections are not noted: those of young objects come thousands of times per second."""
 LEAST_OBJECTS = 10_000
@@ -87,12 +87,26 @@ class _Collections:
             caller = sys._getframe(1)
             user = innermost(caller)
             called = source_of(caller) if "collect" in caller.f_code.co_names else ""
-            source = called if "collect(" in called else ""
+            # Where a library asks for it, the program's line is the one that calls the library.
+            source = source_of(user) if "collect(" in called else ""
             code, line = user.f_code, user.f_lineno
             what = f"generation {info['generation']}, {info['collected']} objects freed"
             add(COLLECTION, took, code.co_filename, line, code.co_name, source, what)
         except Exception:  # The program must not notice.
             return
+
+
+def called(module: str, caller: Any) -> None:
+    """Note the user's line from which a module of a torch model is called, by its path."""
+    try:
+        if _folder:
+            from .sync_call_sites import innermost
+
+            user = innermost(caller)
+            code = user.f_code
+            add(MODULE, 0, code.co_filename, user.f_lineno, code.co_name, source_of(user), module)
+    except Exception:  # The program must not notice.
+        return
 
 
 def source_of(frame: Any) -> str:

@@ -4,7 +4,7 @@ import { button, element } from "../elements.js";
 import { label, meaning } from "./canvas/colors.js";
 import { linksOf } from "./canvas/arrows.js";
 import { count, duration, percent, size } from "./format.js";
-import { busyOf, openAt } from "./model.js";
+import { busyOf, firstAfter, openAt } from "./model.js";
 import { cpuTimes, excessOf, medianStep } from "./steps.js";
 import { ranked } from "./sums.js";
 
@@ -57,6 +57,7 @@ export function factsOf(model, place) {
   const launch = names.launches[names.launch[name]];
   if (launch) facts.push(...launchFacts(launch));
   facts.push(...linkFacts(model, place));
+  if (track.content === "operations") facts.push(...instanceFacts(model, place));
   if (track.content === "steps") facts.push(...stepFacts(model, place));
   if (track.content === "gaps") facts.push(["Cause", model.causes[names.texts[name]] ?? ""], ...meanwhile(model, place));
   const wait = model.waits.get(track.offset + row);
@@ -81,6 +82,8 @@ function stepFacts(model, step) {
   /** @type {[string, string][]} */
   const facts = [["Median step", `${duration(end[median] - start[median])} (${model.names.texts[name[median]]})`]];
   if (more > 0) facts[0][1] += `; this one takes ${duration(more)} longer`;
+  else if (more < 0) facts[0][1] += `; this one takes ${duration(-more)} less`;
+  if (!excess.gpu.length && !excess.cpu.length) facts[0][1] += ": nothing unusual";
   if (excess.gpu.length) facts.push(["More on the GPU", listed(excess.gpu)]);
   if (excess.cpu.length) facts.push(["More on the CPU", listed(excess.cpu)]);
   return facts;
@@ -91,7 +94,65 @@ function meanwhile(model, { track, row }) {
   const [from, to] = [track.start[row], track.end[row]];
   const most = [...cpuTimes(model, from, to, track.lane.process)].sort(([, a], [, b]) => b - a).slice(0, MOST_MEANWHILE);
   const listed = most.map(([text, ns]) => `${text.split(", seq =")[0]} ${duration(ns)}`).join(", ");
-  return /** @type {[string, string][]} */ (listed ? [["CPU meanwhile", listed]] : []);
+  const facts = /** @type {[string, string][]} */ (listed ? [["CPU meanwhile", listed]] : []);
+  const outside = outsideCalls(model, from, to, track.lane.process);
+  if (outside > 0) facts.push(["Outside CUDA calls", `${duration(outside)} of ${duration(to - from)}`]);
+  return facts;
+}
+
+/** Time in which no thread of a process is in a CUDA call; 0 where the page has calls as sums only.
+ * @param {Model} model
+ * @param {number} from
+ * @param {number} to
+ * @param {number} process
+ */
+function outsideCalls(model, from, to, process) {
+  /** @type {[number, number][]} */
+  const inside = [];
+  for (const track of model.tracks) {
+    const { content, lane, count, start, end } = track;
+    if (content !== "calls" || (process >= 0 && lane.process !== process)) continue;
+    const first = firstAfter(track, from);
+    if (count && first < start.length && start[first] < to) return 0;
+    for (let row = first; row < start.length && start[row] < to; row++) inside.push([start[row], end[row]]);
+  }
+  let [covered, until] = [0, from];
+  for (const [start, end] of inside.sort(([a], [b]) => a - b)) {
+    covered += Math.max(Math.min(end, to) - Math.max(start, until), 0);
+    until = Math.max(until, end);
+  }
+  return to - from - covered;
+}
+
+/** The step that work is part of, the line of Python that launched it, and all work of its name.
+ * @param {Model} model
+ * @param {Place} place
+ * @returns {[string, string][]}
+ */
+function instanceFacts(model, place) {
+  const { names } = model;
+  const [pair] = linksOf(model, place);
+  const time = pair ? pair[0].track.start[pair[0].row] : place.track.start[place.row];
+  /** @type {[string, string][]} */
+  const facts = [];
+  const lanes = pair ? pair[0].track.lane.tracks : [];
+  const at = [...model.tracks.filter((track) => track.content === "steps"), ...lanes.filter((track) => track.content === "python")];
+  for (const track of at) {
+    const row = track.count ? -1 : openAt(track, time);
+    if (row >= 0) facts.push([track.content === "steps" ? "Step" : "Launched at", names.texts[track.name[row]]]);
+  }
+  const wanted = place.track.name[place.row];
+  let [calls, sum] = [0, 0];
+  for (const { content, count: merged, start, end, name } of model.tracks) {
+    if (content !== "operations") continue;
+    if (merged) return facts;
+    for (let row = 0; row < name.length; row++) {
+      if (name[row] !== wanted) continue;
+      calls += 1;
+      sum += end[row] - start[row];
+    }
+  }
+  return [...facts, ["All of this name", `${count(calls)}, ${duration(sum)} in all`]];
 }
 
 /** @param {number[]} launch @returns {[string, string][]} */
@@ -221,16 +282,21 @@ function devicePanel(model, device) {
     totals("GPU work, by class", device.classes, whole, (kind) => model.classes[kind], (kind) => label(model.classes[kind]), "calls"),
     totals("Longest, by name", device.names, whole, (name) => model.classes[model.names.classes[name]], (name) => model.names.texts[name], "calls", MOST_NAMES),
   );
+  if (device.streams.size > 1) {
+    tables.append(totals("By stream", device.streams, whole, () => "", (stream) => stream, "calls"));
+    if (device.together !== null) busy.append(`; two streams or more at once ${duration(device.together)}`);
+  }
   return element("div", { class: "tl-device", "data-busy": String(device.busy), "data-idle": String(device.idle) },
     element("h5", {}, device.title), busy, tables);
 }
 
 /**
+ * @template K
  * @param {string} title
- * @param {Map<number, import("./sums.js").Total>} all
+ * @param {Map<K, import("./sums.js").Total>} all
  * @param {number} whole
- * @param {(key: number) => string} kindOf
- * @param {(key: number) => string} textOf
+ * @param {(key: K) => string} kindOf the class whose colour marks a row, empty for none
+ * @param {(key: K) => string} textOf
  * @param {string} unit
  * @param {number} [most]
  */
@@ -241,7 +307,7 @@ function totals(title, all, whole, kindOf, textOf, unit, most = 30) {
       element(
         "tr",
         { "data-class": kindOf(key), "data-ns": String(total.ns), "data-calls": String(total.calls) },
-        element("th", { scope: "row", title: textOf(key) }, swatch(kindOf(key)), textOf(key)),
+        element("th", { scope: "row", title: textOf(key) }, kindOf(key) && swatch(kindOf(key)), textOf(key)),
         element("td", {}, duration(total.ns)),
         element("td", {}, percent(total.ns, whole)),
         element("td", {}, `${count(total.calls)} ${count(total.calls) === "1" ? unit.slice(0, -1) : unit}`),

@@ -71,7 +71,7 @@ export function frameOf(within, acts, notes, name) {
     element("span", { class: "tl-space" }),
     named(button("\u2212", () => acts.zoom(1.6)), "Zoom out"),
     named(button("+", () => acts.zoom(1 / 1.6)), "Zoom in"),
-    button("Whole run", acts.whole),
+    button("Fit", acts.whole),
     named(button("?", () => toggle(help)), "Help and keys"),
   );
   const map = element("canvas", { "aria-hidden": "true" });

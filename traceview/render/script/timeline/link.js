@@ -10,6 +10,22 @@ export function placeOf(fragment) {
   return to > from ? { from, to, select: match[3] ? Number(match[3]) : null } : null;
 }
 
+/** The span on the recording's clock that a fragment asks for, as links of rows do. @param {string} fragment */
+export function spanIn(fragment) {
+  const match = /^#at=(\d+)-(\d+)$/.exec(fragment);
+  return match ? [BigInt(match[1]), BigInt(match[2])] : null;
+}
+
+/** The name that a fragment asks for, as links of kernels do; empty for others. @param {string} fragment */
+export function nameIn(fragment) {
+  const match = /^#name=(.+)$/.exec(fragment);
+  try {
+    return match ? decodeURIComponent(match[1]) : "";
+  } catch {
+    return "";
+  }
+}
+
 /** @param {Place} place */
 export function fragmentOf({ from, to, select }) {
   const chosen = select === null ? "" : `&sel=${select}`;

@@ -11,7 +11,7 @@ import { count, level as levelText } from "./format.js";
 import { frameOf, toggle } from "./frame.js";
 import { listen } from "./input.js";
 import { AXIS, bandsOf, laidOut, lineOf } from "./layout.js";
-import { fragmentOf, placeOf } from "./link.js";
+import { fragmentOf, nameIn, placeOf, spanIn } from "./link.js";
 import { filling, firstAfter, located, modelOf } from "./model.js";
 import { countOf, namesEqual, namesWith, nextHit } from "./search.js";
 import { sumsOf } from "./sums.js";
@@ -264,10 +264,20 @@ export class Lanes {
 
   /** @param {string} fragment @returns {boolean} whether the fragment is a place of the timeline */
   open(fragment) {
-    const place = placeOf(fragment);
-    if (!place) return false;
-    this.showWindow(place.from, place.to);
-    if (place.select !== null) this.select(located(this.model, place.select));
+    const [place, span, name] = [placeOf(fragment), spanIn(fragment), nameIn(fragment)];
+    if (!place && !span && !name) return false;
+    if (place) {
+      this.showWindow(place.from, place.to);
+      if (place.select !== null) this.select(located(this.model, place.select));
+    } else if (span) {
+      this.showRecorded(span[0], span[1], null);
+    } else {
+      this.showWindow(...firstWindow(this.model));
+      this.frame.search.value = name;
+      this.search(name);
+      this.goToHit(1);
+    }
+    requestAnimationFrame(() => this.within.closest("section")?.scrollIntoView({ block: "start" }));
     return true;
   }
 
@@ -533,7 +543,7 @@ function valueAt(counter, time) {
 function notesOf(model) {
   if (!model.summed) return [];
   return [
-    `${count(model.summed)} of ${count(model.recorded)} rows are here as sums only, ` +
-      `so that the page stays small; the busiest windows have every row.`,
+    `To keep this page small, ${count(model.summed)} of ${count(model.recorded)} events are ` +
+      `merged outside the busiest windows.`,
   ];
 }

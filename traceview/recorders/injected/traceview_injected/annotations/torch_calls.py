@@ -13,7 +13,8 @@ from functools import wraps
 
 from .. import dynamo
 from ..import_hooks import after
-from . import module_names, nvtx_ranges, training_steps
+from . import backward_ranges, module_names, nvtx_ranges, training_steps
+from .backward_ranges import BACKWARD, BackwardRanges
 from .module_names import ModuleNames
 from .nvtx_ranges import end, start
 from .training_steps import TrainingSteps
@@ -35,14 +36,15 @@ def wrap(torch: ModuleType, *, name_modules: bool) -> None:
         return
     steps, names = TrainingSteps(), ModuleNames(name_modules)
     inside: set[int] = set()
-    os.register_at_fork(after_in_child=steps.forget)
-    os.register_at_fork(after_in_child=inside.clear)
+    following = BackwardRanges(inside)
+    for forget in (steps.forget, inside.clear, following.forget):
+        os.register_at_fork(after_in_child=forget)
     tracing = dynamo.tracing(torch)
-    _wrap_modules(torch, tracing, steps, names, inside)
-    _wrap_backward(torch, tracing, steps, inside)
+    _wrap_modules(torch, tracing, steps, names, inside, following)
+    _wrap_backward(torch, tracing, steps, inside, following)
     _wrap_optimizers(torch, tracing, steps)
     _wrap_data_loaders(torch, steps)
-    modules = (sys.modules[__name__], nvtx_ranges, training_steps, module_names)
+    modules = (sys.modules[__name__], backward_ranges, nvtx_ranges, training_steps, module_names)
     after("torch._dynamo", lambda _: dynamo.hide(modules))
 
 
@@ -52,6 +54,7 @@ def _wrap_modules(
     steps: TrainingSteps,
     names: ModuleNames,
     inside: set[int],
+    following: BackwardRanges,
 ) -> None:
     """Open a range around calls of outermost modules, and of named ones inside.
 
@@ -59,7 +62,7 @@ def _wrap_modules(
     """
     module_class = torch.nn.Module
     original, has_gradients = module_class.__call__, torch.is_grad_enabled
-    named = names.inside
+    named, followed = names.inside, names.followed
 
     # The name by which torch.compile knows the original.
     @wraps(original)
@@ -68,15 +71,19 @@ def _wrap_modules(
             return original(self, *args, **kwargs)
         thread = get_ident()
         # During backward, threads of autograd call modules whose activations were not kept.
-        if inside and (thread in inside or _BACKWARD in inside):
+        if inside and (thread in inside or BACKWARD in inside):
             name = named.get(id(self)) if named else None
             if name is None or not names.affords(self):
                 return original(self, *args, **kwargs)
+            names.place(name, sys._getframe(1))
             opened = start(name)
             try:
-                return original(self, *args, **kwargs)
+                result = original(self, *args, **kwargs)
             finally:
                 end(opened)
+            if id(self) in followed and has_gradients():
+                following.follow(name, args, result)
+            return result
         inside.add(thread)
         opened = entered(self)
         try:
@@ -88,19 +95,23 @@ def _wrap_modules(
     def entered(module: Any) -> Any:
         try:
             affordable = steps.calls_model(module, has_gradients())
-            return start(names.outermost(module)) if affordable else None
+            if not affordable:
+                return None
+            name = names.outermost(module)
+            names.place(name, sys._getframe(2))
+            return start(name)
         except Exception:  # A failed range must not break the program.
             return None
 
     module_class.__call__ = _wrapped_call_impl
 
 
-# Not the id of a thread: any may call modules during a backward pass.
-_BACKWARD = -1
-
-
 def _wrap_backward(
-    torch: ModuleType, tracing: Tracing, steps: TrainingSteps, inside: set[int]
+    torch: ModuleType,
+    tracing: Tracing,
+    steps: TrainingSteps,
+    inside: set[int],
+    following: BackwardRanges,
 ) -> None:
     """Open a range around torch.autograd.backward, which Tensor.backward calls."""
     original = torch.autograd.backward
@@ -108,15 +119,16 @@ def _wrap_backward(
     @wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
         # Checkpointed blocks call it inside a backward pass.
-        if tracing() or _BACKWARD in inside:
+        if tracing() or BACKWARD in inside:
             return original(*args, **kwargs)
-        inside.add(_BACKWARD)
+        inside.add(BACKWARD)
         steps.starts_backward()
         opened = start("backward")
         try:
             return original(*args, **kwargs)
         finally:
-            inside.discard(_BACKWARD)
+            inside.discard(BACKWARD)
+            following.close()
             end(opened)
             steps.ended_backward()
 

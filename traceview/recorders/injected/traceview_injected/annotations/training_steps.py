@@ -192,10 +192,7 @@ def capture(bounds: str, folder: str | None) -> None:
     """Capture the steps of `bounds` with nsys: for `10:20`, from the start of step 10 to 20's."""
     first, end = map(int, bounds.split(":"))
     window(
-        (first, end),
-        lambda: _call("cudaProfilerStart"),
-        lambda: _call("cudaProfilerStop"),
-        folder,
+        (first, end), lambda: _call("cudaProfilerStart"), lambda: _call("cudaProfilerStop"), folder
     )
 
 

@@ -12,8 +12,8 @@ from traceview import analyses as registered
 from traceview import display, stages
 from traceview.analyses.base import Analysis, Failed
 from traceview.analyses.verdict import RunTime, Scoreboard, Verdict, run_time, scoreboard, verdict
-from traceview.analyses.verdict.loops import recorded_span
 from traceview.analyses.verdict.parts import loop_times
+from traceview.analyses.verdict.recorded import recorded_span
 from traceview.analyses.verdict.series import cold_passes, is_start_up_alone
 from traceview.analyses.wording import time_of
 from traceview.errors import InputError, suggestion
@@ -127,7 +127,7 @@ class TraceFacts:
 
 
 @dataclass(frozen=True, repr=False)
-class Report(display.WrittenReport):
+class Report(display.Written):
     """The outcome of every analysis of one trace.
 
     `analyses` are those that ran, in reading order; `outcomes` maps their names to a Result or
@@ -139,6 +139,7 @@ class Report(display.WrittenReport):
     shows the timeline.
     """
 
+    shows_first_rows = True
     trace: TraceFacts
     analyses: tuple[Analysis, ...]
     outcomes: Mapping[str, Outcome]

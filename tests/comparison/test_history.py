@@ -1,0 +1,87 @@
+"""Runs over time: the recordings and baselines of a folder."""
+
+import json
+import os
+import shutil
+from itertools import pairwise
+
+import pytest
+
+import traceview
+from tests.places import DATA
+from traceview.cli import run
+from traceview.errors import InputError
+
+NAMES = ("mlp_sync", "mlp_nosync", "mlp_print_loss")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three recordings, of which two say when they were made, a damaged file and a note."""
+    for number, name in enumerate(NAMES):
+        copy = shutil.copy(DATA / f"{name}.sqlite.xz", tmp_path)
+        os.utime(copy, (number, number))
+    (tmp_path / "bad.sqlite").write_text("no recording")
+    (tmp_path / "notes.txt").write_text("not looked at")
+    return tmp_path
+
+
+def test_each_run_has_the_figures_of_its_own_report(folder):
+    history = traceview.history(folder)
+    rows = {row["run"]: row for row in history.runs.rows()}
+    assert set(rows) == set(NAMES)
+    assert [row["recorded_utc"] for row in history.runs.rows()] == sorted(
+        row["recorded_utc"] for row in rows.values()
+    )
+    for name in NAMES:
+        report = traceview.report(DATA / f"{name}.sqlite.xz")
+        serious = [each for each in report.findings if each.severity != "info"]
+        assert rows[name]["findings"] == len(serious)
+        assert rows[name]["first_finding"] == serious[0].message
+        assert rows[name]["gpu_busy_pct"] == pytest.approx(report.scoreboard.gpu_busy_pct, abs=0.5)
+        assert rows[name]["step_ns"] == pytest.approx(report.verdict.step_median_ns, rel=0.05)
+    steps = [row["step_ns"] for row in history.runs.rows()]
+    changes = [row["change_pct"] for row in history.runs.rows()]
+    assert changes[0] is None
+    assert changes[1:] == [100 * (b - a) / a for a, b in pairwise(steps)]
+    assert [each.name for each in history.failed] == ["bad.sqlite"]
+
+
+def test_a_baseline_counts_with_its_runs(folder):
+    traceview.baseline(folder / f"{NAMES[0]}.sqlite.xz", out=folder / "base.json")
+    for name in NAMES:
+        (folder / f"{name}.sqlite.xz").unlink()
+    [row] = traceview.history(folder).runs.rows()
+    assert (row["findings"], row["steps"] > 0, row["gpu"]) == (None, True, "NVIDIA H200")
+
+
+def test_every_output_has_every_run(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["history", str(folder), "--html", "h.html", "--json", "h.json", "-o", "h.md"]) == 0
+    shown = capsys.readouterr()
+    files = [(tmp_path / f"h.{end}").read_text() for end in ("html", "json", "md")]
+    for text in (shown.out, *files):
+        text = text.replace("\\", "")
+        assert all(name in text for name in NAMES)
+        assert "bad.sqlite" in text
+    document = json.loads((tmp_path / "h.json").read_text())
+    assert [row["run"] for row in document["runs"]] == [
+        row["run"] for row in traceview.history(folder).runs.rows()
+    ]
+    assert "<svg" in (tmp_path / "h.html").read_text()
+    assert run(["history", str(folder), "--html", "h.html"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "empty", "damaged"])
+def test_a_folder_without_runs_is_an_error_in_one_line(tmp_path, kind, capsys):
+    place = tmp_path / "runs"
+    if kind == "file":
+        place.write_text("")
+    elif kind != "missing":
+        place.mkdir()
+    if kind == "damaged":
+        (place / "a.sqlite").write_text("x")
+    with pytest.raises(InputError):
+        traceview.history(place)
+    assert run(["history", str(place)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

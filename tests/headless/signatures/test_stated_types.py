@@ -1,0 +1,47 @@
+"""Element types that the source states: in assertions and in comments."""
+
+import ast
+import textwrap
+
+import pytest
+
+from traceview.headless.dataflow import Usage
+from traceview.headless.signatures import commented_types
+
+KERNEL = """
+def kernel(
+    x_ptr,{of_x}
+    y_ptr,{of_y}
+    n,
+):{after}
+    v = tl.load(x_ptr + n)
+    {assertion}
+    tl.store(y_ptr + n, v)
+"""
+
+
+def pointers(of_x="", of_y="", after="", assertion="pass"):
+    text = KERNEL.format(of_x=of_x, of_y=of_y, after=after, assertion=assertion).lstrip()
+    (function,) = ast.parse(textwrap.dedent(text)).body
+    return Usage(function, stated=commented_types(text, function)).pointers
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "float16", "int64"])
+def test_an_assertion_on_a_pointer_or_on_what_was_loaded(name):
+    short = {"int8": "i8", "uint8": "u8", "float16": "fp16", "int64": "i64"}[name]
+    for tested in ("v.dtype", "x_ptr.dtype.element_ty"):
+        found = pointers(assertion=f"tl.static_assert({tested} == tl.{name})")
+        assert found == {"x_ptr": short, "y_ptr": None}
+
+
+@pytest.mark.parametrize(
+    ("comments", "types"),
+    [
+        ({"of_x": "  # [T, 512] bf16", "of_y": "  # bool"}, {"x_ptr": "bf16", "y_ptr": "i1"}),
+        ({"after": "  # y_ptr: a scalar int32 tensor"}, {"x_ptr": None, "y_ptr": "i32"}),
+        ({"of_x": "  # the input"}, {"x_ptr": None, "y_ptr": None}),
+        ({"after": "  # all of float16"}, {"x_ptr": None, "y_ptr": None}),
+    ],
+)
+def test_comments_on_parameters(comments, types):
+    assert pointers(**comments) == types

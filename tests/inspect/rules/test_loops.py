@@ -1,0 +1,99 @@
+"""Loads that the hottest loop waits for, and the tensor cores in use; keys by arithmetic."""
+
+import pytest
+
+from tests.inspect.retried import Retried, allow
+
+OPERANDS = "*fp16:16, *fp16:16, *fp32:16"
+WAITS = "loaded within the hottest loop without prefetching"
+OLDER = "tl.dot runs as mma.sync"
+
+
+@pytest.fixture
+def retried(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
+    from tests.ptx.kernels import looped_products
+
+    def made(kernel, signature, **options):
+        kernel = getattr(looped_products, kernel)
+        return Retried(kernel, signature, with_ttgir=True, sass=False, **options)
+
+    return made
+
+
+def told(findings, words):
+    return [finding for finding in findings if words in finding.message]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_operands_under_an_if_are_waited_for(retried, stages):
+    tried = retried("tested", f"{OPERANDS}, *i32:16, i32:16, 64, 64, 64", num_stages=stages)
+    (finding,) = told(tried.alone().findings, WAITS)
+    assert finding.message.startswith("2 operands of tl.dot at looped_products.py:")
+    assert "an if is around them" in finding.message
+    assert finding.severity == "high"
+    mended = retried("listed", f"{OPERANDS}, *i32:16, i32, i32:16, 64, 64, 64", num_stages=stages)
+    assert not told(mended.alone().findings, "an if is around")
+
+
+@pytest.mark.parametrize(("size", "waits"), [("i32", True), ("i32:16", False)])
+def test_an_operand_too_narrow_for_a_copy_is_waited_for(retried, size, waits):
+    tried = retried("wrapped", f"{OPERANDS}, i32:16, {size}, 64, 64, 64")
+    found = told(tried.alone().findings, WAITS)
+    assert len(found) == waits
+    for finding in found:
+        assert finding.message.startswith("1 operand of tl.dot at looped_products.py:")
+        assert "it moves 16 bits at a time" in finding.message
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_one_stage_prefetches_nothing(retried, stages):
+    tried = retried("plain", f"{OPERANDS}, i32:16, 64, 64, 64", num_stages=stages)
+    found = told(tried.findings(), WAITS)
+    assert len(found) == (stages == 1)
+    for finding in found:
+        assert finding.message.endswith("num_stages=1 switches Triton's pipeline off")
+        assert finding.action == "Use num_stages=3, and measure it"
+        assert "recompiled with num_stages=3: 0 of 2 left" in finding.evidence.basis
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("warps", [2, 4])
+def test_the_tensor_cores_in_use(retried, arch, rows, warps):
+    signature = f"{OPERANDS}, i32:16, {rows}, 64, 64"
+    tried = retried("plain", signature, arch=arch, num_warps=warps)
+    found = told(tried.findings(), OLDER)
+    newer = {"sm_90": "wgmma", "sm_100": "tcgen05"}.get(arch)
+    ought = bool(newer) and (rows < 64 or warps % 4 != 0)
+    assert len(found) == ought
+    for finding in found:
+        assert f"not as {newer}" in finding.message
+        if rows < 64:
+            assert f"the tile has {rows} rows" in finding.message
+        else:
+            assert f"{warps} warps cannot issue it" in finding.message
+            assert finding.action == "Use num_warps=4, and measure it"
+            assert f"× {newer}" in finding.evidence.basis
+
+
+def test_a_tile_that_rules_the_tensor_cores_out_is_not_advised(retried):
+    tried = retried("plain", f"{OPERANDS}, i32:16, 64, 256, 64", num_stages=3)
+    for finding in tried.findings():
+        assert "M=32" not in finding.action
+
+
+@pytest.mark.parametrize("blocks_per_sm", [1, 4, 8, 16])
+def test_few_loads_in_flight(retried, blocks_per_sm):
+    """A block of 1,024 floats loads 4,096 bytes an iteration; 36,000 are needed per SM."""
+    tried = retried("summed_plainly", "*fp32:16, *fp32:16, i32:16, 1024")
+    found = told(tried.report((132 * blocks_per_sm, 1, 1)).findings, "waits for its loads")
+    assert len(found) == (blocks_per_sm * 4096 < 36_000)
+    for finding in found:
+        assert finding.evidence.values["in_flight_bytes"] == blocks_per_sm * 4096
+        assert "tl.range(…, num_stages=4)" in finding.action
+
+
+def test_a_loop_that_is_pipelined_waits_for_nothing(retried):
+    tried = retried("summed", "*fp32:16, *fp32:16, i32:16, 4, 1024")
+    assert not told(tried.report((132, 1, 1)).findings, "waits for its loads")

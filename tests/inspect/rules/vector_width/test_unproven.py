@@ -1,0 +1,156 @@
+"""What only a false declaration would widen is told by its cause, and never with severity high.
+
+Each kind is a kernel whose sizes are drawn; what has to be said follows from them by arithmetic.
+"""
+
+import os
+import random
+
+import pytest
+
+from tests.headless.forked_python import run_python
+from tests.inspect.retried import Retried, allow
+from tests.places import REPOSITORY
+from tests.ptx.ttgir.test_vector_limit import limit, op
+from traceview.ptx.ttgir.operations import tile_reductions
+from traceview.ptx.ttgir.parser import parse_ttgir
+
+BYTES = {"i8": 1, "fp16": 2, "fp32": 4, "fp64": 8}
+RANDOM = random.Random(45)
+
+
+def drawn_sizes(count):
+    """Element types, pitches and sizes: odd, multiples of 2 and of 4, and of 16."""
+    for _ in range(count):
+        step = RANDOM.choice((1, 2, 4, 16))
+        pitch, size = (step * RANDOM.randrange(600 // step, 1000 // step) for _ in range(2))
+        yield RANDOM.choice(sorted(BYTES)), max(pitch, size), size
+
+
+@pytest.fixture
+def retried(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
+    from tests.ptx.kernels import unproven
+
+    def made(kernel, signature, **options):
+        return Retried(getattr(unproven, kernel), signature, with_ttgir=True, sass=False, **options)
+
+    return made
+
+
+def nothing_is_declared(findings):
+    for finding in findings:
+        declares = "multiple_of" in finding.action or "max_contiguous" in finding.action
+        assert not declares or (finding.severity != "high" and "Only if" in finding.action)
+    return True
+
+
+@pytest.mark.parametrize(("element", "pitch", "size"), [*drawn_sizes(12)])
+def test_constants_that_are_no_multiples_are_named(retried, element, pitch, size):
+    need = 16 // BYTES[element]
+    # Enough elements for vectors of 16 bytes on 128 threads.
+    signature = f"*{element}:16, *{element}:16, {pitch}, {size}, 2048"
+    findings = retried("rows", signature).findings()
+    narrow = [f for f in findings if "instead of 128" in f.message]
+    wrong = {name: n for name, n in (("PITCH", pitch), ("SIZE", size)) if n % need}
+    assert nothing_is_declared(findings)
+    assert bool(narrow) == bool(wrong)
+    for name, value in wrong.items() if len(set(wrong.values())) == len(wrong) else ():
+        (finding,) = narrow
+        multiple = -(-value // need) * need
+        assert f"{name}={value} is not a multiple of {need}" in finding.message
+        assert f"ad {name} to a multiple of {need}, such as {multiple}" in finding.action
+        assert f"{name}={multiple}" in finding.evidence.basis
+        assert ": 128 bits instead of" in finding.evidence.basis
+
+
+@pytest.mark.parametrize("each", [4, 8, 16])
+def test_threads_a_row_apart_are_to_read_along_the_rows(retried, each):
+    pitch = RANDOM.choice((64, 256, 1024))
+    findings = retried("columns", f"*fp32:16, *fp32:16, {pitch}, {each}, 128").findings()
+    (finding,) = (f for f in findings if "Global loads" in f.message)
+    assert f"because neighbouring threads are {4 * pitch:,} bytes apart" in finding.message
+    assert "touches 32 sectors instead of 4" in finding.message
+    assert finding.action.startswith("Load a tile of two axes")
+    mended = retried("columns_mended", f"*fp32:16, *fp32:16, {pitch}, {each}, 128").findings()
+    assert not any("neighbouring threads" in f.message for f in mended)
+
+
+@pytest.mark.parametrize("fill", [-1, 0])
+def test_offsets_through_where_are_to_be_masked(retried, fill):
+    signature = f"*fp32:16, *fp32:16, i32:16, {fill}, 1024"
+    findings = retried("chosen", signature).findings()
+    assert findings
+    assert nothing_is_declared(findings)
+    for finding in findings:
+        assert "a choice by tl.where (unproven.py:" in finding.message
+        assert finding.action.startswith("Leave the offsets as they are")
+        assert finding.severity == "medium"
+    assert retried("chosen_mended", signature).findings() == ()
+
+
+def test_scattered_atomics_are_to_be_counted_first(retried):
+    findings = retried("counted", "*i32:16, *fp32:16, i32:16, 8, 1024").findings()
+    (finding,) = (f for f in findings if "move" in f.message)
+    assert nothing_is_declared(findings)
+    assert finding.severity == "medium"
+    assert "likely because this is a scatter" in finding.message
+    assert finding.action.startswith("Combine within the block first")
+
+
+@pytest.mark.parametrize("size", [8, 16, 32])
+def test_a_tile_too_small_for_its_threads_comes_first(retried, size):
+    """The slot's stride limits the address, too, but alone it widens nothing."""
+    findings = retried("slots", f"*fp16:16, *i32:16, *fp16:16, i32, {size}", num_warps=1).findings()
+    (finding,) = (f for f in findings if "Global stores" in f.message)
+    assert nothing_is_declared(findings)
+    assert f"a tile of {size} elements is too small for 32 threads" in finding.message
+    assert finding.action.endswith(". Then stride limits the width")
+
+
+def test_what_limits_a_large_tile_is_the_factor_that_can_be_changed(retried):
+    findings = retried("slots", "*fp16:16, *i32:16, *fp16:16, i32, 1024").findings()
+    (finding,) = (f for f in findings if "Global stores" in f.message)
+    assert "because stride is not known to be divisible by 16" in finding.message
+    assert "recompiled with stride divisible by 16: 128 bits" in finding.evidence.basis
+
+
+@pytest.mark.parametrize(("block", "first"), [(64, "a tile of 64"), (1024, "the mask depends on")])
+def test_a_loaded_bound_and_a_small_tile_are_tried_not_ranked(retried, block, first):
+    tried = retried("of_lengths", f"*fp32:16, *i32:16, *fp32:16, {block}")
+    for finding in tried.findings():
+        assert first in finding.message
+        assert nothing_is_declared([finding])
+
+
+def test_the_size_of_a_group_is_no_tile(retried, compile_triton):
+    from tests.ptx.kernels import unproven
+
+    signature = "*fp32:16, *fp32:16, *fp32:16, 512, 64, 8"
+    made = compile_triton(unproven.groups, signature, "sm_90")
+    assert any(found.is_group for found in tile_reductions(parse_ttgir(made.ttgir)))
+    assert not any("GROUP=" in f.action for f in retried("groups", signature).findings())
+
+
+def test_a_constant_pitch_is_blamed_before_the_program_id():
+    index = "%id = tt.get_program_id x : i32 loc(#loc1)\n%c6 = arith.constant 6 : i32 loc(#loc1)\n"
+    start = "%s = arith.muli %id, %c6 : i32 loc(#loc2)\n"
+    splat = "%w = tt.splat %s : i32 -> tensor<1024xi32, #blocked> loc(#loc1)\n"
+    found = limit(index + start + splat + op("addi", "%r", "%w"))
+    assert (found.width_bits, found.limit) == (64, "alignment")
+    assert (found.culprit.opcode, found.culprit.constant, found.culprit.need) == (
+        "arith.constant",
+        6,
+        4,
+    )
+
+
+def test_what_is_advised_computes_the_same():
+    pytest.importorskip("torch", reason="computes with PyTorch")
+    triton = pytest.importorskip("triton", reason="runs its interpreter", exc_type=ImportError)
+    if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7):
+        pytest.skip("an older interpreter fails with NumPy 2.4")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    program = "import tests.inspect.applied_advice"
+    done = run_python(program, [], environment, folder=REPOSITORY, timeout_s=300)
+    assert done.stdout == "the same\n", done.stderr

@@ -1,0 +1,82 @@
+"""Kernels of which a declaration would be false, and the same with what is advised instead.
+
+A kernel that ends in `_mended` computes what its namesake does.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows(x_ptr, y_ptr, PITCH: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    row, offsets = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = offsets < SIZE
+    x = tl.load(x_ptr + row * PITCH + offsets, mask=mask)
+    tl.store(y_ptr + row * PITCH + offsets, x + x, mask=mask)
+
+
+@triton.jit
+def columns(x_ptr, y_ptr, PITCH: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for column in tl.static_range(EACH):
+        total += tl.load(x_ptr + row * PITCH + column)
+    tl.store(y_ptr + row, total)
+
+
+@triton.jit
+def columns_mended(x_ptr, y_ptr, PITCH: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tile = tl.load(x_ptr + row[:, None] * PITCH + tl.arange(0, EACH)[None, :])
+    tl.store(y_ptr + row, tl.sum(tile, 1))
+
+
+@triton.jit
+def chosen(x_ptr, y_ptr, n, FILL: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    start, at = tl.program_id(0) * n, tl.where(offsets < n, offsets, FILL)
+    tl.store(y_ptr + start + at, tl.load(x_ptr + start + at, mask=at != FILL), mask=at != FILL)
+
+
+@triton.jit
+def chosen_mended(x_ptr, y_ptr, n, FILL: tl.constexpr, BLOCK: tl.constexpr):
+    at, start = tl.arange(0, BLOCK), tl.program_id(0) * n
+    tl.store(y_ptr + start + at, tl.load(x_ptr + start + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def counted(ids_ptr, counts_ptr, tiles, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(counts_ptr + tl.load(ids_ptr + offsets) * tiles + tl.program_id(0), 1.0)
+
+
+@triton.jit
+def counted_mended(ids_ptr, counts_ptr, tiles, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    found = tl.histogram(tl.load(ids_ptr + offsets), BINS).to(tl.float32)
+    tl.atomic_add(counts_ptr + tl.arange(0, BINS) * tiles + tl.program_id(0), found)
+
+
+@triton.jit
+def slots(x_ptr, slots_ptr, y_ptr, stride, SIZE: tl.constexpr):
+    token, offsets = tl.program_id(0), tl.arange(0, SIZE)
+    slot = tl.load(slots_ptr + token)
+    tl.store(y_ptr + slot * stride + offsets, tl.load(x_ptr + token * SIZE + offsets))
+
+
+@triton.jit
+def of_lengths(x_ptr, ends_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < tl.load(ends_ptr)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+@triton.jit
+def groups(x_ptr, y_ptr, scale_ptr, SIZE: tl.constexpr, GROUP: tl.constexpr, COUNT: tl.constexpr):
+    row = tl.program_id(0)
+    for group in tl.static_range(COUNT):
+        offsets = group * GROUP + tl.arange(0, GROUP)
+        x = tl.load(x_ptr + row * SIZE + offsets, mask=offsets < SIZE, other=0.0)
+        scale = tl.max(tl.abs(x))
+        tl.store(y_ptr + row * SIZE + offsets, x / scale, mask=offsets < SIZE)
+        tl.store(scale_ptr + row * COUNT + group, scale)

@@ -1,0 +1,66 @@
+"""The finding on guards of torch.compile: each call of compiled code checks them before it runs.
+
+PyTorch marks these checks as an operator of its profiler. They cost what the GPU waits for them:
+behind queued work they cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview import intervals
+from traceview.facts import python_events
+from traceview.facts.idle.gaps import busy, steady_spans_ns
+from traceview.facts.python_events import COMPILATION, RECOMPILATION
+from traceview.facts.steps.steps import warm_up_end_ns
+from traceview.findings import Clause, severity_of
+from traceview.rules import FindingRule, TimeClaim, gpu_subject
+from traceview.trace import Trace
+from traceview.units import Value
+
+_CHECK = "TorchDynamo Cache Lookup"
+
+
+def _guarded(trace: Trace) -> Iterator[TimeClaim]:
+    """Checks after warm-up during which the GPU is idle, on the GPU with the longest span."""
+    ranges, spans = trace.recorded("ranges"), steady_spans_ns(trace)
+    rows = np.flatnonzero(ranges.texts("name").isin([_CHECK]))
+    rows = rows[ranges["start_ns"][rows] >= warm_up_end_ns(trace)]
+    if not len(rows) or not spans:
+        return
+    device = max(spans, key=lambda each: spans[each])
+    checks = intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
+    hidden = intervals.overlap(busy(trace)[device], checks.start, checks.end)
+    exposed_ns = checks.total() - int(hidden.sum())
+    if severity_of(exposed_ns, spans[device]) is None:
+        return
+    values: dict[str, Value] = {
+        "checks": len(rows),
+        "guards_ns": exposed_ns,
+        "guards_pct": 100.0 * exposed_ns / spans[device],
+    }
+    process = int(ranges["process"][rows[0]])
+    compiled = [
+        each
+        for kind in (COMPILATION, RECOMPILATION)
+        for each in python_events.of_kind(trace, kind, process)
+        if each.guards_ns
+    ]
+    slowest = max(compiled, key=lambda each: each.guards_ns or 0, default=None)
+    if slowest:
+        values |= {"code": slowest.name, "place": slowest.place, "check_ns": slowest.guards_ns}
+    subject = slowest.subject if slowest else gpu_subject(trace, device)
+    # The time is part of the late launches, which gpu-idle has.
+    yield TimeClaim(subject, values, "compiled", {}, severity="low")
+
+
+GUARDS = FindingRule(
+    _guarded,
+    "The GPU sits idle for {guards_ns} ({guards_pct} of the time after warm-up) while "
+    "torch.compile checks guards, {checks:time}.",
+    "Compile fewer, larger functions. Once all versions are compiled, torch.compiler.set_stance("
+    "skip_guard_eval_unsafe=True) checks only what tells them apart (PyTorch 2.6 and newer).",
+    clauses=(Clause(" Those of `{code}` at {place} take longest, {check_ns} each time."),),
+)

@@ -1,0 +1,40 @@
+"""`traceview history`: the runs of a folder over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceview.cli import color_option, debug_option
+from traceview.cli.options import Verb
+from traceview.cli.output import Asked, documents, progress
+
+
+@click.command(
+    cls=Verb,
+    examples=("traceview history recordings/", "traceview history recordings/ --html --open"),
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+@documents(" with a chart. Default path: <folder>-history.html")
+@color_option
+@debug_option
+def command(folder: Path, asked: Asked) -> None:
+    """Show step, GPU use, memory and findings of all recordings and baselines in FOLDER over time.
+
+    Runs come in the order in which they were recorded. Each is beside the one before it; whether a
+    difference is noise says traceview compare.
+    """
+    outputs = asked.outputs(f"{folder.resolve().name or 'runs'}-history", [folder])
+    import traceview
+    from traceview import memory
+
+    memory.prepare()
+    with progress("Reading the runs"):
+        history = traceview.history(folder)
+    if not outputs.stdout:
+        from traceview.render.history import render_text
+
+        outputs.screen(lambda width, color: render_text(history, width=width, color=color))
+    outputs.put_documents(history.to_html, history.to_json, history.to_markdown)
+    outputs.open_page()

@@ -1,0 +1,86 @@
+"""Runs over time as text, page, JSON and document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from traceview import units
+from traceview.comparison.history import CHART, RUNS, History, UnreadRun
+from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
+from traceview.render.base.page import STYLES, Style, rendered, table_view
+from traceview.render.base.safe_text import visible
+from traceview.render.base.text import drawn, note_block
+from traceview.render.charts.layout import layout
+from traceview.render.charts.svg import draw
+from traceview.render.document import Document, Section, Sheet
+from traceview.render.report.text import TextOptions, table_block
+
+_REPR = 90
+HISTORY = JsonShape(
+    History,
+    "folder",
+    JsonKey("runs", list[dict[str, object]], lambda history, _: [*history.runs.rows()]),
+    items_of("failed", JsonShape(UnreadRun, "*")),
+)
+
+
+def history_document(history: History) -> Document:
+    """The table of runs, and what could not be read."""
+    return Document(
+        title=history.folder,
+        headline=headline(history),
+        warnings=tuple((each.name, each.reason) for each in history.failed),
+        sections=(Section("Runs", (Sheet(RUNS, history.runs, titled=False),), aside=False),),
+    )
+
+
+def headline(history: History) -> str:
+    """`7 runs: 24.1 → 18.3 ms per step, 24.1 % less`, by the first and the last run."""
+    first, last = (int(history.runs["step_ns"][row]) for row in (0, -1))
+    runs = units.counted(len(history.runs), "run")
+    if len(history.runs) < 2 or not first:
+        return f"{runs}: {units.duration(last)} per step"
+    change = 100.0 * (last - first) / first
+    told = f"{units.percent(abs(change))} {'more' if change > 0 else 'less'}"
+    return f"{runs}: {units.duration(first)} → {units.duration(last)} per step, {told}"
+
+
+def render_text(history: History, *, width: int = 80, color: bool = False) -> str:
+    """The runs in lines of at most `width` cells; with ANSI styles if `color`."""
+    return drawn(_blocks(history, width), width, color)
+
+
+def described(history: History) -> str:
+    """The `repr`: the text that the command prints."""
+    return f"<History {render_text(history, width=_REPR).rstrip()}>"
+
+
+def _blocks(history: History, width: int) -> Iterator[RenderableType]:
+    yield Text(visible(headline(history)), "bold")
+    yield table_block(RUNS, history.runs, width, frozenset(), TextOptions(rows=len(history.runs)))
+    for each in history.failed:
+        yield note_block("Not read: ", f"{each.name}: {each.reason}")
+
+
+def render_html(history: History, version: str) -> str:
+    """The page: a bar per run, and the table."""
+    drawing = layout(CHART, history.runs)
+    return rendered(
+        "history.html",
+        Style(STYLES),
+        title=history.folder,
+        headline=headline(history),
+        chart=draw(drawing, CHART.title) if drawing else "",
+        chart_title=CHART.title,
+        table=table_view(RUNS, history.runs, None, "runs"),
+        failed=history.failed,
+        version=version,
+    )
+
+
+def render_json(history: History, version: str) -> str:
+    """The runs as one JSON document in ASCII."""
+    return f"{written(document(HISTORY, history, version))}\n"
