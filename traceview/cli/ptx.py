@@ -283,7 +283,7 @@ def command(
             raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
         options["kernel"] = list(diff)
     if triton or configs:
-        given = {
+        given: dict[str, object] = {
             "--diff": diff,
             "--all": details,
             "--what-if": what_if,
