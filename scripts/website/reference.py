@@ -140,6 +140,8 @@ def _schemas() -> str:
 _WRITTEN_BY = {
     "ranks": "traceview report` of several ranks",
     "ptx-diff": "traceview ptx --diff`",
+    "ptx-triton": "traceview ptx --triton`",
+    "ptx-configs": "traceview ptx --configs`",
     "bench-program": "traceview bench` of a whole program",
 }
 

@@ -202,7 +202,7 @@ class WorkerServer:
         self, command: list[str], folder: Path, request: Request
     ) -> "subprocess.Popen[bytes] | Fork":
         """Start a worker in place of traceview.headless.client._start."""
-        is_alike = _read_at_start() == self._at_start
+        is_alike = _read_at_start() == self._at_start and not request.triton
         if command[:3] != [sys.executable, "-P", "-c"] or not is_alike:
             return fresh_start(command, folder, request)
         (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()

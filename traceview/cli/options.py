@@ -115,6 +115,7 @@ FORMS: Mapping[str, str] = {
     "--num-warps": "[0-9]+",
     "--num-stages": "[0-9]+",
     "--arch": r"sm_\d+[af]?",
+    "--triton": r"\d+(\.\d+)+\w*(,[\w.]+)*",
     "--constexpr": r"[^\W\d]\w*=.*",
     "--signature": r"(\s*\*|[^,]+,).*",
     "--candidate": "[^-].*",

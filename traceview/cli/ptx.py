@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option, debug_option, ptx_answers
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -18,7 +18,7 @@ from traceview.cli.options import (
     one_or_list,
     split_at_double_dash,
 )
-from traceview.cli.output import Asked, Outputs, documents, progress
+from traceview.cli.output import Asked, Outputs, check_writable, documents, progress
 from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ _SECTIONS = {
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout", "--budget"),
     "What to show": (
-        *("--diff", "--all", "--what-if", "--source"),
+        *("--diff", "--all", "--what-if", "--configs", "--source"),
         *("--ttir", "--ttgir", "--llir", "--ptx", "--sass"),
     ),
-    "What to check": ("--expect",),
-    "Output": ("-o", "--html", "--json", "--force"),
+    "What to check": ("--expect", "--triton"),
+    "Output": ("-o", "--html", "--json", "--reproducer", "--force"),
 }
 _EXAMPLES = (
     "traceview ptx gelu.py",
@@ -47,6 +47,7 @@ _EXAMPLES = (
     "traceview ptx train.py --source -- --batch-size 8",
     "traceview ptx --diff before.ptx after.ptx --html",
     'traceview ptx gelu.py --expect "gelu*: global load >= 128, spills = 0"',
+    "traceview ptx train.sqlite --triton 3.6.0 3.7.1 --arch sm_90 sm_100",
 )
 
 
@@ -210,6 +211,12 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     is_flag=True,
     help="Also compile the kernels with other warps, stages and tiles, and compare occupancy.",
 )
+@click.option(
+    "--configs",
+    is_flag=True,
+    help="Compile all configurations of autotuned kernels instead, and show which are worth "
+    "timing, and why the others are not.",
+)
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ttir", is_flag=True, help="Show Triton's TTIR, with source lines.")
 @click.option("--ttgir", is_flag=True, help="Show Triton's TTGIR, with source lines.")
@@ -225,6 +232,21 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
     "with one per line (repeatable). Exits with 1 if one is not met.",
 )
+@click.option(
+    "--triton",
+    multiple=True,
+    callback=ptx_answers.versions,
+    metavar="V...",
+    help="Compile all kernels with these versions of Triton instead, and show what gets worse. "
+    "Downloads those that are missing, 200 MB each. Exits with 1 if a kernel gets worse.",
+)
+@click.option(
+    "--reproducer",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.py",
+    help="Also write a script that makes the first launch by itself: source, shapes, strides, "
+    "types, constexprs.",
+)
 @documents(". Default path: <target>.html", kinds=("html", "json"))
 @color_option
 @debug_option
@@ -235,6 +257,9 @@ def command(
     details: bool,
     what_if: bool,
     expectations: list[Expectation],
+    triton: tuple[str, ...],
+    configs: bool,
+    reproducer: Path | None,
     **options: Any,
 ) -> None:
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
@@ -245,7 +270,8 @@ def command(
     and launches none. Arguments after -- go to the script.
 
     --num-warps, --num-stages, --arch, --constexpr and --signature take several values, such as
-    --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels.
+    --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels, --triton
+    the code that several versions of Triton make of all kernels.
     """
     if target is None and diff is None:
         raise asked.no_input("TARGET", "Put TARGET first: traceview ptx {path} {option}")
@@ -256,6 +282,17 @@ def command(
         if options["kernel"]:
             raise click.UsageError("--diff already names the kernels of TARGET; leave out --kernel")
         options["kernel"] = list(diff)
+    if triton or configs:
+        given: dict[str, object] = {
+            "--diff": diff,
+            "--all": details,
+            "--what-if": what_if,
+            "--html": asked.html is not None,
+        }
+        given |= {"--expect": expectations, "--reproducer": reproducer}
+        given |= {"--configs": configs and triton, **{f"--{view}": True for view in views}}
+        option, several = ("--triton", ["arch"]) if triton else ("--configs", [])
+        ptx_answers.check_combination(option, targets, options, given, several)
     values = [*options.values(), *options["constexprs"].values()]
     compares = len(targets) > 1 or any(isinstance(value, list) for value in values)
     _check_combination(views, details, what_if, bool(expectations), compares)
@@ -266,8 +303,17 @@ def command(
     stems = [name.stem if name.suffix in _ENDINGS else name.name for name in names]
     stem = "-".join(dict.fromkeys(stems)) or "kernels"
     outputs = asked.outputs(stem, files, kind="target")
-    report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
-    _put(report, outputs, expectations, views, details)
+    for file in files if reproducer else ():
+        check_writable([Path(str(reproducer))], source=file, force=asked.force, kind="target")
+    if triton:
+        ptx_answers.compare_versions(targets[0], triton, options, outputs)
+    elif configs:
+        ptx_answers.preselect_configurations(targets[0], options, outputs)
+    else:
+        report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
+        if reproducer:
+            ptx_answers.write_reproducer(report, reproducer)
+        _put(report, outputs, expectations, views, details)
 
 
 def _check_combination(

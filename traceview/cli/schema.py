@@ -19,6 +19,8 @@ OUTPUTS = (
     "history",
     "ptx",
     "ptx-diff",
+    "ptx-triton",
+    "ptx-configs",
     "bench",
     "bench-program",
     "what-if",
@@ -37,8 +39,9 @@ OUTPUTS = (
 def command(name: str, output: Path | None, force: bool) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    ranks is `traceview report` of several ranks, ptx-diff is `traceview ptx --diff`, bench-program
-    is `traceview bench` of a whole program, try is also of `traceview accuracy`.
+    ranks is `traceview report` of several ranks, ptx-diff, ptx-triton and ptx-configs are
+    `traceview ptx` with --diff, --triton and --configs, bench-program is `traceview bench` of a
+    whole program, try is also of `traceview accuracy`.
     """
     from traceview.outputs import check_output
     from traceview.render.schemas import schema

@@ -238,19 +238,25 @@ def python() -> str:
 
 def _environment(folder: Path, request: Request) -> dict[str, str]:
     # The interpreter fails on the helpers of a kernel that comes from the cache.
-    target = str(Path(request.file).resolve()) if request.file else str(request.module)
+    target = str(Path(request.file).resolve()) if request.file else request.module or "kernels"
     compiled = None if request.options.emulate else kernel_cache(target)
-    return {name: value for name, value in os.environ.items() if name not in _UNSET} | {
-        "TRITON_CACHE_DIR": str(compiled or folder / "triton"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        # Inductor must compile in the worker itself, and for Triton's own launcher.
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
-        # What bypasses the fakes must fail as it would without a GPU.
-        "CUDA_VISIBLE_DEVICES": "",
-        "MPLBACKEND": "Agg",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    path = [each for each in (request.triton, os.environ.get("PYTHONPATH")) if each]
+    inherited = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    return (
+        inherited
+        | ({"PYTHONPATH": os.pathsep.join(path)} if path else {})
+        | {
+            "TRITON_CACHE_DIR": str(compiled or folder / "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            # Inductor must compile in the worker itself, and for Triton's own launcher.
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
+            # What bypasses the fakes must fail as it would without a GPU.
+            "CUDA_VISIBLE_DEVICES": "",
+            "MPLBACKEND": "Agg",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+    )
 
 
 def _start(command: list[str], folder: Path, request: Request) -> subprocess.Popen[bytes]:
@@ -259,6 +265,7 @@ def _start(command: list[str], folder: Path, request: Request) -> subprocess.Pop
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if request.is_quiet else None,
             # `select` does not see what a buffer has read ahead.
             bufsize=0,
             env=_environment(folder, request),

@@ -189,14 +189,21 @@ class Deadline:
 class Request:
     """A script or module to run, and how to compile its kernels.
 
-    One of `file` and `module` is set. `capability` is the compute capability of the fake GPU, such
-    as "9.0". `began_s` is when the time for the answer began, on the monotonic clock.
+    One of `file`, `module` and `jobs`, a list of kernels to compile (see compile_jobs), is set.
+    `capability` is the compute capability of the fake GPU, such as "9.0". `triton` is the folder of
+    another Triton than the installed one. With `skips_failures` the script goes on after a launch
+    whose kernel does not compile, and with `is_quiet` its output is dropped. `began_s` is when the
+    time for the answer began, on the monotonic clock.
     """
 
     file: str | None
     module: str | None
     capability: str
     options: CompileOptions
+    triton: str | None = None
+    skips_failures: bool = False
+    jobs: str | None = None
+    is_quiet: bool = False
     began_s: float = field(default_factory=time.monotonic)
 
     def to_json(self) -> str:

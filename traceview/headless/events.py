@@ -100,11 +100,20 @@ _HOW = {
 
 
 @record
+class Rejected:
+    """A kernel that does not compile, which has no code, and the reason on one line."""
+
+    kernel: Compiled
+    reason: str
+
+
+@record
 class Events:
     """The kernels that a worker compiled, its notes, and the error that it ended with, if any.
 
     `is_whole` tells whether the script ran to its end, so that launch counts are complete.
-    `left_out` names the trials that there was no time for.
+    `left_out` names the trials that there was no time for. `rejected` are the kernels that do not
+    compile, each once.
     """
 
     compiled: list[Compiled]
@@ -112,6 +121,7 @@ class Events:
     failure: TraceviewError | None
     is_whole: bool = True
     left_out: tuple[str, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
     @classmethod
     def read(cls, path: Path, arch: str) -> Events:
@@ -127,7 +137,9 @@ class Events:
         # Sources in the folder, which is temporary, are kept as text.
         generated = Generated.in_folder(path.parent)
         compiled = [generated.described(_compiled(variant, arch)) for variant in variants]
-        return cls(compiled, notes, failure, whole, left_out)
+        failed_lines = {json.dumps(line): line for line in lines if line["kind"] == "rejected"}
+        rejected = tuple(_rejected(line, arch) for line in failed_lines.values())
+        return cls(compiled, notes, failure, whole, left_out, rejected)
 
     @property
     def summary(self) -> str:
@@ -148,6 +160,7 @@ class _Variant:
     launches: int = 0
     timed: bool = False
     values: Mapping[str, int] | None = None
+    launch: Mapping[str, Any] | None = None
 
     def add(self, launch: Mapping[str, Any]) -> None:
         grid = tuple(launch["grid"])
@@ -157,6 +170,7 @@ class _Variant:
         if grid not in self.grids:
             self.grids.append(grid)
         self.values = launch["values"] if self.values is None else self.values
+        self.launch = self.launch or launch.get("launch")
         self.launches = max(self.launches, launch["count"])
         self.timed |= launch["timed"]
 
@@ -183,6 +197,24 @@ def _variants(lines: list[dict[str, Any]]) -> list[_Variant]:
             for identity, count in line["counts"].items():
                 variants[identity].launches = count
     return list(variants.values())
+
+
+def _rejected(line: Mapping[str, Any], arch: str) -> Rejected:
+    source = line["source"] or (None, None)
+    kernel = Compiled(
+        name=line["name"],
+        arch=arch,
+        how=line["how"],
+        ptx=None,
+        arguments=tuple(Argument(**fields) for fields in line["arguments"]),
+        num_warps=line["num_warps"],
+        num_stages=line["num_stages"],
+        source_file=source[0],
+        source_line=source[1],
+        notes=tuple(line["notes"]),
+        configuration=line.get("configuration"),
+    )
+    return Rejected(kernel, line["reason"])
 
 
 def _compiled(variant: _Variant, arch: str) -> Compiled:
@@ -217,4 +249,6 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         source_line=source[1],
         notes=tuple(remarks),
         variant=line["id"],
+        launch=variant.launch,
+        configuration=line.get("configuration"),
     )

@@ -107,6 +107,11 @@ def kernels(cubin: bytes) -> tuple[str, ...]:
     return tuple(name for _, name in _kernels(_read(cubin)))
 
 
+def machine_code(cubin: bytes, name: str) -> bytes:
+    """The instructions of a kernel; empty if it is not there. Raises as `resources` does."""
+    return bytes(_section(_read(cubin), f".text.{name}").data)
+
+
 def arch_of(cubin: bytes) -> str:
     """The architecture of a cubin, such as sm_90a. Raises as `resources` does.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from traceview.ptx.loops import Jump
 from traceview.records import frequent_record, record
@@ -184,7 +184,9 @@ class Compiled:
     launch, `launches` the number of launches of this variant. `notes` are compiler remarks, such
     as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
     `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
-    intermediate code by stage: ttir, ttgir, llir. `parameter_names` are those of CUDA C++.
+    intermediate code by stage: ttir, ttgir, llir. `configuration` is the autotuner's that it was
+    compiled with: constexprs and options by name. `launch` has the source and the arguments of a
+    launch, for a reproducer. `parameter_names` are those of CUDA C++.
     """
 
     name: str
@@ -204,6 +206,8 @@ class Compiled:
     variant: str | None = None
     source_text: str | None = None
     stages: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    configuration: Mapping[str, Any] | None = field(default=None, compare=False)
+    launch: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     parameter_names: tuple[str, ...] = ()
 
     @property

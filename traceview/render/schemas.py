@@ -18,7 +18,9 @@ from traceview.render.bench_json import BENCH, PROGRAM
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate import GATE
 from traceview.render.history import HISTORY
+from traceview.render.kernels.configurations import CONFIGURATIONS
 from traceview.render.kernels.json import DIFF, KERNELS
+from traceview.render.kernels.upgrade import UPGRADE
 from traceview.render.ranks.json import JOB
 from traceview.render.report.json import REPORT
 from traceview.render.what_if.json import WHAT_IF
@@ -43,6 +45,8 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "history": HISTORY,
     "ptx": KERNELS,
     "ptx-diff": DIFF,
+    "ptx-triton": UPGRADE,
+    "ptx-configs": CONFIGURATIONS,
     "bench": BENCH,
     "bench-program": PROGRAM,
     "what-if": WHAT_IF,

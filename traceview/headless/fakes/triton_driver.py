@@ -20,6 +20,10 @@ _ONE_MS = 1.0
 _SOME_REGISTERS, _MOST_THREADS = 32, 1024
 
 Launched = Callable[[Any, Any, tuple[int, int, int], Sequence[Any]], None]
+Rejected = Callable[[Any, Mapping[str, Any], Exception], None]
+"""Is given Triton's source object, the compile options and the error."""
+REPORTED = "traceview_reported"
+"""An attribute of errors that `rejected` has been given."""
 Ahead = Callable[[Callable[[], Any]], Callable[[], None]]
 """Starts a function in another process; returns a function that waits for it."""
 
@@ -249,13 +253,20 @@ def install(
     overrides: Overrides,
     some_configs: Callable[[str, list[Any]], list[Any]],
     ahead: Ahead | None = None,
+    rejected: Rejected = lambda *_: None,
+    configuring: Callable[[Any], None] = lambda _: None,
+    skips_failures: bool = False,
 ) -> Trials:
-    """Install the fake driver; `compiled` is called for every compilation.
+    """Install the fake driver; `compiled` is called for every compilation, `rejected` if it fails.
 
     `some_configs` selects configurations of an autotuned kernel, by its name. `ahead` compiles in
     another process, so that two configurations of an autotuner are compiled at the same time.
+    `configuring` is called with each before it is compiled, and with None after it. With
+    `skips_failures` a launch outside an autotuner returns None if its kernel cannot be compiled.
     """
+    import triton.compiler
     import triton.testing
+    from triton.compiler import CompiledKernel
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
     from triton.runtime.jit import JITFunction
@@ -264,8 +275,12 @@ def install(
     driver.set_active(NoLaunchDriver(gpu, launched, trials))
     listen(compiled)
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = trials.bench
-    JITFunction.run = _overriding(JITFunction.run, overrides)
+    triton.compiler.compile = _reporting(triton.compiler.compile, rejected)
+    CompiledKernel._init_handles = _fitting(CompiledKernel._init_handles, rejected)
+    run = _skipping(JITFunction.run, trials) if skips_failures else JITFunction.run
+    JITFunction.run = _overriding(run, overrides)
     Autotuner.prune_configs = _some_of(Autotuner.prune_configs, some_configs)
+    Autotuner._bench = _announced(Autotuner._bench, configuring)
     if ahead:
         Autotuner._bench = _in_pairs(Autotuner._bench, ahead)
     return trials
@@ -325,6 +340,51 @@ def _overriding(run: Callable[..., Any], overrides: Overrides) -> Callable[..., 
     return changed
 
 
+def _reporting(compile_: Callable[..., Any], rejected: Rejected) -> Callable[..., Any]:
+    @functools.wraps(compile_)
+    def reported(src: Any, target: Any = None, options: Any = None, **keywords: Any) -> Any:
+        try:
+            return compile_(src, target=target, options=options, **keywords)
+        except Exception as error:
+            error.__dict__[REPORTED] = True
+            rejected(src, dict(options or {}), error)
+            raise
+
+    return reported
+
+
+def _fitting(load: Callable[..., Any], rejected: Rejected) -> Callable[..., Any]:
+    """Loading a kernel, which fails if it needs more of the GPU's memories than there is."""
+    from triton.runtime.errors import OutOfResources
+
+    @functools.wraps(load)
+    def loaded(self: Any) -> Any:
+        try:
+            return load(self)
+        except OutOfResources as error:
+            rejected(self.src, self.metadata._asdict(), error)
+            raise
+
+    return loaded
+
+
+def _skipping(run: Callable[..., Any], trials: Trials) -> Callable[..., Any]:
+    from triton.runtime.errors import OutOfResources
+
+    @functools.wraps(run)
+    def skipped(*arguments: Any, **keywords: Any) -> Any:
+        try:
+            return run(*arguments, **keywords)
+        except Exception as error:
+            # An autotuner needs the error, to leave the configuration out.
+            is_of_kernel = REPORTED in error.__dict__ or isinstance(error, OutOfResources)
+            if trials.depth or not is_of_kernel:
+                raise
+            return None
+
+    return skipped
+
+
 def _some_of(
     prune: Callable[..., list[Any]], some: Callable[[str, list[Any]], list[Any]]
 ) -> Callable[..., list[Any]]:
@@ -335,6 +395,18 @@ def _some_of(
         return list(self.traceview_chosen)
 
     return pruned
+
+
+def _announced(bench: Callable[..., Any], configuring: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(bench)
+    def announced(self: Any, *arguments: Any, config: Any, **keywords: Any) -> Any:
+        configuring(config)
+        try:
+            return bench(self, *arguments, config=config, **keywords)
+        finally:
+            configuring(None)
+
+    return announced
 
 
 def _in_pairs(bench: Callable[..., Any], ahead: Ahead) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """The event log of a worker process: kernels compiled, launches, notes, the final error.
 
 One JSON object per line, written at once, so that nothing is lost if the process is killed. Each
-has a `kind`: compiled, launched, note, left_out, counts, failed.
+has a `kind`: compiled, rejected, launched, note, left_out, counts, failed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from traceview.headless.compile_error import in_words
 from traceview.headless.signatures import Value
 from traceview.ptx.model import Argument, How
 from traceview.records import record
@@ -43,7 +44,8 @@ class EventLog:
     `kernel` restricts it to one kernel. `variants` are those written so far, by id; `seen` are the
     names of all kernels compiled, written or not. `places` returns remarks on the origin of a
     generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
-    no kernel is compiled at all.
+    no kernel is compiled at all. `configuration` is that of the autotuner which compiles now.
+    `describe` returns the first launch of a variant as data, for a reproducer.
     """
 
     stream: TextIO
@@ -56,6 +58,8 @@ class EventLog:
     places: Callable[[str], Sequence[str]] = lambda _: ()
     remedy: str = ""
     functions: list[Any] = field(default_factory=list)
+    configuration: Mapping[str, Value] | None = None
+    describe: Callable[[Any, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event."""
@@ -93,7 +97,33 @@ class EventLog:
             stages={name: files[f".{name}"] for name in STAGES if f".{name}" in files},
             source=source_of(getattr(src, "fn", None)),
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
+            configuration=self.configuration,
         )
+
+    def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:
+        """Write that a kernel does not compile, with the reason on one line."""
+        # Of a file of intermediate code there is but the path.
+        is_file = isinstance(src, str)
+        name = Path(src).stem if is_file else _function_name(src)
+        if self.how is not None and self.kernel in (None, name):
+            arguments = () if is_file else arguments_of(src)
+            self.write(
+                "rejected",
+                name=name,
+                how=self.how,
+                arguments=[asdict(argument) for argument in arguments],
+                num_warps=options.get("num_warps"),
+                num_stages=options.get("num_stages"),
+                source=source_of(getattr(src, "fn", None)),
+                reason=in_words(error, self.functions),
+                notes=self.remarks,
+                configuration=self.configuration,
+            )
+
+    def configuring(self, config: Any) -> None:
+        """Note the configuration that an autotuner compiles from now on; None for none."""
+        values = config.all_kwargs().items() if config is not None else None
+        self.configuration = {name: plain(value) for name, value in values} if values else None
 
     def launched(
         self,
@@ -115,7 +145,16 @@ class EventLog:
             # The values of the run-time integer arguments, by name.
             named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
             values = {name: value for name, value in named if type(value) is int}
-            self.write("launched", id=identity, count=count, grid=grid, values=values, timed=timed)
+            launch = self.describe(src, arguments) if count == 1 else None
+            self.write(
+                "launched",
+                id=identity,
+                count=count,
+                grid=grid,
+                values=values,
+                timed=timed,
+                launch=launch,
+            )
 
     def sampler(self, most: int | None) -> Callable[[str, Sequence[Any]], list[Any]]:
         """A function that selects at most `most` configurations and notes how many it omits."""

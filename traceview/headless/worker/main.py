@@ -24,7 +24,7 @@ from traceview.headless.fakes import torch_compile, torch_cuda, torch_values, tr
 from traceview.headless.fakes.triton_driver import Gpu, Overrides, Trials
 from traceview.headless.project.call_sites import harness_of
 from traceview.headless.project.imports import ProjectImports
-from traceview.headless.worker import forked_task, recompile_server
+from traceview.headless.worker import compile_jobs, forked_task, recompile_server, standalone
 from traceview.headless.worker.event_log import EventLog
 from traceview.headless.worker.interpreter import emulate
 from traceview.headless.worker.jit_functions import resolved
@@ -82,6 +82,9 @@ def _run_script(
         what = f"a Python target needs Triton, which {sys.executable} cannot import ({error})"
         raise ToolNotFoundError(what, "install it: pip install 'traceview[ptx]'") from None
     file, options = request.file, request.options
+    if request.jobs:
+        _install_fakes(request, gpu, log, samples, generated=False)
+        return compile_jobs.run(Path(request.jobs), log, gpu, channel)
     script = run_script.of_file(file) if file else run_script.of_module(str(request.module))
     overrides = _install_fakes(request, gpu, log, samples, generated=script.is_generated)
     launch = options.signature is None
@@ -143,6 +146,7 @@ def _install_fakes(
     """
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
+    log.describe = _described
     on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
     triton_driver.track(log.functions.append)
     triton_driver.install_newer()
@@ -153,6 +157,9 @@ def _install_fakes(
         overrides=overrides,
         some_configs=log.sampler(request.options.most_configs),
         ahead=None if request.options.emulate else functools.partial(_begun, log),
+        rejected=log.rejected,
+        configuring=log.configuring,
+        skips_failures=request.skips_failures,
     )
     if importlib.util.find_spec("torch"):
         unchecked = functools.cache(lambda name: log.note(name + _UNCHECKED))
@@ -163,6 +170,14 @@ def _install_fakes(
         if generated:
             torch_compile.run_generated(gpu, on_launch.trials)
     return overrides
+
+
+def _described(src: Any, arguments: Sequence[Any]) -> Mapping[str, Any] | None:
+    try:
+        return standalone.launch_of(src, arguments)
+    except (OSError, LookupError, TypeError, ValueError, AttributeError):
+        # A source that cannot be told apart has no reproducer.
+        return None
 
 
 def _begun(log: EventLog, function: Callable[[], Any]) -> Callable[[], None]:

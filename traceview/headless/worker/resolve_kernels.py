@@ -378,8 +378,12 @@ class KernelResolution:
     ) -> str | None:
         self.log.remarks = (*remarks, *filter(None, [configuration.label]))
         options = self._options(options, configuration)
+        values = {**configuration.constexprs, **configuration.options}
+        self.log.configuration = values if configuration.label else None
         try:
             compile_for(self.gpu.target, jitted, arguments, options)
         except Exception as error:
             return in_words(error, self.log.functions)
+        finally:
+            self.log.configuration = None
         return None
