@@ -12,7 +12,7 @@ from traceview.records import record
 from traceview.remedies import BY_NAME, REMEDIES, ProgramRemedy
 
 if TYPE_CHECKING:
-    from traceview.ranking import RankedFinding
+    from traceview.plan import RankedFinding
     from traceview.reporting import Report
 
 TOGETHER = "together"
