@@ -8,7 +8,8 @@ from traceview.ptx.accesses import AsyncWait
 from traceview.ptx.instruction_mix import instruction_mix
 from traceview.ptx.live_registers import SpilledValue
 from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.operations import LayoutConversion, PipelineBuffer
+from traceview.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.ptx.ttgir.operations import LayoutConversion
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_ptx_text
