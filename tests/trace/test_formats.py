@@ -337,13 +337,18 @@ def test_spans_of_a_program_without_cuda_stay_a_trace(tmp_path: Path):
     assert len(load(path).ranges) == 1
 
 
+def packed(content):
+    """Without a time: it would be in the name of a test."""
+    return gzip.compress(content, mtime=0)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a.ncu-rep", b"NVR\0\2\0\0\0", "a report of Nsight Compute; pass it beside a recording"),
         ("a.sqlite", b"\x7fELF\2\1\1", "a program or the code of kernels; inspect kernels with"),
-        ("a.json.gz", gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "compressed twice; unpack it once"),
-        ("a.sqlite.gz", gzip.compress(lzma.compress(b"x"), mtime=0), "compressed twice; unpack it once"),
+        ("a.json.gz", packed(packed(b"{}")), "compressed twice; unpack it once"),
+        ("a.sqlite.gz", packed(lzma.compress(b"x")), "compressed twice; unpack it once"),
         ("train.py", b"import torch\n", "a script; record it: traceview record"),
         ("gelu.ptx", b".version 8.4\n", "the code of kernels; inspect it: traceview ptx"),
     ],
