@@ -53,7 +53,7 @@ def documents(repository: Path) -> Iterator[Page]:
         yield Page(name, (repository / _SITE / name).read_bytes())
     yield Page("_static/site.css", (repository / _SITE / "site.css").read_bytes())
     docs = repository / "docs"
-    for path in sorted([*docs.glob("*.md"), *docs.glob("recipes/*.md")]):
+    for path in sorted([*docs.glob("*.md"), *docs.glob("recipes/*.md"), *docs.glob("agents/*.md")]):
         name = str(path.relative_to(docs))
         yield Page.of(name, on_site(path.read_text("utf-8"), path, name, repository))
     kernels = repository / "benchmarks/kernels/speed_claims.md"

@@ -319,7 +319,7 @@ from benchmarks.recording_overhead import ranges_and_samples as measured
 import torch
 opened = []
 measured.nvtx_ranges._carrier = (opened.append, str)
-measured.nvtx_ranges.choose = lambda: True
+measured.nvtx_ranges.choose = lambda _: True
 ranges = [measured.Ranges(torch, mode) for mode in ("auto", "modules")]
 step = measured.launch_bound("cpu")
 for each, on in ((ranges[0], False), (ranges[0], True), (ranges[1], True), (ranges[1], False)):

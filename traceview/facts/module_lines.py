@@ -60,16 +60,16 @@ def module_work(trace: Trace) -> ModuleWork:
     ranges, tree, called = trace.recorded("ranges"), range_tree(trace), _called(trace)
     lines = {line: number for number, line in enumerate(dict.fromkeys(called.values()))}
     names = ranges.texts("name")
-    number = np.array([_number(called, lines, str(name)) for name in names.values] + [-1], np.int64)
+    number = np.full(len(names.values) + 1, -1, np.int64)
+    if called:
+        code = {text: code for code, text in enumerate(names.values.tolist())}
+        for path in code.keys() & called.keys():
+            number[code[path]] = lines[called[path]]
     own = np.where(added_ranges(trace), number[names.codes], -1)
     of_range = tree.own_or_inherited(picked(own, tree.row).astype(np.int32))
     opened = attributed_operations(trace).range
     at = np.append(of_range, -1)[opened] if len(tree.row) else np.full(len(opened), -1)
     return ModuleWork(tuple(lines), of_range.astype(np.int64), at.astype(np.int64))
-
-
-def _number(called: dict[str, ModuleLine], lines: dict[ModuleLine, int], name: str) -> int:
-    return lines[called[name]] if name in called else -1
 
 
 def _called(trace: Trace) -> dict[str, ModuleLine]:

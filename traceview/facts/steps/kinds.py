@@ -25,8 +25,9 @@ a value to log, while these differ by less than a tenth and are most of the step
 
 def kinds_by_name(names: Texts) -> Array:
     """The kind of each step by the requests in its name; 0 where it names none."""
-    kinds = [_kind_of(str(name)) for name in names.values]
-    return np.array([*kinds, 0], np.int64)[names.codes]
+    used = names.used()
+    kinds = [_kind_of(str(name)) for name in used.values]
+    return np.array([*kinds, 0], np.int64)[used.codes]
 
 
 def _kind_of(name: str) -> int:
