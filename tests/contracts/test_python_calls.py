@@ -19,7 +19,7 @@ pytestmark = pytest.mark.programs
 LENGTHS = {"dynamic": 10_000, "literal-names": 10_000, "graphs": 10_000, "python-samples": 10_000}
 # A dense trace has ten more ranges per kernel, so fewer kernels make as many rows.
 LENGTHS |= {"dense": 4_000, "streams": 12_000}
-# A longer trace has a few more steps, which programs number, rows that are shown and gaps to tell of:
+# A longer trace has a few more steps, which programs number, rows that are shown and gaps:
 # less than one call for each of its kernels.
 MOST_MORE = 9_000
 # Pages are decoded in pieces of this size.
