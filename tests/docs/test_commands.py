@@ -38,7 +38,7 @@ REASONS = {
     "sets up the development tools",
     "takes minutes",
 }
-MOST_NOT_RUN = 24
+MOST_NOT_RUN = 26
 LANGUAGES = {*RUN, "json", "python", "sql", "text", "toml", "yaml"}
 
 needs_triton = pytest.mark.skipif(
