@@ -63,8 +63,8 @@ def test_steps_and_modules_are_recorded(recorded):
     found = paths(trace)
     for name in ("forward Net", "backward", "optimizer"):
         assert found[name, 1] == 4
-    # The same modules in training and, outside the steps, in evaluation.
-    assert found["h.0", 2] == found["h.0", 1] == 4
+    # The same modules in training, forward and backward, and in evaluation, outside the steps.
+    assert found["h.0", 2] == 2 * found["h.0", 1] == 8
     assert found["h.1.a", 3] == 4
     assert not range_tree(trace).nesting.walked
 

@@ -82,8 +82,11 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
 
 @fact
 def is_start_up_alone(trace: Trace) -> bool:
-    """Whether next to no GPU work was recorded, in more time than a program would take for it."""
-    if trace.selection:
+    """Whether next to no GPU work was recorded, in more time than a program would take for it.
+
+    Of a program without a GPU the steps are all there is to say.
+    """
+    if trace.selection or not device_work(trace):
         return False
     steady_ns = sum(work.steady_ns for work in device_work(trace).values())
     few = int(steady_operations(trace).sum()) < FEW_OPERATIONS and steady_ns < LEAST_NS

@@ -41,22 +41,27 @@ def _described(value: Any) -> dict[str, Any]:
 def source_of(function: Any) -> str:
     """The kernel, the jitted functions that it calls, and the globals that these read."""
     parts: dict[str, str] = {}
-    _gather(function, parts)
+    _gather(function, parts, set())
     return "\n".join(parts.values())
 
 
-def _gather(function: Any, parts: dict[str, str]) -> None:
-    """Add a function behind all that it needs."""
+def _gather(function: Any, parts: dict[str, str], begun: set[str]) -> None:
+    """Add a function behind all that it needs.
+
+    `begun` are those that are being added: names of attributes are among the names that code reads,
+    and may be the name of the function itself.
+    """
+    begun.add(function.__name__)
     code, known = function.fn.__code__, function.fn.__globals__
     for name in code.co_names:
-        if name in known and name not in parts and (text := _text(name, known[name], parts)):
+        if name in known and name not in parts and (text := _text(name, known[name], parts, begun)):
             parts[name] = text
     source = textwrap.dedent("".join(function.raw_src))
     start = source.index("def ") if not source.startswith("def ") else 0
     parts[f"def {function.__name__}"] = f"\n@triton.jit\n{source[start:].rstrip()}\n"
 
 
-def _text(name: str, value: Any, parts: dict[str, str]) -> str | None:
+def _text(name: str, value: Any, parts: dict[str, str], begun: set[str]) -> str | None:
     """The statement that binds a name; None for one that cannot be written or is not needed."""
     if isinstance(value, ModuleType):
         if (value.__name__, name) in _IMPORTED:
@@ -65,8 +70,8 @@ def _text(name: str, value: Any, parts: dict[str, str]) -> str | None:
     if hasattr(value, "raw_src") and hasattr(value, "fn"):
         if value.fn.__module__.partition(".")[0] == "triton":
             return f"from {value.fn.__module__} import {value.__name__} as {name}"
-        if f"def {value.__name__}" not in parts:
-            _gather(value, parts)
+        if value.__name__ not in begun:
+            _gather(value, parts, begun)
         return f"{name} = {value.__name__}" if name != value.__name__ else None
     constant = getattr(value, "value", None)
     if type(value).__name__ == "constexpr" and type(constant) in (bool, int, float, str):
