@@ -52,7 +52,7 @@ def test_pages_hit_and_pages_moved_beside_them_are_one_finding(tmp_path):
 
     assert found.message == (
         "3 migrations of unified memory by page faults (UVM H2D) take 250 ns for 600 B, half of "
-        "them 200 B or less each."
+        "them 200 B or less each. Work on the GPU waits for pages during 250 ns of it."
     )
     assert (found.time_at_stake_ns, found.share_of_step_pct) == (250, 25.0)
     assert found.evidence.row["migration_cause"] == "page fault"
@@ -127,7 +127,7 @@ def test_page_migrations_are_not_reported_as_lost_launches(tmp_path):
 
     idle = report.outcomes["gpu-idle"]
     assert rows(idle, "devices", "busy_ns", "idle_ns") == [(100_000, 950_000)]
-    assert rows(idle, "causes", "cause") == [("launch-late",)]
+    assert rows(idle, "causes", "cause") == [("launch-late",), ("page-migration",)]
     assert "without a launch call" not in str(report.findings)
 
 

@@ -84,6 +84,8 @@ class Recording:
     overheads: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     # What held up the work that ended each gap, by device and start of the gap.
     parts: dict[tuple[int, int], list[Part]] = field(default_factory=dict)
+    # When some process compiled, without overlap: given, as the parts are.
+    compiles: list[tuple[int, int]] = field(default_factory=list)
     # Work that calls of a process and context wait for, and when it is busy, as far as asked.
     waited: dict[tuple[int, int | None], list[Operation]] = field(default_factory=dict)
     waited_busy: dict[tuple[int, int | None], list[tuple[int, int]]] = field(default_factory=dict)
@@ -470,7 +472,7 @@ def find_gaps(recording: Recording) -> list[Gap]:
             assert edges[-1] == again
             for part in parts:
                 part.cause = cause_of(recording, gap, part)
-            gap.parts = joined(gap, drained(recording, gap, parts))
+            gap.parts = joined(gap, compiled(recording, drained(recording, gap, parts)))
             found.append(gap)
     return found
 
@@ -522,6 +524,18 @@ def drained(recording: Recording, gap: Gap, parts: list[Part]) -> list[Part]:
             if end > start
         ]
     return found
+
+
+def compiled(recording: Recording, parts: list[Part]) -> list[Part]:
+    """The parts; those for most of which a process compiled are of that cause."""
+    for part in parts:
+        took = sum(
+            max(0, min(end, part.end) - max(start, part.start)) for start, end in recording.compiles
+        )
+        late = part.cause in ("launch-late", "sync-drain", "garbage-collection")
+        if late and 2 * took > part.end - part.start:
+            part.cause = "compilation"
+    return parts
 
 
 def joined(gap: Gap, parts: list[Part]) -> list[Part]:

@@ -20,9 +20,11 @@ from tests.conftest import GPU_RECORDINGS
 from tests.examples import examples
 from tests.export_file import SCHEMAS
 from tests.oracles import brute_force
+from traceview import intervals
 from traceview.analyses import memory_copies, run_ahead, sync_stalls
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.analyses.kernel_share import analysis as kernel_share
+from traceview.facts.compilation import compilation
 from traceview.facts.dependencies.blame import IdlePart
 from traceview.facts.idle.causes import idle_graph, idle_parts
 from traceview.facts.idle.gap_bounds import gap_bounds
@@ -52,6 +54,9 @@ class Both:
     def of(cls, path: Path) -> Both:
         trace, recording = load(path), brute_force.read(path)
         recording.parts = parts_of(trace, recording)
+        every = compilation(trace)
+        windows = intervals.union(every.start_ns, every.end_ns)
+        recording.compiles = [*zip(windows.start.tolist(), windows.end.tolist(), strict=True)]
         return cls(trace, recording)
 
 

@@ -65,7 +65,7 @@ def test_steps_and_modules_are_recorded(recorded):
         assert found[name, 1] == 4
     # The same modules in training, forward and backward, and in evaluation, outside the steps.
     assert found["h.0", 2] == 2 * found["h.0", 1] == 8
-    assert found["h.1.a", 3] == 4
+    assert found["h.1.a", 3] == 8
     assert not range_tree(trace).nesting.walked
 
 

@@ -265,6 +265,8 @@ def _hidden_claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
             remedy=_action(trace, listed, own, does),
             edit=saving.edit,
             error_ns=saving.error_ns,
+            # Nothing that was recorded shows it.
+            at_most="low",
         )
 
 
