@@ -279,6 +279,7 @@ def test_a_page_is_named_after_its_target(calls, tmp_path, capsys, line, name):
     assert (tmp_path / name).read_text().startswith("<!doctype html>")
     assert capsys.readouterr().err.endswith(f"Wrote {name}\n")
     calls.clear()
+    (tmp_path / name).write_text("mine")
     assert run(["ptx", *line.split()]) == 1
     assert "exists already" in capsys.readouterr().err
     assert calls == []

@@ -67,7 +67,6 @@ def _edit(
     examples=(
         "traceview what-if train.sqlite --no-sync train.py:90 --kernel '*gemm*=0.5'",
         "traceview what-if train.sqlite --graph step --cpu data.py:24=0 --html",
-        "traceview what-if train.sqlite --gpu H200 --link 2x --no-recorder --json",
         "traceview what-if rank0.sqlite rank1.sqlite --rank 1 --cpu data.py:24=0",
     ),
 )

@@ -75,12 +75,12 @@ class Texts:
 
     def used(self) -> Texts:
         """This column with only the values that occur, each once."""
-        codes = np.unique(self.codes)
-        codes = codes[codes >= 0]
-        distinct = Texts.of(self.values_of(codes))
         # Code −1, absent, picks the last element.
-        dense = np.full(int(codes.max(initial=-1)) + 2, -1, np.int32)
-        dense[codes] = distinct.codes
+        dense = np.full(int(self.codes.max(initial=-1)) + 2, -1, np.int32)
+        dense[self.codes] = 0
+        codes = np.flatnonzero(dense[:-1] == 0)
+        distinct = Texts.of(self.values_of(codes))
+        dense[codes], dense[-1] = distinct.codes, -1
         return Texts(dense[self.codes], distinct.values)
 
     def decode(self) -> npt.NDArray[np.object_]:

@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 
+from traceview import groups
 from traceview.tables import Array, Integers, Mask, Texts, arrays
 
 PREFILL, DECODE, MIXED, LONGER = 1, 2, 3, 4
@@ -81,6 +82,6 @@ def takes_turns(series: Integers, thread: Array, start_ns: Integers) -> Mask:
     count, direct = np.bincount(series), np.bincount(series[order], same)
     repeats = 2 * direct >= count
     result = np.zeros(len(series), bool)
-    in_loop = np.isin(thread, np.unique(thread[repeats[series] & (count[series] > 2)]))
+    in_loop = groups.isin(thread, thread[repeats[series] & (count[series] > 2)])
     result[order] = behind & ~same & in_loop[order]
     return result
