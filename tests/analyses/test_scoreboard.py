@@ -33,7 +33,7 @@ def test_exposed_time_of_a_small_recording(tmp_path):
 def test_what_did_not_happen_is_absent(tmp_path):
     board = scoreboard(Export().launch((0, 2), (10, 50)).load(tmp_path))
     assert (board.communication_ns, board.copies_ns) == (None, None)
-    assert [tile.field for tile in tiles(board)] == ["gpu_busy_pct", "step_median_ns", "launch"]
+    assert [tile.field for tile in tiles(board)] == ["gpu_busy_pct", "step_median_ns"]
 
 
 def test_without_gpu_work_there_is_no_device(tmp_path):
@@ -44,7 +44,7 @@ def test_without_gpu_work_there_is_no_device(tmp_path):
         None,
         None,
     )
-    assert [tile.value for tile in tiles(board)][:3] == ["–", "–", "–"]
+    assert [tile.field for tile in tiles(board)] == ["step_median_ns"]
 
 
 @pytest.mark.parametrize("name", ["training", "two_gpus", "mlp_sync", "graph_whole"])

@@ -169,7 +169,7 @@ def test_no_kernels(case, outside):
     ordinary().drop("CUPTI_ACTIVITY_KIND_KERNEL").write(case.path)
     text, _, document = case.assert_reported(outside)
     assert document["analyses"]["kernel-share"]["status"] == "skipped"
-    assert "nsys profile" in text, "the report does not say how to record kernels"
+    assert "--trace=cuda" in text, "the report does not say how to record kernels"
 
 
 def test_no_api_calls(case, outside):

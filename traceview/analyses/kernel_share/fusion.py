@@ -128,7 +128,8 @@ def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
     total_ns = int(ops.duration_ns[rows].sum())
     on_gpu = steady & (ops.device == device)
     busy_ns = intervals.union(ops.start_ns[on_gpu], ops.end_ns[on_gpu]).total()
-    if total_ns < _LEAST_BUSY_FRACTION * busy_ns:
+    runs_kernels = (on_gpu & (ops.kind == Kind.KERNEL)).any()
+    if total_ns < _LEAST_BUSY_FRACTION * busy_ns or not runs_kernels:
         return
     gain, longest = savings.of_operations(trace, rows), int(np.argmax(ops.duration_ns[rows]))
     yield TimeClaim(

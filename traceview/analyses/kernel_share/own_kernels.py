@@ -116,7 +116,7 @@ def _counters(trace: Trace, kernel: int) -> str:
         return "Record its counters, which show what limits it: rocprof-compute profile -k NAME."
     name = str(trace.recorded("kernels").texts("short_name")[kernel] or "NAME")
     return (
-        f"Record its counters, which show what limits it: ncu --set full -c 1 -k regex:{name[:40]} "
+        f"Record its counters, which show what limits it: ncu --set full -k regex:{name[:40]} "
         "-o kernel. Then traceview report with --ncu kernel.ncu-rep."
     )
 

@@ -128,7 +128,8 @@ def tiles(board: Scoreboard) -> tuple[ScoreTile, ...]:
 
     Without those of which there was nothing, or nothing was recorded.
     """
-    return tuple(tile for tile in _tiles(board) if tile.value != "none")
+    said = (tile for tile in _tiles(board) if tile.detail or tile.value != units.ABSENT)
+    return tuple(tile for tile in said if tile.value != "none")
 
 
 def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
