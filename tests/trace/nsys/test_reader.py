@@ -73,7 +73,7 @@ def test_a_kernel_row(read: Any) -> None:
         "max_active_clusters": None,
         "graph_node_id": 77,
     }
-    assert list(read({KERNEL: [row]}).kernels.rows()) == [expected]
+    assert list(read({KERNEL: [row]}).table("kernels").rows()) == [expected]
 
 
 def test_clusters_are_read_where_the_export_has_them(read: Any) -> None:

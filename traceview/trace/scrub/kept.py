@@ -99,7 +99,14 @@ _ENUMERATION = {"id": _NUMBER, "name": Kept(TextKind.WORDS), "label": Kept(TextK
 # Small tables, which are read row by row.
 _LISTED: Mapping[str, Mapping[str, Kept]] = {
     "TARGET_INFO_GPU": {
-        **_numbers("vmId", "id", "computeMajor", "computeMinor", *processes.GPU_COLUMNS.values()),
+        **_numbers(
+            "vmId",
+            "id",
+            "deviceId",
+            "computeMajor",
+            "computeMinor",
+            *processes.GPU_COLUMNS.values(),
+        ),
         "name": Kept(TextKind.WORDS),
     },
     "TARGET_INFO_CUDA_DEVICE": _numbers("pid", "cudaId", "gpuId"),
