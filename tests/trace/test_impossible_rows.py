@@ -137,7 +137,7 @@ def size(source: Source) -> str | None:
 DAMAGES: dict[str, Damage] = {
     "no start": _setting(start, "NULL"),
     "no end": _setting(end, "NULL"),
-    "ends early": _setting(end, "{start} - 1"),
+    "ends early": _setting(end, "max({start}, -9223372036854775807) - 1"),
     "before": _setting(start, "-1000000000000"),
     "the least start": _setting(start, "-9223372036854775808"),
     "after": _setting(end, "1000000000000000"),

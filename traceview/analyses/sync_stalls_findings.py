@@ -228,7 +228,7 @@ def _hidden_claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
     By what a replay without them wins: then the CPU is ahead where the GPU now waits for launches.
     """
     steps = int(model(trace).follows.sum()) if len(api_calls(trace)) else 0
-    if steps < LEAST_STEPS:
+    if steps < LEAST_STEPS or unknown_idle(trace):
         return
     cost, span_ns, every = _costs(trace, listed), stall_span_ns(trace), waits(trace)
     each = _by_place(listed)

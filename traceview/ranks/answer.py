@@ -86,8 +86,9 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
         wait_ns=waits_by_row(ordered, matched),
         needs=needs,
     )
-    # Of collectives without a name, a few that fit by chance show nothing.
-    if 2 * facts.unmatched <= facts.unnamed or not facts.unnamed:
+    # Where most collectives have no name, a few that fit by chance show nothing.
+    count = sum(map(len, facts.wait_ns))
+    if 2 * facts.unnamed <= count or 2 * facts.unmatched <= facts.unnamed:
         find = partial(stragglers, ordered, matched, late, span_ns, needs)
         facts = replace(facts, stragglers=parts.part("late ranks", find, ()))
     return parts.part("savings", partial(with_savings, facts), facts)

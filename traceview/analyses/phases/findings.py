@@ -326,6 +326,9 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
+    if tool in (code.CUPY, code.NUMBA, code.WARP) and not len(trace.recorded("python_samples")):
+        # Told by pauses before first launches, not by frames of the compiler.
+        severity = "medium" if severity == "high" else severity
     values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
     idle = "idle" if _gpus_idle(trace, chosen) else ""
