@@ -28,10 +28,7 @@ DATA = ROOT / "tests" / "data"
 SAMPLE = [
     ROOT / "reports/matmul-sawtooth/sizes.sqlite.xz",
     ROOT / "reports/printing-the-loss/small_with.sqlite.xz",
-    *(
-        DATA / f"{name}.sqlite.xz"
-        for name in ("two_gpus", "ranges_2023_4", "foreign/dcgan", "foreign/radix_sort")
-    ),
+    *(DATA / f"{name}.sqlite.xz" for name in ("two_gpus", "foreign/radix_sort")),
     DATA / "workloads/gelu.sqlite.xz",
 ]
 REST = [path for path in sorted(ROOT.glob("reports/*/*.sqlite.xz")) if path not in SAMPLE] + [

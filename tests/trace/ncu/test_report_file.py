@@ -119,7 +119,7 @@ def test_what_is_no_whole_report(tmp_path, content, said):
 
 def test_a_damaged_report_of_ncu_is_refused_or_read(tmp_path):
     chance, outcomes = random.Random(2), set()
-    for _ in range(120):
+    for _ in range(60):
         try:
             read(tmp_path, bytes_changed(REPORT, chance, range(4, 40_000)))
             outcomes.add("read")
