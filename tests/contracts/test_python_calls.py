@@ -20,8 +20,8 @@ LENGTHS = {"dynamic": 10_000, "literal-names": 10_000, "graphs": 10_000, "python
 # A dense trace has ten more ranges per kernel, so fewer kernels make as many rows.
 LENGTHS |= {"dense": 4_000, "streams": 12_000}
 # A longer trace has a few more steps, which programs number, rows that are shown and gaps:
-# less than one call for each of its kernels.
-MOST_MORE = 9_000
+# at most one call for each of its kernels.
+MOST_MORE = 10_000
 # Pages are decoded in pieces of this size.
 PIECE_BYTES, CALLS_PER_PIECE = 1 << 20, 400
 COUNT = """

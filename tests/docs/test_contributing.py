@@ -63,6 +63,7 @@ def run(folder, *words):
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.programs
 def test_its_test_and_the_contracts_of_all_analyses_pass(project):
     contracts = "tests/contracts/test_analyses.py"

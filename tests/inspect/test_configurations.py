@@ -114,6 +114,7 @@ scale[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](torch.empty(n, device="cuda
 """
 
 
+@pytest.mark.long
 @needs_triton
 @needs_torch
 def test_the_list_of_a_script(tmp_path, capfd):

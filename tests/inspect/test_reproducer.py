@@ -38,6 +38,7 @@ def halved(value):
 """
 
 
+@pytest.mark.long
 @needs_triton
 @needs_torch
 def test_it_needs_nothing_of_the_program(tmp_path, capfd):

@@ -17,7 +17,7 @@ from traceview.tryout import ledger
 from traceview.tryout.runs import Program, Runs
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.long]
 
 PROGRAM = """
 import os, sys, time
