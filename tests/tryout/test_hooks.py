@@ -1,5 +1,6 @@
 """What each remedy does to torch, in a process of its own: results stay, or the run is rejected."""
 
+import gc
 import multiprocessing
 import tempfile
 import warnings
@@ -12,6 +13,9 @@ from traceview.remedies.compile_model import compile_models
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
+
+
+pytestmark = pytest.mark.long
 
 
 class Rejected(BaseException):
@@ -33,6 +37,8 @@ class FakeRun:
 
 
 def told(pipe, name, program, prepare, install):
+    # What other tests have imported may not be collected in a forked process.
+    gc.disable()
     torch.set_num_threads(1)
     run = FakeRun()
     try:
