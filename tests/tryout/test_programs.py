@@ -170,6 +170,11 @@ def test_a_dry_run_runs_nothing(folder, monkeypatch, capsys):
     assert not (folder.parent / "data").exists()
 
 
+def test_a_dry_run_of_nothing_known_says_what_to_pass(folder, capsys):
+    assert run(["try", "--dry-run", "train.py"]) == 1
+    assert "--from TRACE" in capsys.readouterr().err
+
+
 def test_a_finding_without_a_mechanical_remedy_is_none_to_try(folder, capsys):
     trace = DATA / "jax.sqlite.xz"
     assert run(["try", "--from", str(trace), "--dry-run", "train.py"]) == 0

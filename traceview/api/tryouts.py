@@ -39,15 +39,22 @@ def try_remedies(
         remember: append the outcome to the local table that `traceview accuracy` shows.
         note: gets progress messages.
 
-    Raises InputError for a program that is no Python script, TraceviewError if it fails without
+    Raises InputError for a program that is no Python script and for a dry run that is told neither
+    findings nor remedies, TraceviewError if it fails without
     any remedy, and what `record` and `load` raise.
     """
     from traceview.api.traces import analyze, load
+    from traceview.errors import InputError
     from traceview.tryout.answer import TryRequest, answer
 
     def read(given: Trace | str | Path) -> Report:
         return analyze(load(given) if isinstance(given, (str, Path)) else given)
 
+    if dry_run and trace is None and not remedies:
+        raise InputError(
+            "a dry run records nothing, and no recording was given",
+            "pass one (--from TRACE), or name remedies (--remedy NAME)",
+        )
     named = (remedies,) if isinstance(remedies, str) else tuple(remedies)
     request = TryRequest(command, trace, named, steps, runs, seconds, dry_run, remember)
     return answer(request, read, note)

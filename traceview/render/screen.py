@@ -183,7 +183,7 @@ def _opening(report: Report, width: int) -> Iterator[Text]:
         yield from (Text(line, "bold") for line in lines)
         if shares := visible(report.verdict.shares_text, SENTENCE):
             yield from (Text(line, "dim") for line in wrapped(shares, width, _VERDICT_LINES))
-    if report.scoreboard:
+    if report.scoreboard and tiles(report.scoreboard):
         yield Text("")
         yield from scoreboard_lines(tiles(report.scoreboard), width)
 

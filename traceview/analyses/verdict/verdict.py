@@ -92,7 +92,9 @@ def verdict(trace: Trace) -> Verdict:
         return result
     parts = steady_parts(trace)
     shares = run_shares(trace, parts.device if parts else None)
-    return replace(result, shares=shares, shares_text=shares_text(shares))
+    # Without GPU work and without steps there is nothing that a recording could be mostly about.
+    text = shares_text(shares) if parts or shares.loops else ""
+    return replace(result, shares=shares, shares_text=text)
 
 
 def _limited(trace: Trace) -> Verdict:

@@ -128,6 +128,10 @@ def tiles(board: Scoreboard) -> tuple[ScoreTile, ...]:
 
     Without those of which there was nothing, or nothing was recorded.
     """
+    if board.device_id is None:
+        silent = {"none", units.ABSENT}
+        return tuple(tile for tile in _tiles(board) if tile.value not in silent)
+    # `no steps found` tells something, a dash alone nothing.
     said = (tile for tile in _tiles(board) if tile.detail or tile.value != units.ABSENT)
     return tuple(tile for tile in said if tile.value != "none")
 
