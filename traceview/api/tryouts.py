@@ -39,9 +39,9 @@ def try_remedies(
         remember: append the outcome to the local table that `traceview accuracy` shows.
         note: gets progress messages.
 
-    Raises InputError for a program that is no Python script and for a dry run that is told neither
-    findings nor remedies, TraceviewError if it fails without
-    any remedy, and what `record` and `load` raise.
+    Raises InputError for a program that is no Python script, or a dry run without a recording and
+    remedies, TraceviewError if the program fails without any remedy, and what `record` and `load`
+    raise.
     """
     from traceview.api.traces import analyze, load
     from traceview.errors import InputError

@@ -168,6 +168,8 @@ LEAST_SPEEDUP = 1.2
 QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least": "at least"}
 _LEAST_SHARE_PCT = 0.1
 """A smaller share of a step is nothing."""
+_MUCH_MORE = 2.0
+"""A card that said less than half of what the plan says would contradict it."""
 PARTIAL = "part of"
 """Qualifier of a general loss listed behind a smaller one: one change seldom saves all of it."""
 
@@ -182,8 +184,9 @@ class Claim:
     average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3 of 20.3 ms per
     step`.
 
-    Where a remedy wins little unless those before it in the plan are done, `after_others` is what
-    it wins then, `0.4 ms`; `amount` is empty, and `qualifier` says what it wins alone: `nothing`.
+    Where a remedy wins much less unless those before it in the plan are done, `after_others` is
+    what it wins then, `7.8 ms`; `amount` is empty, and `qualifier` says what it wins alone:
+    `nothing`, `little` or `790 µs`.
     """
 
     qualifier: str
@@ -221,13 +224,17 @@ def ranked_claim(ranked: RankedFinding) -> Claim | None:
     if saving:
         shares = saving.share_of_step_pct, saving.share_of_run_pct
         share = shares[saving.saved_per_step_ns is None] or 0.0
-    if finding.severity == "info" or not won or won.place < 1 or share >= 100.0 * LOW:
+    if finding.severity == "info" or not won or won.place < 1:
         return claim(finding, saving)
+    planned_ns, enough = won.before_ns - won.after_ns, share >= 100.0 * LOW
+    if enough and planned_ns < _MUCH_MORE * won.alone_ns:
+        return claim(finding, saving)
+    little = "little" if share >= _LEAST_SHARE_PCT else "nothing"
     return Claim(
-        "little" if share >= _LEAST_SHARE_PCT else "nothing",
+        units.duration(won.alone_ns) if enough else little,
         "",
         "per step" if won.per_step else "",
-        after_others=units.duration(won.before_ns - won.after_ns),
+        after_others=units.duration(planned_ns),
     )
 
 
