@@ -41,11 +41,13 @@ SEVERAL = "".join(KERNEL[KERNEL.index("@") :].replace("fill", name) for name in 
 def inspected(tmp_path):
     """Inspect a script within a budget: the report, the notes and the seconds that it took."""
 
-    def inspect(text: str, budget_s: float):
+    def inspect(text: str, budget_s: float, timeout_s: float | None = None):
         path, notes = Path(tmp_path / "script.py"), list[str]()
         path.write_text(KERNEL + text)
         start = time.monotonic()
-        report = traceview.inspect_ptx(path, budget_s=budget_s, note=notes.append)
+        report = traceview.inspect_ptx(
+            path, budget_s=budget_s, timeout_s=timeout_s, note=notes.append
+        )
         return report, notes, time.monotonic() - start
 
     return inspect
@@ -75,7 +77,8 @@ def test_a_script_that_has_launched_is_not_waited_for(inspected):
 
 @compiles
 def test_without_time_causes_are_inferred_and_one_note_says_so(inspected):
-    report, notes, _ = inspected(LAUNCH, 0.01)
+    # A script that is stopped before its end can be compiled no more.
+    report, notes, _ = inspected(LAUNCH, 0.01, 60)
     (finding,) = [f for f in report.kernels[0].findings if "Global stores" in f.message]
     assert "recompiled" not in finding.evidence.basis
     assert "no recompilation" not in finding.evidence.basis

@@ -92,9 +92,9 @@ def _slower(
 
 
 _WITH_COLLECTIVES = (
-    "Give communication fewer SMs (NCCL_MAX_NCHANNELS or NCCL_MAX_CTAS), or none: copy-engine "
-    "and symmetric-memory collectives. Or order the work so that kernels bound by memory run "
-    "without it."
+    "Where communication ends long before it is needed, give it fewer SMs (NCCL_MAX_NCHANNELS or "
+    "NCCL_MAX_CTAS), or none: copy-engine and symmetric-memory collectives. Or order the work so "
+    "that memory-bound kernels run without it."
 )
 _WITH_COPIES = "Start these copies beside kernels that compute bounds, or copy fewer bytes."
 
@@ -122,14 +122,14 @@ def _contention(trace: Trace) -> Iterator[TimeClaim]:
         {
             "gpu": gpu_name(trace, device),
             "calls": len(found.rows),
-            "kernels": found.kernels,
+            "kernels": len(groups.different(kernels.texts("name").codes[found.rows])),
             "beside": what,
             "took_ns": took_ns,
             "alone_ns": took_ns - lost_ns,
             "slowdown_factor": took_ns / max(took_ns - lost_ns, 1),
         },
-        "ranks",
-        gpu_cells(trace, device),
+        "ranks" if what == "communication" else None,
+        gpu_cells(trace, device) if what == "communication" else {},
         lost_ns,
         span_ns=steady_span_ns(trace),
         window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),

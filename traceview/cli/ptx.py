@@ -238,7 +238,8 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     callback=ptx_answers.versions,
     metavar="V...",
     help="Compile all kernels with these versions of Triton instead, and show what gets worse. "
-    "Downloads those that are missing, 200 MB each. Exits with 1 if a kernel gets worse.",
+    "Downloads those that are missing, 200 MB each. Exits with 1 if a kernel gets worse "
+    "or is missing.",
 )
 @click.option(
     "--reproducer",

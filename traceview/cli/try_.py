@@ -104,7 +104,8 @@ def command(
     Runs the script many times, with and without each remedy in turns, and ends each run after its
     training steps: nothing behind them runs, such as saving the model. Files are not edited; what
     the script writes by relative paths goes to a scratch copy of this folder. Not isolated are
-    absolute paths, databases and services that it writes to.
+    absolute paths, linked folders, databases, services, and what native libraries (safetensors,
+    OpenCV, HDF5) write.
 
     A remedy is kept if it is proven faster and losses and gradients stay the same, but for the
     rounding that it is stated to change.

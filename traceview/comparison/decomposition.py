@@ -75,7 +75,7 @@ def compare_runs(
     parts = _differences(before, after)
     shares = programs.shared_kernels(before, after, parts)
     unlike = [share < Fraction(programs.ALIKE_PROGRAMS) for share in shares or ()]
-    others = any(unlike) and all(unlike) and not force
+    others = bool(unlike) and all(unlike) and not force
     if others:
         parts = _differences(*programs.by_class(before, after))
     if shares and any(unlike):

@@ -28,7 +28,7 @@ RUNS = TableSpec(
         Column("run", "text", "name of the recording, or of the run in a baseline"),
         Column("recorded_utc", "text", "when it was recorded; of old files when they were written"),
         Column("step_ns", "int64", "mean time per step after warm-up, or the run without steps"),
-        Column("change_pct", "float64", "that time against the run before", nullable=True),
+        Column("change_pct", "float64", "that time against the last such run", nullable=True),
         Column("steps", "int64", "steps after warm-up, 0 where none were found"),
         Column("gpu_busy_pct", "float64", "time with work on the GPU", nullable=True),
         Column("peak_memory_bytes", "int64", "peak of allocated memory", nullable=True),
@@ -76,11 +76,13 @@ def history_of(folder: Path, load: Callable[[Path], Trace]) -> History:
         reason = f": {failed[0].name}: {failed[0].reason}" if failed else ""
         raise InputError(f"{folder} has no run that can be read{reason}", USE_RECORDINGS)
     rows.sort(key=lambda row: (row[0], str(row[1]["run"])))
-    before: int | None = None
+    # A step is compared with steps alone, a run without them with such runs.
+    before: dict[bool, int] = {}
     for _, row in rows:
-        now = int(row["step_ns"] or 0)
-        row["change_pct"] = 100.0 * (now - before) / before if before else None
-        before = now
+        now, of_step = int(row["step_ns"] or 0), bool(row["steps"])
+        last = before.get(of_step)
+        row["change_pct"] = 100.0 * (now - last) / last if last else None
+        before[of_step] = now
     return History(
         str(folder), Table.from_rows(RUNS.columns, [row for _, row in rows]), tuple(failed)
     )

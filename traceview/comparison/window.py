@@ -151,7 +151,9 @@ def _before_first_work(trace: Trace, chosen: Mask) -> Intervals:
     rows = np.flatnonzero(chosen)[:1]
     if not in_program or not len(rows) or ops.call[rows[0]] < 0:
         return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    called = trace.recorded("api_calls")["start_ns"][ops.call[rows]]
+    called = np.maximum(
+        trace.recorded("api_calls")["start_ns"][ops.call[rows]], warm_up_end_ns(trace)
+    )
     return Intervals(np.minimum(called, ops.start_ns[rows]), ops.start_ns[rows])
 
 

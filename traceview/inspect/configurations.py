@@ -74,6 +74,7 @@ class TunedConfiguration:
     flop_per_byte: float | None = None
     code: bytes = b""
     dropped: str | None = None
+    grid: tuple[int, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -179,6 +180,7 @@ def _configuration(kernel: Compiled | Rejected, sm_count: int | None) -> TunedCo
         _fill(report, sm_count),
         _flop_per_byte(report),
         cubin_file.machine_code(kernel.cubin, kernel.name) if kernel.cubin else b"",
+        grid=report.compiled.grid,
     )
 
 
@@ -229,7 +231,8 @@ def _equal(one: TunedConfiguration, left: Others) -> str | None:
 
 
 def _same_launch(one: TunedConfiguration, other: TunedConfiguration) -> bool:
-    return (one.shared_memory_bytes, one.fill) == (other.shared_memory_bytes, other.fill)
+    mine, others = ((each.shared_memory_bytes, each.fill, each.grid) for each in (one, other))
+    return mine == others
 
 
 def _spilling(one: TunedConfiguration, left: Others) -> str | None:
@@ -240,7 +243,7 @@ def _spilling(one: TunedConfiguration, left: Others) -> str | None:
 
 
 def _older(one: TunedConfiguration, left: Others) -> str | None:
-    newest = max(other.tensor_cores for other in left)
+    newest = max((o.tensor_cores for o in left if _does_as_much(o, one)), default=0)
     if one.tensor_cores >= newest:
         return None
     names = GENERATION_NAMES
@@ -257,12 +260,19 @@ def _uneven(one: TunedConfiguration, left: Others) -> str | None:
 
 def _hungrier(one: TunedConfiguration, left: Others) -> str | None:
     """Another configuration uses each loaded byte twice as often and fills the SMs as well."""
-    for other in left:
+    for other in (each for each in left if _does_as_much(each, one)):
         fills = (other.fill or 1.0) >= (one.fill or 1.0)
         mine, theirs = one.flop_per_byte, other.flop_per_byte
         if mine and theirs and fills and theirs >= MORE_REUSE * mine:
             return f"{mine:.0f} FLOP per loaded byte, {other.text} has {theirs:.0f}"
     return None
+
+
+def _does_as_much(other: TunedConfiguration, one: TunedConfiguration) -> bool:
+    """Whether the work of another tile is no padding: a larger one then makes fewer blocks."""
+    if other.tile == one.tile or not (one.grid and other.grid):
+        return other.tile == one.tile or one.grid is None
+    return math.prod(other.grid) < math.prod(one.grid)
 
 
 def _emptier(one: TunedConfiguration, left: Others) -> str | None:
@@ -275,13 +285,20 @@ def _emptier(one: TunedConfiguration, left: Others) -> str | None:
         ratios = [a / b if b else math.inf if a else 1.0 for a, b in zip(theirs, mine, strict=True)]
         if other.tile != one.tile or min(ratios) < 1.0:
             continue
-        if ratios[0] >= MORE_IN_FLIGHT and not one.tensor_cores:
+        # Of one tile, more blocks have more loads in flight, however few their warps.
+        fewer = _blocks(other) < _blocks(one)
+        if ratios[0] >= MORE_IN_FLIGHT and not one.tensor_cores and not fewer:
             each = f"{mine[0]} instead of {units.counted(theirs[0], 'warp')}"
             return f"{each} per SM, as {_options(other)} has"
         if ratios[1] >= MORE_IN_FLIGHT:
             each = f"{units.size(mine[1])} instead of {units.size(theirs[1])}"
             return f"{each} in flight per SM, as {_options(other)} has"
     return None
+
+
+def _blocks(one: TunedConfiguration) -> int:
+    """Blocks on an SM."""
+    return (one.warps_per_sm or 0) // int(one.values.get("num_warps") or 4)
 
 
 def _options(one: TunedConfiguration) -> str:

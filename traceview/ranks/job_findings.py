@@ -16,7 +16,7 @@ from traceview.findings import (
     share_pct,
 )
 from traceview.ranks import process_groups, stragglers
-from traceview.ranks.figures import KINDS, OF_EXPERTS, Place
+from traceview.ranks.figures import KINDS, Place
 from traceview.ranks.job_facts import GroupCalls, JobFacts
 from traceview.ranks.lateness import GPU_WORK, LATE_CAUSES
 from traceview.ranks.matching import Inconsistency
@@ -183,7 +183,12 @@ def _most_exposed(
 def shared_waits(job: JobFacts) -> Iterator[Finding]:
     """What ranks wait for each other where none is always the last, since their work is uneven."""
     late_by = job.late.parts_ns.sum(axis=(0, 1))
-    if job.stragglers or not job.has_waits or late_by.argmax() != LATE_CAUSES.index(GPU_WORK):
+    if (
+        job.stragglers
+        or not job.has_waits
+        or not late_by.any()
+        or late_by.argmax() != LATE_CAUSES.index(GPU_WORK)
+    ):
         return
     kinds = range(len(KINDS))
     by_kind = np.array([
@@ -193,22 +198,21 @@ def shared_waits(job: JobFacts) -> Iterator[Finding]:
         for waits in [job.exposed_wait_ns(rank)]
     ])  # fmt: skip
     steps = max(int(job.steps.steady.sum()), 1)
-    wait_ns, step_ns = int(np.median(by_kind.sum(axis=1))), job.span_ns // steps
+    of_kind = by_kind[np.argsort(by_kind.sum(axis=1))[len(by_kind) // 2]]
+    wait_ns, step_ns = int(of_kind.sum()), job.span_ns // steps
     severity = severity_of(wait_ns, step_ns)
     if severity is None or wait_ns < _EXPOSED_SHARE * step_ns:
         return
-    of_kind = np.median(by_kind, axis=0).astype(int)
     most = [int(kind) for kind in np.argsort(-of_kind)[:2] if of_kind[kind]]
     values: dict[str, Value] = {"wait_ns": wait_ns, "step_ns": step_ns}
     for place, kind in enumerate(most):
         values |= {f"kind_{place}": KINDS[kind], f"kind_{place}_ns": int(of_kind[kind])}
     parts = ", ".join(f"{{kind_{place}_ns}} in {{kind_{place}}}" for place in range(len(most)))
-    experts = any(kind in OF_EXPERTS for kind in most)
-    what = "tokens per expert (replicate busy experts)" if experts else "batch sizes, lengths"
+    what = "batch sizes, lengths, or tokens per expert (replicate busy experts)"
     yield Finding(
         severity,
-        f"Ranks wait {{wait_ns}} of {{step_ns}} for the last one to arrive (median): {parts}. "
-        "No rank is always last: their work between collectives is uneven.",
+        f"Ranks wait {{wait_ns}} of a step of {{step_ns}} for the last one to arrive (median): "
+        f"{parts}. No rank is always last: their work between collectives is uneven.",
         f"Share the work evenly: {what}. Or let each rank work on another micro-batch meanwhile.",
         wait_ns * steps,
         Subject("rank", f"rank {job.ranks[int(by_kind.sum(axis=1).argmax())].name.rank}"),

@@ -40,4 +40,5 @@ REMEDY = ProgramRemedy(
     effect="the CPU no longer waits for uploads",
     install=_install,
     needs=("pin_memory",),
+    may_change="batches, if a pinned buffer is filled again at once",
 )

@@ -9,11 +9,15 @@ from traceview.remedies.base import ProgramRemedy, RemedyRun, replace_function
 
 def _install(torch: Any, run: RemedyRun) -> None:
     def make(original: Any) -> Any:
-        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
-            if run.on and not set_to_none:
+        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+            fills = not (args[0] if args else kwargs.get("set_to_none", True))
+            if not (run.on and fills):
+                return original(self, *args, **kwargs)
+            if args:  # A keyword beside it would be given twice.
+                run.applied()
+            else:
                 run.applied("zero_grad", {"set_to_none": True})
-                set_to_none = True
-            return original(self, set_to_none)
+            return original(self, set_to_none=True)
 
         return zero_grad
 

@@ -115,9 +115,9 @@ def _sentence(trial: Trial, base_ns: float) -> str:
         parts.append(f"{units.difference(m.delta_ns)} ({_signed(m.delta_pct)}{_interval(m)})")
     if said := _forecast(trial.planned, base_ns):
         parts.append(f"forecast {said}")
-    if trial.outcome == "undecided":
+    if trial.outcome == "undecided" and not trial.reason:
         more = trial.measured.more_runs if trial.measured else None
-        parts.append(units.counted(more, "more run") if more else "more runs than 200")
+        parts.append(units.counted(more, "more run") if more else "more than 200 runs")
     if trial.results and trial.outcome != "changes results":
         parts.append(f"results {trial.results}")
     if trial.reason:

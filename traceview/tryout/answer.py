@@ -141,7 +141,13 @@ def _tried(
         runs=runs.count,
         notes=(*_disturbed(times, load_before), *_not_isolated(runs, [run[1] for run in base])),
     )
-    return replace(done, table=ledger.append(done.rows())) if request.remember else done
+    if not request.remember:
+        return done
+    try:
+        return replace(done, table=ledger.append(done.rows()))
+    except TraceviewError as error:
+        # The outcome of half an hour is worth more than its row in the table.
+        return replace(done, notes=(*done.notes, str(error)))
 
 
 def compatible(kept: Sequence[Trial]) -> list[Trial]:
@@ -186,5 +192,5 @@ def _not_isolated(runs: Runs, results: Sequence[Any]) -> list[str]:
     outside = sorted({what for result in results for what in result.outside})
     notes = [f"not isolated: the program {what}" for what in outside[:3]]
     if runs.linked:
-        notes.append(f"not isolated, too many files: {', '.join(runs.linked[:3])}")
+        notes.append(f"not isolated: folders {', '.join(runs.linked[:3])}")
     return notes

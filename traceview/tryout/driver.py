@@ -28,6 +28,9 @@ def main() -> None:
     sys.path[0] = str(Path(spec.script).parent)
     sys.argv[:] = [spec.script, *spec.arguments]
     os.chdir(spec.scratch)
+    # A recorder starts this without the environment that runs have.
+    os.environ["WANDB_MODE"] = "offline"
+    sys.dont_write_bytecode = True
     try:
         session.begin()
         _run(spec.script, session.source())

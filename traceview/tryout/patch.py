@@ -33,7 +33,7 @@ def patch_of(program: Program, trials: Iterable[Trial]) -> Patch:
                 if edit not in of_file:
                     of_file.append(edit)
             if not edits:
-                by_hand.append((remedy.name, remedy.how or remedy.does))
+                by_hand.append((remedy.name, remedy.how or remedy.line or remedy.does))
     pieces = []
     for file, of_file in sorted(by_file.items()):
         text = Path(file).read_text("utf-8")

@@ -45,6 +45,9 @@ class _Open:
     trial: Trial | None = None
 
 
+_NOT_RUN = "time was up before its first run"
+
+
 class Schedule:
     """Measures planned trials. `base` are the runs without any remedy."""
 
@@ -71,7 +74,7 @@ class Schedule:
             self._round(left, number)
         for each in trials:
             self._look(each, last=True)
-        return [each.trial or Trial(each.planned, "undecided") for each in trials]
+        return [each.trial or Trial(each.planned, "undecided", _NOT_RUN) for each in trials]
 
     def _round(self, left: Sequence[_Open], number: int) -> None:
         """A run of each trial and one without remedies: A B C, then C B A, so that drift evens."""
@@ -161,11 +164,12 @@ class Schedule:
             trial.trial = Trial(trial.planned, "changes results", worst, worst, measured, sites)
             return
         outcome = verdict.judged(measured)
+        reason = ""
         if outcome == "keep" and not texts:
-            outcome = "undecided"
+            outcome, reason = "undecided", "no results to compare"
         if outcome != "undecided" or last or runs >= most:
             said = max(texts, key=len, default="not compared")
-            trial.trial = Trial(trial.planned, outcome, "", said, measured, sites)
+            trial.trial = Trial(trial.planned, outcome, reason, said, measured, sites)
 
     def _measured(self, trial: _Open, tail: float) -> StepDifference:
         if not trial.alternates:

@@ -23,6 +23,8 @@ _WHOLE = frozenset((".git", ".hg", ".venv", "venv", "node_modules", "__pycache__
 def mirror(folder: Path, scratch: Path) -> list[str]:
     """Fill an empty folder with links to the files of `folder`; returns folders that are linked."""
     linked, left = [], MOST_ENTRIES
+    place = Path(os.path.realpath(scratch))
+    around = {str(place), *map(str, place.parents)}
     waiting = deque([(folder, scratch)])
     while waiting:
         source, target = waiting.popleft()
@@ -31,6 +33,8 @@ def mirror(folder: Path, scratch: Path) -> list[str]:
         except OSError:  # Not readable: not for the program either.
             continue
         for entry in entries:
+            if os.path.realpath(entry.path) in around:  # A copy would contain itself.
+                continue
             left -= 1
             copy = target / entry.name
             if entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE and left > 0:
@@ -38,7 +42,7 @@ def mirror(folder: Path, scratch: Path) -> list[str]:
                 waiting.append((Path(entry.path), copy))
                 continue
             copy.symlink_to(entry.path)
-            if entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE:
+            if entry.is_dir() and entry.name not in _WHOLE:
                 linked.append(os.path.relpath(entry.path, folder))
     return linked
 
@@ -66,6 +70,8 @@ def watch_writes(scratch: str, folder: str, note: Callable[[str], object]) -> No
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             opened(*arguments)
+        elif event == "sqlite3.connect":
+            opened(arguments[0], "w", 0)
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
             host = str(arguments[1][0])
             if not host.startswith(("127.", "::1", "localhost", "0.0.0.0")):  # noqa: S104

@@ -33,6 +33,8 @@ def keyword_edits(
     if call is None:
         return None
     edits, given = [], {keyword.arg: keyword for keyword in call.keywords}
+    if None in given:  # **options may hold them.
+        return None
     for name, value in keywords.items():
         if (keyword := given.get(name)) is not None:
             edits.append(_replacing(keyword.value, repr(value)))

@@ -110,12 +110,14 @@ def compare_results(
     if not same_seed:
         return None, ""
     noise = max(same_seed)
+    if noise == math.inf:
+        return None, ""
     if differs <= NOISE_FACTOR * noise:
         return True, f"within {_share(differs)} (unchanged runs: {_share(noise)})"
     other_seeds = [deviation(a, b) for (s, a), (t, b) in combinations(base, 2) if s.seed != t.seed]
     if planned.reseeds and not other_seeds:
         return None, ""
-    if planned.reseeds and differs <= max(other_seeds):
+    if planned.reseeds and differs < math.inf and differs <= max(other_seeds):
         return True, f"other random numbers ({_share(differs)}, seeds {_share(max(other_seeds))})"
     limit = max(allowed, NOISE_FACTOR * noise)
     return False, f"{_share(differs)} per step, allowed {_share(limit)}"
@@ -172,8 +174,8 @@ def judged(m: StepDifference) -> Outcome:
     bounds: Bounds = (m.low_ns, m.high_ns)
     low, high = bounds
     worth = WORTH * m.base_ns
-    if high is not None and high < 0:
-        return "keep" if -m.delta_ns >= worth else "no gain"
+    if high is not None and high < 0 and -m.delta_ns >= worth:
+        return "keep"
     if low is not None and low > 0:
         return "slower" if m.delta_ns >= worth else "no gain"
     return "no gain" if low is not None and low > -worth else "undecided"

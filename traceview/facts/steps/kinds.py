@@ -36,7 +36,8 @@ def _kind_of(name: str) -> int:
     if match is None:
         return 0
     prefills, decodes = (int(digits[:9]) > 0 for digits in match.groups())
-    return {(True, False): PREFILL, (False, True): DECODE}.get((prefills, decodes), MIXED)
+    kinds = {(True, False): PREFILL, (False, True): DECODE, (True, True): MIXED}
+    return kinds.get((prefills, decodes), 0)
 
 
 def named(series: str, kind: int) -> str:

@@ -207,8 +207,16 @@ class Scope:
 
     def _call(self, node: ast.Call) -> Any:
         helper = self.functions.get(ast.unparse(node.func))
+        passed = [self.value(argument) for argument in node.args] if helper else []
+        of_tensors = any(isinstance(each, (AssumedTensor, Shape)) for each in passed)
         if helper and not node.keywords:
-            return self._result_of(helper, [self.value(argument) for argument in node.args])
+            try:
+                result = self._result_of(helper, passed)
+            except (Unknown, ValueError):
+                result = UNKNOWN
+            # Numbers alone are given to the function itself where its source is not understood.
+            if of_tensors or result is not UNKNOWN:
+                return result
         return self._called(node)
 
     def _called(self, node: ast.Call) -> Any:
@@ -263,6 +271,9 @@ class Scope:
                 value = self.value(node.value)
                 for target in node.targets:
                     self.assign(target, value)
+            elif not isinstance(node, (ast.Expr, ast.Assert, ast.Pass)):
+                # A loop or += may change any name.
+                raise Unknown
         return None
 
     def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:

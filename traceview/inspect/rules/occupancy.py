@@ -171,7 +171,7 @@ def _compared(before: _Pressure, after: _Pressure) -> str:
 _SMALL_BYTES = 64 * 1024
 _SMALL_LAUNCH = Diagnosis(
     "The launch moves only {launched_bytes} in {blocks:block}: too little to judge the kernel by",
-    "Launch it on data as large as in use; the other findings hold for those",
+    "Launch it with the data sizes of real use; the other findings then count",
     "info",
 )
 

@@ -110,7 +110,10 @@ def _feeds_dot(op: IrOperation, module: IrModule) -> bool:
         value = waiting.pop()
         for user in module.users.get(value, ()) if value not in seen else ():
             if user.opcode in _DOTS:
-                return value in user.inputs[:2]
+                # The operands of tt.dot_scaled: a, its scale, b, its scale.
+                if value in user.inputs[: 4 if user.opcode == "tt.dot_scaled" else 2]:
+                    return True
+                continue
             waiting += user.inputs[1:2] if user.opcode == "ttg.local_store" else user.results
         seen.add(value)
     return False

@@ -270,7 +270,9 @@ class _Trace:
             return self._of_sum(maker, inputs, wanted, axis, need)
         if opcode in ("arith.muli", "arith.shli") and wanted == "divisibility":
             # One multiple among the factors suffices: that which is easiest to change.
-            factor = min(inputs, key=self._hardness, default=None)
+            # A shift counts by what is shifted.
+            factors = inputs[:1] if opcode == "arith.shli" else inputs
+            factor = min(factors, key=self._hardness, default=None)
             return (factor, wanted, need, axis) if factor else None
         if opcode == "arith.cmpi":
             return self._of_comparison(inputs, axis, need)

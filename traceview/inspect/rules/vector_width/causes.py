@@ -175,8 +175,10 @@ def with_value(name: str, compiled: Compiled) -> str:
 def padded(culprit: Culprit, compiled: Compiled) -> str:
     """The constexpr that a constant comes from by its value; empty if there is none."""
     value = culprit.constant if culprit.opcode == "arith.constant" else None
-    same = (a.name for a in compiled.arguments if (a.type, a.value) == ("constexpr", value))
-    return next(same, "") if value is not None else ""
+    listed = (a for a in compiled.arguments if a.type == "constexpr" and type(a.value) is int)
+    same = [a.name for a in listed if a.value == value]
+    # Of two with one value, which it is cannot be told.
+    return same[0] if len(same) == 1 else ""
 
 
 def no_multiple(name: str, value: int, need: int) -> Cause:
