@@ -89,7 +89,7 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
-_LAUNCHED = " {module_ns} of {module_kernel} is launched by {module}, called at {called}."
+_LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
 

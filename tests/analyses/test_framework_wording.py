@@ -237,4 +237,4 @@ def test_no_copy_where_cpu_and_gpu_share_memory(tmp_path, capability, kernel):
 
 def test_memory_that_nothing_frees_is_said(tmp_path):
     messages = " ".join(each.message for each in found(looping("solve(int)", passes=150), tmp_path))
-    assert "Nothing frees what 150 calls to cuMemAlloc allocated." in messages
+    assert "No recorded call frees what 150 calls to cuMemAlloc allocated." in messages

@@ -169,8 +169,8 @@ _LARGER = (
 _BY_KIND = {
     "all-gather": " FSDP gathers the next unit early with forward_prefetch=True, or with "
     "set_modules_to_forward_prefetch.",
-    "dispatch": " With two micro-batches in turn, one computes while the other is dispatched.",
-    "combine": " With two micro-batches in turn, one computes while the other is combined.",
+    "dispatch": " Alternate two micro-batches: one computes while the other is dispatched.",
+    "combine": " Alternate two micro-batches: one computes while the other is combined.",
 }
 """Follows the remedy by overlap, by the kind with most exposed time."""
 _LESS_WORK = "Give {late_gpu} less work per step, or the other GPUs more."

@@ -34,7 +34,7 @@ from traceview.analyses.verdict.series import cold_passes
 from traceview.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.facts.idle.gaps import unknown_idle
 from traceview.facts.launches import cuda_graphs, cut_window, unpaired
-from traceview.facts.operations import CallKind, call_kinds, operations
+from traceview.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.tables import NULL, Table, Texts
 from traceview.trace import Trace
@@ -112,7 +112,9 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     ops, alone = operations(trace), unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
     lost = int((alone.launches & ~(alone.late & cut)).sum())
-    lost = lost if len(ops) and "kernels" in trace.tables else 0
+    # Without any kernel or graph, another check says that none was recorded.
+    computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH)).any() and "kernels" in trace.tables
+    lost = lost if computes else 0
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     if lost:
         text = "{lost:launch call} without GPU work: failed, or the events were lost."
@@ -130,7 +132,7 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             "{operations:operation} without a launch call: their queue wait and range are unknown."
         )
         yield Check("launches", "warning", unknown, flush(trace), {"operations": orphans})
-    if not lost and not orphans and len(ops):
+    if not lost and not orphans and computes:
         but = ", but for the edges of the window" if cut else ""
         yield Check("launches", "ok", f"Each operation has its launch call{but}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,9 @@ def _is_fixed(argument: Argument) -> bool:
 
 
 def _constant(value: object) -> str:
-    """A constexpr in Python: types of Triton are names."""
+    """A constexpr in Python: types of Triton are names, and so are no numbers that print alone."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     return value if isinstance(value, str) and value.startswith("tl.") else repr(value)
 
 

@@ -90,7 +90,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     lost = remedies.lost_by(trace, cause)
     idle = IdleClaim(trace, device, usual.gaps, usual.idle_ns, lost, action)
     if cause == ALLOCATION and (kept := remedies.never_freed(trace)):
-        text = " Nothing frees what {kept:call} to {kept_api} allocated."
+        text = " No recorded call frees what {kept:call} to {kept_api} allocated."
         idle.say(text, kept=kept[1], kept_api=kept[0])
     sentences.not_counted(idle, usual.by_doing())
     if line:

@@ -312,11 +312,11 @@ def held_back_remedy(trace: Trace) -> str:
     migrates = (
         "Page migrations of unified memory, another" if uses_managed_memory(trace) else "Another"
     )
-    late = "" if wording.on_amd(trace) else " (on Windows, WSL and virtual GPUs)"
-    driver = f", or a driver that sends launches late{late}" if late else ""
+    driver = ", or a driver that sends launches late (on Windows, WSL and virtual GPUs)"
+    driver, last = ("", " or") if wording.on_amd(trace) else (driver, ",")
     return (
-        f"See in the timeline what comes before this work. {migrates} process on this GPU, work "
-        f"that was launched before the recording or is missing in it{driver} can hold it back."
+        f"See in the timeline what comes before this work. {migrates} process on this GPU{last} "
+        f"work that was launched before the recording or is missing in it{driver} can hold it back."
     )
 
 

@@ -125,7 +125,8 @@ def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
         return
     device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
     rows = rows[ops.device[rows] == device]
-    total_ns = int(ops.duration_ns[rows].sum())
+    # On several streams some may run at once.
+    total_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
     on_gpu = steady & (ops.device == device)
     busy_ns = intervals.union(ops.start_ns[on_gpu], ops.end_ns[on_gpu]).total()
     runs_kernels = (on_gpu & (ops.kind == Kind.KERNEL)).any()

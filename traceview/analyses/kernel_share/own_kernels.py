@@ -50,7 +50,10 @@ _LESS_OF = {
     "less unrolling, smaller arrays per thread.",
     "shared memory": "Use less shared memory per block, or more threads for the same.",
 }
-_IN_FP32 = "Use fp32 where the results allow it: up to {fp64_ratio} times as fast here."
+_IN_FP32 = (
+    "Use fp32 where the results allow it: its arithmetic is up to {fp64_ratio} times as fast here, "
+    "and its data half as large."
+)
 _BY_LIBRARY = (
     "Use a library's product ({product}), or compare with it: that keeps tiles of its inputs in "
     "shared memory and uses tensor cores."
@@ -141,6 +144,9 @@ class Shown:
 
 def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
     """Most of an SM's warps stay empty, though there are blocks enough to fill it."""
+    if kernel_classes(trace)[rows[0]] in (KernelClass.GEMM, KernelClass.ATTENTION):
+        # Their pipeline inside a warp hides latency, not other warps: few are usual.
+        return None
     longest = rows[[int(np.argmax(trace.recorded("kernels").duration_ns[rows]))]].astype(np.int64)
     grids = grid_columns(single_launches(trace, longest), gpu_limits(trace))
     held = grids.occupancy_at(0)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview import intervals
+from traceview import groups, intervals
 from traceview.facts import python_events
 from traceview.facts.idle.gaps import busy, steady_spans_ns
+from traceview.facts.operations import operations
 from traceview.facts.python_events import COMPILATION, RECOMPILATION
 from traceview.facts.steps.steps import warm_up_end_ns
 from traceview.findings import Clause, severity_of
@@ -30,7 +31,12 @@ def _guarded(trace: Trace) -> Iterator[TimeClaim]:
     rows = rows[ranges["start_ns"][rows] >= warm_up_end_ns(trace)]
     if not len(rows) or not spans:
         return
-    device = max(spans, key=lambda each: spans[each])
+    device, ops = max(spans, key=lambda each: spans[each]), operations(trace)
+    # Of the processes that use this GPU, and before its last work: later it has none to wait for.
+    own = groups.isin(ranges["process"][rows], groups.different(ops.process[ops.device == device]))
+    rows = rows[own & (ranges["start_ns"][rows] < busy(trace)[device].end[-1])]
+    if not len(rows):
+        return
     checks = intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
     hidden = intervals.overlap(busy(trace)[device], checks.start, checks.end)
     exposed_ns = checks.total() - int(hidden.sum())

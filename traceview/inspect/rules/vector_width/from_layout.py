@@ -172,7 +172,8 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
         named = (argument for argument in compiled.arguments if argument.name == culprit.name)
         cause = next(map(not_divisible, named), None)
         return _reason(cause.clause, cause.remedy) if cause else None
-    if culprit.opcode == "arith.constant":
+    if culprit.opcode == "arith.constant" and (culprit.constant or 0) > 1:
+        # An offset of one is no pitch that padding could change.
         return _of_constant(culprit, limit, compiled)
     what = _described(culprit)
     if not what:
