@@ -65,7 +65,7 @@ def test_the_image_reports_what_the_checkout_reports(expected_report, tmp_path):
     (command,) = json.loads(values("ENTRYPOINT")[0])
     printed = ran([python.with_name(command), "report", RECORDING, "--json"], cwd=tmp_path)
     assert json.loads(printed) == expected_report
-    assert "Commands:" in ran([python.with_name(command), *json.loads(values("CMD")[0])])
+    assert "Usage: traceview" in ran([python.with_name(command), *json.loads(values("CMD")[0])])
 
 
 def copy(source: Path, target: Path) -> None:

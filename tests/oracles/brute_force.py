@@ -61,6 +61,7 @@ class Operation:
     stream: int
     bytes: int
     call: Call | None
+    pageable: bool = False
     from_pageable: bool = False
 
     @property
@@ -201,7 +202,8 @@ def operation(
     kind: str, row: sqlite3.Row, strings: dict[int, str], by_id: dict[tuple[int, int], Call]
 ) -> Operation:
     call = by_id.get((row["globalPid"], row["correlationId"]))
-    if kind == "copy" and call and PAGEABLE in (row["srcKind"], row["dstKind"]):
+    pageable = kind == "copy" and PAGEABLE in (row["srcKind"], row["dstKind"])
+    if call and pageable:
         call.blocks = True
     return Operation(
         kind,
@@ -214,7 +216,8 @@ def operation(
         row["streamId"],
         row["bytes"] if kind in ("copy", "set") else 0,
         call,
-        kind == "copy" and row["copyKind"] == HOST_TO_DEVICE and row["srcKind"] == PAGEABLE,
+        pageable,
+        pageable and row["copyKind"] == HOST_TO_DEVICE and row["srcKind"] == PAGEABLE,
     )
 
 
@@ -391,6 +394,7 @@ def covered_by(spans: list[tuple[int, int]], first: int, last: int) -> int:
 RIGHT_AFTER = 10_000
 LAZY_LOAD = 200_000
 OWN_WORK = 1_000_000
+MOST_STAGING = 500_000
 LOADS = re.compile(
     r"cu(da)?(Module|Library)(Load|Unload)|cuLink(Add|Complete)"
     r"|cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)|cudaFuncGetAttributes"
@@ -484,7 +488,8 @@ def cause_of(recording: Recording, gap: Gap, part: Part) -> str:
         return "unknown"
     if part.kind in ("PITCH", "OTHER", "HELD"):
         on_gpu = part.kind != "HELD" and isinstance(part.on, Operation)
-        return "copy-wait" if on_gpu and part.on.kind == "copy" else "dependency"
+        stages = part.kind == "HELD" and gap.next.pageable and part.idle <= MOST_STAGING
+        return "copy-wait" if stages or (on_gpu and part.on.kind == "copy") else "dependency"
     if 2 * covered_of(part, recording.overheads.get(thread_of(gap, part), [])) > part.idle:
         return "profiler"
     if call is not None:
