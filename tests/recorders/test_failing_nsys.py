@@ -82,13 +82,16 @@ def test_a_recording_that_cannot_be_imported_is_kept(tmp_path):
     assert leftovers(tmp_path) == []
 
 
-STUMBLES = "echo once >> runs; {started}[ $(wc -l < runs) -lt 3 ] && exit 1; : > $out"
+STUMBLES = """for word; do case $word in --session-new=*) echo $word >> sessions;; esac; done
+echo once >> runs; {started}[ $(wc -l < runs) -lt 3 ] && exit 1; : > $out"""
 
 
 def runs_of_a_stumbling_nsys(tmp_path, words, started=""):
     (tmp_path / "train.py").touch()
     profile = STUMBLES.format(started=started)
     tool = fake_nsys.nsys(tmp_path / "tools" / "nsys", profile=profile, export="exit 1")
+    with tool.with_name("options.txt").open("a") as options:
+        options.write("\t--session-new=\n\n\t   Text.\n")
     environment = {**os.environ, "TRACEVIEW_NSYS": str(tool)}
     done = traceview("record", *words, cwd=tmp_path, environment=environment)
     assert done.returncode == 1
@@ -100,6 +103,8 @@ def test_an_nsys_that_fails_before_the_program_starts_is_tried_again(tmp_path):
     assert runs == 3
     assert said.count("before the program started; retrying") == 2
     assert "cannot export" in said.splitlines()[-1]
+    # nsys keeps the session of an agent that it lost, and refuses another of that name.
+    assert len(set((tmp_path / "sessions").read_text().split())) == 3
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ class SizeLimit:
     def __init__(
         self, nsys: Nsys, session: str | None, folder: Path, requests: StopSignals
     ) -> None:
-        self._nsys, self._session, self._folder = nsys, session, folder
+        self._nsys, self.session, self._folder = nsys, session, folder
         self._requests = requests
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -297,13 +297,13 @@ class SizeLimit:
         self.reached_s: float | None = None
 
     def __enter__(self) -> SizeLimit:
-        if self._session:
+        if self.session:
             self._thread.start()
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._ended.set()
-        if self._session and kind is None:
+        if self.session and kind is None:
             # nsys may still write its report.
             self._thread.join()
 
@@ -318,7 +318,7 @@ class SizeLimit:
 
     def _stop(self) -> bool:
         passed_s = time.monotonic() - self._began
-        stop: list[str | Path] = [self._nsys.path, "stop", f"--session={self._session}"]
+        stop: list[str | Path] = [self._nsys.path, "stop", f"--session={self.session}"]
         # nsys finds its sessions in $TMPDIR.
         place = {"TMPDIR": str(self._folder)}
         if run_process(stop, timeout_s=_HOUR_S, environment=place).ok:
@@ -377,19 +377,17 @@ class StopSignals:
         for process in () if alone else self.running:
             process.send_signal(signal.SIGINT)
         if self.patience_s and (alone or number == signal.SIGTERM):
-            for sent, factor in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 1.5)):
-                self._send_after(self.patience_s * factor, sent, _MOST_PROLONGED)
+            arguments = (self.patience_s, time.monotonic())
+            threading.Thread(target=self._insist, args=arguments, daemon=True).start()
 
-    def _send_after(self, wait_s: float, number: int, prolonged: int) -> None:
-        def due() -> None:
-            if self.running and prolonged and self.is_writing():
-                self._send_after(wait_s, number, prolonged - 1)
-            else:
-                self.send(number)
-
-        timer = threading.Timer(wait_s, due)
-        timer.daemon = True
-        timer.start()
+    def _insist(self, patience_s: float, since_s: float) -> None:
+        # On one thread: on two, the later signal might come first.
+        for number, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 1.5 * patience_s)):
+            for prolonged in range(_MOST_PROLONGED + 1):
+                time.sleep(max(0.0, since_s + (prolonged + 1) * wait_s - time.monotonic()))
+                if not (self.running and self.is_writing()):
+                    break
+            self.send(number)
 
     def send(self, number: int) -> None:
         """Send a signal to the processes of the program, but not to the nsys that records it."""

@@ -148,7 +148,7 @@ def profile_command(
         *_capture_range(options, able),
     ]
     if session := session_of(options, able, report):
-        wanted.append(f"--session-new={session}")
+        wanted.append(f"{_SESSION}={session}")
     # nsys rejects an option that is given twice.
     replaced = {able.short.get(name, name) for name in map(_name, options.nsys_options)}
     passed = [word for word in wanted if _name(word) in able.options - replaced]
@@ -174,6 +174,11 @@ def session_of(options: RecordOptions, able: Abilities, report: Path) -> str | N
     if bounded or given or _SESSION not in able.options:
         return None
     return report.parent.name.lstrip(".")
+
+
+def renamed_session(command: Sequence[str], old: str, new: str) -> list[str]:
+    """The command of profile_command with another name for its session."""
+    return [f"{_SESSION}={new}" if word == f"{_SESSION}={old}" else word for word in command]
 
 
 _SESSION = "--session-new"

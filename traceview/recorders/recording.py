@@ -76,7 +76,7 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
             started = datetime.now(UTC)
             session = profile.session_of(options, able, report)
             with SizeLimit(nsys, session, folder, requests) as limit:
-                status = _run(job, command, requests, added, options)
+                status = _run(job, command, limit, requests, added, options)
             job.ended(status)
             if limit.reached_s is not None:
                 facts["first_s"] = str(round(limit.reached_s))
@@ -105,18 +105,24 @@ def record_with_nsys(job: RecordingJob, nsys: Nsys, options: RecordOptions) -> R
 def _run(
     job: RecordingJob,
     command: list[str],
+    limit: SizeLimit,
     requests: StopSignals,
     added: Mapping[str, str],
     options: RecordOptions,
 ) -> int:
     """Run the program under nsys, again where nsys failed before it started. Its exit status."""
-    folder = Path(added["TMPDIR"])
+    folder, session = Path(added["TMPDIR"]), limit.session
     status = job.run(command, requests, added)
-    for _ in range(ATTEMPTS - 1):
+    for attempt in range(2, ATTEMPTS + 1):
         absent = never_ran(options, folder / GATHERED, job.command)
         if requests.signals or not absent or any(folder.glob("recording.*")):
             break
         job.note("warning: nsys failed before the program started; retrying")
+        if session:
+            # The session of an nsys that lost its agent may still be there, and its name in use.
+            new = f"{session}-{attempt}"
+            command = profile.renamed_session(command, str(limit.session), new)
+            limit.session = new
         status = job.run(command, requests, added)
     return status
 
