@@ -63,7 +63,7 @@ def inspect(
     the PTX cannot be parsed.
     """
     code = listings.code_of(compiled, sass=sass)
-    compiled = replace(compiled, notes=code.remarks)
+    compiled = replace(compiled, notes=code.remarks, cubin=code.cubin)
     occupancy, notes = occupancy_of(compiled, code)
     kernel = KernelContext(
         compiled,

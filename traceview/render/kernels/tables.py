@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceview import units
-from traceview.inspect.kernel_report import KernelReport, WhatIf, limited_by
+from traceview.inspect.kernel_report import (
+    AwaitedPlace,
+    KernelReport,
+    StalledPlace,
+    WarpStalls,
+    WhatIf,
+    limited_by,
+)
 from traceview.inspect.recompilations import Place, by_place
 from traceview.ptx.instruction_mix import ClassCounts
 from traceview.ptx.model import Access, RequestCost, SourceLine
@@ -177,6 +184,53 @@ WHAT_IF = TableSpec(
     ),
     brief="now warps stages tile registers shared_bytes occupancy_pct limited_by",
 )
+
+
+STALLS = TableSpec(
+    "warp_stalls",
+    "One row per source line (or instruction) with 1 % of samples",
+    (
+        Column("source", "text", "line, or offset in the SASS, of the next instruction of warps"),
+        Column("samples", "int64", "samples of warps there"),
+        Column("share_pct", "float64", "share of the kernel's samples"),
+        Column("stalls", "text", "its samples by the reason for not issuing", prose=True),
+        Column("waits_for", "text", "where the results come from", nullable=True, prose=True),
+    ),
+    brief="source share_pct stalls waits_for",
+)
+_LEAST_STALLS_PCT = 1.0
+_MOST_STALLS = 3
+
+
+def stall_table(stalls: WarpStalls, names: SourceNames) -> Table:
+    """A row per place with samples, the most first."""
+
+    def share_pct(samples: int) -> float:
+        return 100 * samples / stalls.samples
+
+    def by_reason(stalled: StalledPlace) -> str:
+        most, *others = list(stalled.stalls.items())[:_MOST_STALLS]
+        worth = [each for each in others if share_pct(each[1]) >= _LEAST_STALLS_PCT]
+        return " · ".join(
+            f"{reason.replace('_', ' ')} {units.percent(share_pct(samples))}"
+            for reason, samples in (most, *worth)
+        )
+
+    def name(each: StalledPlace | AwaitedPlace) -> str:
+        offset = each.place.offset
+        return names.of_line(each.place.source) if offset is None else f"{offset:#06x}"
+
+    def with_opcodes(each: StalledPlace | AwaitedPlace) -> str:
+        return f"{name(each)} ({', '.join(each.opcodes[:_MOST_STALLS])})"
+
+    return table_of(
+        STALLS,
+        [each for each in stalls.places if share_pct(each.samples) >= _LEAST_STALLS_PCT],
+        source=lambda each: name(each) if each.place.offset is None else with_opcodes(each),
+        share_pct=lambda each: share_pct(each.samples),
+        stalls=by_reason,
+        waits_for=lambda each: " · ".join(map(with_opcodes, each.waits_for[:_MOST_STALLS])) or None,
+    )
 
 
 def what_if_table(kernel: KernelReport) -> tuple[TableSpec, Table]:
