@@ -18,6 +18,7 @@ from traceview.inspect.warp_stalls import with_samples
 from traceview.ptx.cubin import machine_code
 from traceview.ptx.disassembly import access_of
 from traceview.ptx.scoreboards import Scoreboards
+from traceview.trace.warp_samples import read_samples
 
 NAME = "softmax-3.9.0-sm90"
 
@@ -43,7 +44,7 @@ def load_and_use(kernel):
 def joined(kernel, tmp_path, content, note=print):
     path = tmp_path / "samples.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return with_samples([kernel], path, note)[0]
+    return with_samples([kernel], read_samples(path), path, note)[0]
 
 
 def sass_of(kernel):
@@ -127,7 +128,7 @@ def test_samples_of_other_code_are_refused(kernel, tmp_path):
     path = tmp_path / "samples.ncu-rep"
     path.write_bytes(other)
     gelu = inspect(a_compiled(name=function.name, arch="sm_90a", cubin=cubin))
-    assert with_samples([kernel, gelu], path, notes.append)[0] is kernel
+    assert with_samples([kernel, gelu], read_samples(path), path, notes.append)[0] is kernel
     assert notes == [f"samples.ncu-rep has no samples of {kernel.short_name} as compiled here"]
 
 

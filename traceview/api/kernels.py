@@ -91,14 +91,16 @@ def inspect_ptx(
         budget_s=budget_s,
         arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
     )
-    report = _inspect(target, options, sm_count, note, step, what_if=what_if)
     if samples is None and Path(target).suffix in (".ncu-rep", ".ncu-repz"):
         samples = target
     if samples is None:
-        return report
+        return _inspect(target, options, sm_count, note, step, what_if=what_if)
     from traceview.inspect.warp_stalls import with_samples
+    from traceview.trace.warp_samples import read_samples
 
-    return replace(report, kernels=with_samples(report.kernels, Path(samples), note))
+    read = read_samples(Path(samples))
+    report = _inspect(target, options, sm_count, note, step, what_if=what_if)
+    return replace(report, kernels=with_samples(report.kernels, read, Path(samples), note))
 
 
 def diff_ptx(

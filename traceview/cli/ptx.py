@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
-_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
+_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".ncu-rep", ".json")
 _SECTIONS = {
     "What to compile": (
         *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),
@@ -273,9 +273,9 @@ def command(
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
 
     TARGET is a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel] or
-    package.module:kernel with Triton kernels, a Triton cache folder, or a trace (for the kernels
-    that ran). No GPU is needed: a script runs in a separate process, which compiles its kernels
-    and launches none. Arguments after -- go to the script.
+    package.module:kernel with Triton kernels, a Triton cache folder, a trace (for the kernels that
+    ran), or a .ncu-rep with warp samples. No GPU is needed: a script runs in a separate process,
+    which compiles its kernels and launches none. Arguments after -- go to the script.
 
     --num-warps, --num-stages, --arch, --constexpr and --signature take several values, such as
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels, --triton

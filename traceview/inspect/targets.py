@@ -167,7 +167,7 @@ def _number(arch: str) -> int:
 
 _KINDS = (
     "a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel], "
-    "package.module:kernel, a Triton cache, or a trace of `traceview record`"
+    "package.module:kernel, a Triton cache, a report of ncu, or a trace of `traceview record`"
 )
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _DEFAULTS = CompileOptions()

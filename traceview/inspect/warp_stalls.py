@@ -27,7 +27,7 @@ from traceview.ptx.cubin import machine_code
 from traceview.ptx.disassembly import access_of
 from traceview.ptx.model import Function, Instruction, SourceLine
 from traceview.ptx.scoreboards import INSTRUCTION_BYTES, Scoreboards
-from traceview.trace.warp_samples import KernelSamples, Stalls, read_samples
+from traceview.trace.warp_samples import KernelSamples, Stalls
 
 _LETTERS, _MOST_NAMES = 60, 8
 _SCOREBOARDS = ("long_scoreboard", "short_scoreboard")
@@ -38,14 +38,16 @@ _COPY_GROUP = "LDGDEPBAR"
 
 
 def with_samples(
-    kernels: Sequence[KernelReport], path: Path, note: Callable[[str], None]
+    kernels: Sequence[KernelReport],
+    samples: Sequence[KernelSamples],
+    path: Path,
+    note: Callable[[str], None],
 ) -> tuple[KernelReport, ...]:
-    """The kernels, each with what its warps wait for by the samples in a file.
+    """The kernels, each with what its warps wait for by the samples of the file `path`.
 
     Findings on a line tell how many samples wait for it. `note` gets a line per kernel that has no
-    samples. Raises InputError if the file has none, or none of this code.
+    samples. Raises InputError if none are of these kernels and their code.
     """
-    samples = read_samples(path)
     stalls = [_stalls_of(kernel, samples) for kernel in kernels]
     if not any(stalls):
         raise InputError(*_unmatched(kernels, samples, path))
