@@ -17,6 +17,7 @@ from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy, limits_of, occupancy, part_of
 from traceview.ptx.accesses import AsyncWait, TensorOp
 from traceview.ptx.instruction_mix import InstructionMix
+from traceview.ptx.issue_cycles import LoopCycles
 from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Compiled, Function, Instruction, Kind, SourceLine
 from traceview.ptx.producers import Producer, dynamic_shared_variables, own_name, short_name
@@ -283,6 +284,7 @@ class KernelReport(display.Described):
     those of the SASS, `mix` that of the SASS where there is one, else of the PTX. `demangled_name`
     is the whole C++ name, None if the name is not mangled. `what_if` is filled on request.
     `producer` is what made the PTX or cubin of a file. `warp_stalls` is None without samples.
+    `loop_cycles` are estimates.
     """
 
     compiled: Compiled
@@ -316,6 +318,7 @@ class KernelReport(display.Described):
     what_if: tuple[WhatIf, ...] = ()
     producer: Producer = field(default_factory=Producer)
     warp_stalls: WarpStalls | None = None
+    loop_cycles: tuple[LoopCycles, ...] = ()
 
     @property
     def name(self) -> str:

@@ -19,6 +19,8 @@ from traceview.ptx.model import Function, Instruction
 from traceview.records import record
 
 INSTRUCTION_BYTES = 16
+CONTROLS_SINCE = 7.0
+"""The first compute capability with control bits in each instruction."""
 _WORDS = struct.Struct("<QQ")
 # The bits from 105 on, of which 41 are in the upper word.
 _CONTROL = 41

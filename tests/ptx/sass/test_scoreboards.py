@@ -7,6 +7,8 @@ import pytest
 
 from tests.ptx.sass.machine_codes import assembled
 from traceview.ptx.disassembly import access_of
+from traceview.ptx.instruction_mix import instruction_mix
+from traceview.ptx.issue_cycles import loop_cycles
 from traceview.ptx.live_registers import _masks, written_registers
 from traceview.ptx.loops import Jump
 from traceview.ptx.model import Function, Instruction
@@ -74,6 +76,16 @@ def test_the_first_use_of_what_is_loaded_waits_for_the_load(name):
             loaded |= dict.fromkeys(written_registers(instruction), at)
             waited.discard(at)
     assert checked >= 8
+
+
+def test_cycles_of_a_loop_are_the_sum_of_the_stall_counts_that_nvdisasm_prints():
+    cubin, function, code = assembled("matmul-3.7.1-sm80")
+    (loop,) = instruction_mix(function).loops
+    stalls = [by_position(bits).stall_cycles for bits in printed(cubin, function.name)]
+    (cycles,) = loop_cycles(function, [loop], controls(code), "8.0")
+    assert cycles.warp_cycles == sum(stalls[at] for at in loop.instructions) > 100
+    assert cycles.instructions == len(loop.instructions)
+    assert cycles.sm_cycles_per_warp is None
 
 
 def test_a_wait_for_copies_is_for_their_groups():

@@ -23,6 +23,7 @@ from traceview.inspect.matching import LevelAccesses
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.accesses import AsyncWait
 from traceview.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
+from traceview.ptx.issue_cycles import LoopCycles
 from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.ptx.stages import STAGES, stage_lines
@@ -211,6 +212,7 @@ _KERNEL = JsonShape(
     "waves",
     JsonKey("live_registers", Maybe(_LIVE_REGISTERS), _live_registers),
     items_of("what_if", _CONFIGURATION),
+    items_of("loop_cycles", JsonShape(LoopCycles, "*", _SOURCE)),
     object_of("warp_stalls", JsonShape(WarpStalls, "samples", items_of("places", _STALLED))),
     "sm_count=sms.count sm_count_assumed_of=sms.assumed",
     items_of("findings", _KERNEL_FINDING),

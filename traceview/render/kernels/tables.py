@@ -272,6 +272,18 @@ LOOPS = TableSpec(
     ),
     brief="source loop instructions share_pct instruction_mix",
 )
+CYCLES = TableSpec(
+    "loop_cycles",
+    "One row per innermost loop: the least cycles of a pass, an estimate",
+    (
+        Column("source", "text", "line of the loop"),
+        Column("instructions", "int64", "instructions of the path of most cycles"),
+        Column("warp_cycles", "int64", "cycles of one warp, by the stall counts of the code"),
+        Column("sm_cycles", "float64", "cycles of an SM at this occupancy", nullable=True),
+        Column("limit", "text", "what takes the SM's cycles", nullable=True),
+    ),
+    brief="source instructions warp_cycles sm_cycles limit",
+)
 LINES = TableSpec(
     "instructions",
     "One row per source line",
@@ -405,6 +417,18 @@ def _detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[T
             instructions="counts.total",
             share_pct=lambda loop: 100 * loop.counts.total / mix.counts.total if mix else None,
             instruction_mix=lambda loop: most_first(loop.counts),
+        ),
+    )
+    warps = kernel.occupancy.active_warps if kernel.occupancy else None
+    yield (
+        CYCLES,
+        table_of(
+            CYCLES,
+            kernel.loop_cycles,
+            source=lambda loop: names.of_line(loop.source),
+            sm_cycles=lambda loop: (
+                warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
+            ),
         ),
     )
     yield (
