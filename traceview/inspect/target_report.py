@@ -127,7 +127,8 @@ def _loop_cycles(kernel: KernelContext) -> Iterator[LoopCycles]:
         return
     if sass and cubin and loops and float(capability) >= CONTROLS_SINCE:
         decoded = controls(machine_code(cubin, sass.name))
-        yield from loop_cycles(sass, loops, decoded, capability)
+        if len(decoded) >= len(sass.instructions):
+            yield from loop_cycles(sass, loops, decoded, capability)
 
 
 def _demangled(name: str) -> str | None:

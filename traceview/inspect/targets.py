@@ -306,7 +306,7 @@ def _of_report(path: Path, options: CompileOptions) -> list[Compiled]:
     """The kernels in a report of Nsight Compute whose warps were sampled."""
     modules, launches = ncu_report.read_samples(path)
     sampled = {launch.symbol for launch in launches}
-    cubins = dict.fromkeys(module.cubin for module in modules if sampled & {*module.addresses})
+    cubins = dict.fromkeys(module.cubin for module in modules if module.cubin)
     kernels = [(name, cubin) for cubin in cubins for name in cubin_file.kernels(cubin)]
     return [
         _given(name, cubin_file.arch_of(cubin), None, cubin, path, options)

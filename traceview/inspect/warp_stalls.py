@@ -66,6 +66,8 @@ def _stalls_of(kernel: KernelReport, samples: Iterable[KernelSamples]) -> WarpSt
     if sass is None or cubin is None:
         return None
     code = machine_code(cubin, kernel.name)
+    if len(code) < INSTRUCTION_BYTES * len(sass.instructions):
+        return None
     for each in samples:
         if each.is_named(kernel.name) and (each.by_line or _is_of(each, sass, code)):
             return _stalls(each, sass, Scoreboards.of(sass, code))

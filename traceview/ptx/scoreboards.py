@@ -44,11 +44,9 @@ class Control:
 
 
 def controls(machine_code: bytes) -> tuple[Control, ...]:
-    """The control bits of each instruction of a function for sm_70 or later.
-
-    Raises struct.error unless these are whole instructions.
-    """
-    return tuple(_control(high >> _CONTROL) for _, high in _WORDS.iter_unpack(machine_code))
+    """The control bits of each instruction of a function for sm_70 or later."""
+    whole = len(machine_code) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
+    return tuple(_control(high >> _CONTROL) for _, high in _WORDS.iter_unpack(machine_code[:whole]))
 
 
 def _control(bits: int) -> Control:
@@ -70,7 +68,10 @@ class Scoreboards:
 
     @classmethod
     def of(cls, function: Function, machine_code: bytes) -> Scoreboards:
-        """The scoreboards of a function, from its instructions and their machine code."""
+        """The scoreboards of a function, from its instructions and their machine code.
+
+        Raises ValueError if the code has fewer instructions, as that of another architecture.
+        """
         code = function.instructions
         decoded = controls(machine_code)[: len(code)]
         if len(decoded) < len(code):

@@ -40,6 +40,8 @@ _CUBIN, _SYMBOLS = 4, 9
 _SYMBOL_NAME, _SYMBOL_ADDRESS = 1, 2
 
 # Samples of cycles in which the scheduler issued nothing count again, as …_not_issued.
+MOST_SAMPLES = 1 << 40
+"""Far above the samples of an instruction: a damaged file may hold anything."""
 _STALL = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued)(\w+)")
 
 Field = tuple[int, int | bytes]
@@ -131,7 +133,10 @@ def _blocks(data: bytes, path: Path) -> Iterator[_Block]:
 
 @record
 class Module:
-    """A cubin, and the address of each of its functions while it was loaded."""
+    """A cubin, and the addresses of its functions while it was loaded.
+
+    A cubin is written once: that of an entry for more of its functions is empty.
+    """
 
     cubin: bytes
     addresses: Mapping[str, int]
@@ -154,8 +159,7 @@ def read_samples(path: Path) -> tuple[list[Module], list[SampledLaunch]]:
     launches: list[SampledLaunch] = []
     try:
         for block in _blocks(_content(path), path):
-            for entry in block.codes:
-                modules.append(_module(entry, modules[-1].cubin if modules else b""))
+            modules += [_module(entry) for entry in block.codes]
             launches += [_sampled_launch(entry, block.names) for entry in block.launches]
     except MALFORMED as error:
         raise InputError(f"{path} is a damaged report of Nsight Compute", _WHOLE) from error
@@ -166,8 +170,7 @@ def read_samples(path: Path) -> tuple[list[Module], list[SampledLaunch]]:
     return modules, sampled
 
 
-def _module(entry: bytes, before: bytes) -> Module:
-    """A module; the entry of another function of the same cubin leaves the cubin out."""
+def _module(entry: bytes) -> Module:
     fields = dict(_fields(entry))
     listed = (each for _, each in _fields(_message(fields.get(_SYMBOLS, b""))))
     symbols = [dict(_fields(_message(each))) for each in listed]
@@ -175,7 +178,7 @@ def _module(entry: bytes, before: bytes) -> Module:
         _message(each[_SYMBOL_NAME]).decode(errors="replace"): _number(each[_SYMBOL_ADDRESS])
         for each in symbols
     }
-    return Module(_message(fields.get(_CUBIN, before)), addresses)
+    return Module(_message(fields.get(_CUBIN, b"")), addresses)
 
 
 def _sampled_launch(entry: bytes, names: list[str]) -> SampledLaunch:
@@ -198,7 +201,7 @@ def _instance(entry: bytes) -> tuple[int, int]:
     """The address of an instruction, and the value of a metric there."""
     fields = dict(_fields(entry))
     address, samples = (_value(_message(fields.get(n, b""))) for n in (_ADDRESS, _SAMPLES))
-    return int(address or 0), int(samples or 0)
+    return int(address or 0), min(int(samples or 0), MOST_SAMPLES)
 
 
 def _after_header(data: bytes, path: Path) -> int:

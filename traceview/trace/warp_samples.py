@@ -125,17 +125,23 @@ def _of_report(path: Path) -> Iterator[KernelSamples]:
     modules, launches = ncu_report.read_samples(path)
     for launch in launches:
         for module in modules:
-            start = module.addresses.get(launch.symbol)
-            code = cubin_file.machine_code(module.cubin, launch.symbol) if start else b""
-            inside = range(start or 0, (start or 0) + len(code))
+            start = module.addresses.get(launch.symbol, 0)
+            code = _code_of(launch.symbol, (module, *modules)) if start else b""
+            inside = range(start, start + len(code))
             if not any(address in inside for address in launch.stalls):
                 continue
-            by_index: dict[int | None, Stalls] = {}
+            by_index: dict[int | None, Stalls] = defaultdict(Counter)
             for address, stalls in launch.stalls.items():
-                index = (address - inside.start) // INSTRUCTION_BYTES if address in inside else None
-                by_index.setdefault(index, Counter()).update(stalls)
+                index = (address - start) // INSTRUCTION_BYTES if address in inside else None
+                by_index[index].update(stalls)
             yield KernelSamples(launch.symbol, code, by_index=by_index)
             break
+
+
+def _code_of(symbol: str, modules: Iterable[ncu_report.Module]) -> bytes:
+    """The machine code of a kernel, from the first of these that has it."""
+    codes = (cubin_file.machine_code(each.cubin, symbol) for each in modules if each.cubin)
+    return next(filter(None, codes), b"")
 
 
 def _of_page(text: str) -> Iterator[KernelSamples]:
@@ -204,5 +210,5 @@ def _stalls(cells: Mapping[str, object]) -> Stalls:
         samples = ncu.number(str(cell), ".")
         if samples:
             reason = name.lower()
-            stalls[_SHORTENED.get(reason, reason)] += int(samples)
+            stalls[_SHORTENED.get(reason, reason)] += int(min(samples, ncu_report.MOST_SAMPLES))
     return stalls

@@ -18,9 +18,12 @@ START = 0x7F91_B4FB_3600
 
 def ncu_report(symbol: str, cubin: bytes, launches: Iterable[Mapping[int, Stalls]]) -> bytes:
     """A report of launches, each with samples by offset in the code, and the cubin."""
-    place = field(1, symbol.encode()) + field(2, START) + field(3, 17)
-    module = field(4, cubin) + field(9, field(1, place))
-    again = field(9, field(1, field(1, b"other") + field(2, START - 4096)))
+    place, other = (
+        field(1, field(1, name.encode()) + field(2, start) + field(3, 17))
+        for name, start in ((symbol, START), ("other", START - 4096))
+    )
+    # The entry of a second function leaves out the cubin.
+    module, again = field(4, cubin) + field(9, other), field(9, place)
     entries = [_launch(symbol, stalls) for stalls in launches]
     names = b"".join(field(1, name.encode()) for name in NAMES)
     return report(_block((module, again), (), names), _block((), entries, names))
