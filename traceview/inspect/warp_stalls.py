@@ -114,7 +114,7 @@ def _stalls(samples: KernelSamples, sass: Function, boards: Scoreboards) -> Warp
     places = (
         StalledPlace(
             place,
-            _opcodes(sampled[place], sass),
+            _opcodes(sorted(sampled[place]), sass),
             dict(counts.most_common()),
             _merged(awaited[place]),
         )
