@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ def inspect_ptx(
     arguments: str | Sequence[str] = (),
     sm_count: int | None = None,
     what_if: bool = False,
+    samples: str | Path | None = None,
     note: Callable[[str], None] = lambda _: None,
     step: Callable[[str], None] = lambda _: None,
 ) -> PtxReport:
@@ -60,6 +62,9 @@ def inspect_ptx(
         sm_count: SMs of the GPU, to compute waves.
         what_if: compile the kernels of a Python target with other warps, stages and tiles as well,
             to compare occupancy.
+        samples: warp samples of a run, to tell what each line waits for: a report (.ncu-rep) of
+            `ncu --section SourceCounters`, its source page as CSV, or a profile of Proton. A target
+            that is such a report has its own.
         note: gets a line at a time for the user.
         step: gets the name of each stage before it begins.
 
@@ -86,7 +91,16 @@ def inspect_ptx(
         budget_s=budget_s,
         arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
     )
-    return _inspect(target, options, sm_count, note, step, what_if=what_if)
+    if samples is None and Path(target).suffix in (".ncu-rep", ".ncu-repz"):
+        samples = target
+    if samples is None:
+        return _inspect(target, options, sm_count, note, step, what_if=what_if)
+    from traceview.inspect.warp_stalls import with_samples
+    from traceview.trace.warp_samples import read_samples
+
+    read = read_samples(Path(samples))
+    report = _inspect(target, options, sm_count, note, step, what_if=what_if)
+    return replace(report, kernels=with_samples(report.kernels, read, Path(samples), note))
 
 
 def diff_ptx(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from traceview.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
-_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".json")
+_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".ncu-rep", ".json")
 _SECTIONS = {
     "What to compile": (
         *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),
@@ -35,7 +35,7 @@ _SECTIONS = {
     ),
     "How to run a script": ("--emulate", "--compile", "--guess", "--timeout", "--budget"),
     "What to show": (
-        *("--diff", "--all", "--what-if", "--configs", "--source"),
+        *("--samples", "--diff", "--all", "--what-if", "--configs", "--source"),
         *("--ttir", "--ttgir", "--llir", "--ptx", "--sass"),
     ),
     "What to check": ("--expect", "--triton"),
@@ -217,6 +217,12 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
     help="Compile all configurations of autotuned kernels instead, and show which are worth "
     "timing, and why the others are not.",
 )
+@click.option(
+    "--samples",
+    metavar="FILE",
+    help="Also show what warps wait for, by samples of a run: a report of ncu --section "
+    "SourceCounters, its source page as CSV, or a profile of Proton.",
+)
 @click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
 @click.option("--ttir", is_flag=True, help="Show Triton's TTIR, with source lines.")
 @click.option("--ttgir", is_flag=True, help="Show Triton's TTGIR, with source lines.")
@@ -257,6 +263,7 @@ def command(
     asked: Asked,
     details: bool,
     what_if: bool,
+    samples: str | None,
     expectations: list[Expectation],
     triton: tuple[str, ...],
     configs: bool,
@@ -266,9 +273,9 @@ def command(
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
 
     TARGET is a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel] or
-    package.module:kernel with Triton kernels, a Triton cache folder, or a trace (for the kernels
-    that ran). No GPU is needed: a script runs in a separate process, which compiles its kernels
-    and launches none. Arguments after -- go to the script.
+    package.module:kernel with Triton kernels, a Triton cache folder, a trace (for the kernels that
+    ran), or a .ncu-rep with warp samples. No GPU is needed: a script runs in a separate process,
+    which compiles its kernels and launches none. Arguments after -- go to the script.
 
     --num-warps, --num-stages, --arch, --constexpr and --signature take several values, such as
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels, --triton
@@ -288,6 +295,7 @@ def command(
             "--diff": diff,
             "--all": details,
             "--what-if": what_if,
+            "--samples": samples,
             "--html": asked.html is not None,
         }
         given |= {"--expect": expectations, "--reproducer": reproducer}
@@ -296,7 +304,7 @@ def command(
         ptx_answers.check_combination(option, targets, options, given, several)
     values = [*options.values(), *options["constexprs"].values()]
     compares = len(targets) > 1 or any(isinstance(value, list) for value in values)
-    _check_combination(views, details, what_if, bool(expectations), compares)
+    _check_combination(views, details, what_if, bool(samples), bool(expectations), compares)
     # The file that a target is in: `gelu.py` of `gelu.py:kernel`.
     parts = [(name, *name.rpartition(":")) for name in targets]
     files = [Path(f if colon and not Path(name).exists() else name) for name, f, colon, _ in parts]
@@ -311,22 +319,30 @@ def command(
     elif configs:
         ptx_answers.preselect_configurations(targets[0], options, outputs)
     else:
-        report = _inspected(targets, compares, options | ({"what_if": True} if what_if else {}))
+        options |= {"what_if": True} if what_if else {}
+        options |= {"samples": samples} if samples else {}
+        report = _inspected(targets, compares, options)
         if reproducer:
             ptx_answers.write_reproducer(report, reproducer)
         _put(report, outputs, expectations, views, details)
 
 
 def _check_combination(
-    views: Sequence[str], details: bool, what_if: bool, expects: bool, compares: bool
+    views: Sequence[str],
+    details: bool,
+    what_if: bool,
+    samples: bool,
+    expects: bool,
+    compares: bool,
 ) -> None:
     """Raise UsageError for options that exclude each other."""
     if views and compares:
         raise click.UsageError(f"--{views[0]} cannot be combined with a comparison")
     if details and (views or expects or compares):
         raise click.UsageError("--all cannot be combined with a listing, --expect or a comparison")
-    if what_if and compares:
-        raise click.UsageError("--what-if cannot be combined with a comparison")
+    if compares and (what_if or samples):
+        option = "--what-if" if what_if else "--samples"
+        raise click.UsageError(f"{option} cannot be combined with a comparison")
     if expects and (views or compares):
         other = f"--{views[0]}" if views else "a comparison"
         raise click.UsageError(f"--expect cannot be combined with {other}")

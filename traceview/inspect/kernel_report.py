@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import stat
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -17,6 +17,7 @@ from traceview.findings import Finding, Subject
 from traceview.hardware import Occupancy, limits_of, occupancy, part_of
 from traceview.ptx.accesses import AsyncWait, TensorOp
 from traceview.ptx.instruction_mix import InstructionMix
+from traceview.ptx.issue_cycles import LoopCycles
 from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Compiled, Function, Instruction, Kind, SourceLine
 from traceview.ptx.producers import Producer, dynamic_shared_variables, own_name, short_name
@@ -203,6 +204,76 @@ class Difference:
     sass: str
 
 
+@record
+class CodePlace:
+    """A source line; an instruction of the SASS, by its offset in bytes, where lines are unknown.
+
+    Both are None for code outside of the kernel.
+    """
+
+    source: SourceLine | None
+    offset: int | None = None
+
+
+@record
+class AwaitedPlace:
+    """A place whose results warps wait for, its instructions, and the samples of these warps.
+
+    `reason` is the kind of wait: long_scoreboard or short_scoreboard.
+    """
+
+    place: CodePlace
+    reason: str
+    opcodes: tuple[str, ...]
+    samples: int
+
+
+@record
+class StalledPlace:
+    """The samples of warps whose next instruction is at this place.
+
+    `stalls` counts them by the reason why it did not issue; `selected` are those that it did.
+    `waits_for` are the places whose results it waits for. Where it waits for several at once, each
+    has all of these samples.
+    """
+
+    place: CodePlace
+    opcodes: tuple[str, ...]
+    stalls: Mapping[str, int]
+    waits_for: tuple[AwaitedPlace, ...] = ()
+
+    @property
+    def samples(self) -> int:
+        """All samples of the place."""
+        return sum(self.stalls.values())
+
+
+@record
+class WarpStalls:
+    """The warp samples of a kernel by place, most samples first."""
+
+    places: tuple[StalledPlace, ...]
+
+    @property
+    def samples(self) -> int:
+        """All samples of the kernel."""
+        return sum(each.samples for each in self.places)
+
+    def pct_at(self, source: SourceLine) -> float:
+        """The percentage of samples that are of a line."""
+        there = (each.samples for each in self.places if each.place.source == source)
+        return 100 * sum(there) / self.samples
+
+    def waiting_for(self, source: SourceLine) -> tuple[str, float]:
+        """The kind of wait that most samples wait for a line with, and their percentage."""
+        waiting = Counter[str]()
+        for awaited in (each for stalled in self.places for each in stalled.waits_for):
+            if awaited.place.source == source:
+                waiting[awaited.reason] += awaited.samples
+        (reason, most), *_ = waiting.most_common(1) or [("", 0)]
+        return reason, 100 * most / self.samples
+
+
 @dataclass(frozen=True, repr=False)
 class KernelReport(display.Described):
     """Everything known about one kernel. A part that is not available is None; `notes` say why.
@@ -212,7 +283,8 @@ class KernelReport(display.Described):
     `elements_per_thread` is defined in traceview.ptx.accesses. `live_registers` are
     those of the SASS, `mix` that of the SASS where there is one, else of the PTX. `demangled_name`
     is the whole C++ name, None if the name is not mangled. `what_if` is filled on request.
-    `producer` is what made the PTX or cubin of a file.
+    `producer` is what made the PTX or cubin of a file. `warp_stalls` is None without samples.
+    `loop_cycles` are estimates.
     """
 
     compiled: Compiled
@@ -245,6 +317,8 @@ class KernelReport(display.Described):
     pipeline_buffers: tuple[PipelineBuffer, ...] = ()
     what_if: tuple[WhatIf, ...] = ()
     producer: Producer = field(default_factory=Producer)
+    warp_stalls: WarpStalls | None = None
+    loop_cycles: tuple[LoopCycles, ...] = ()
 
     @property
     def name(self) -> str:

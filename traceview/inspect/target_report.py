@@ -14,6 +14,7 @@ from traceview import display, units
 from traceview.errors import InputError
 from traceview.facts.code import GatheredCode, LaunchedCode, gathered_code
 from traceview.findings import Finding
+from traceview.hardware import limits_of
 from traceview.hardware.occupancy import waves_of
 from traceview.headless.compile_function import compile_function
 from traceview.headless.compile_options import CompileOptions
@@ -37,9 +38,12 @@ from traceview.ptx import accesses as ptx_accesses
 from traceview.ptx import disassembly as sass_accesses
 from traceview.ptx.accesses import elements_per_thread
 from traceview.ptx.addresses.slicing import Provenance
+from traceview.ptx.cubin import machine_code
+from traceview.ptx.issue_cycles import LoopCycles, loop_cycles
 from traceview.ptx.live_registers import SpilledValue, live_registers, spilled_values
 from traceview.ptx.model import Access, Compiled
 from traceview.ptx.producers import Producer, producer_of
+from traceview.ptx.scoreboards import CONTROLS_SINCE, controls
 from traceview.ptx.ttgir.loop_loads import pipeline_buffers
 from traceview.ptx.ttgir.parser import variables_by_line
 from traceview.toolchain import listings, tools
@@ -63,7 +67,7 @@ def inspect(
     the PTX cannot be parsed.
     """
     code = listings.code_of(compiled, sass=sass)
-    compiled = replace(compiled, notes=code.remarks)
+    compiled = replace(compiled, notes=code.remarks, cubin=code.cubin)
     occupancy, notes = occupancy_of(compiled, code)
     kernel = KernelContext(
         compiled,
@@ -111,7 +115,20 @@ def _kernel_report(
         demangled_name=_demangled(compiled.name),
         notes=(*code.notes, *notes, *_assumed(kernel.sms), *_without_lines(code, producer)),
         producer=producer,
+        loop_cycles=tuple(_loop_cycles(kernel)),
     )
+
+
+def _loop_cycles(kernel: KernelContext) -> Iterator[LoopCycles]:
+    sass, cubin, loops = kernel.code.sass, kernel.code.cubin, kernel.mix.loops if kernel.mix else ()
+    try:
+        capability = limits_of(kernel.compiled.arch).compute_capability
+    except InputError:
+        return
+    if sass and cubin and loops and float(capability) >= CONTROLS_SINCE:
+        decoded = controls(machine_code(cubin, sass.name))
+        if len(decoded) >= len(sass.instructions):
+            yield from loop_cycles(sass, loops, decoded, capability)
 
 
 def _demangled(name: str) -> str | None:

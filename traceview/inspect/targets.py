@@ -28,6 +28,7 @@ from traceview.ptx.parser import parse_ptx
 from traceview.ptx.producers import own_name
 from traceview.toolchain import cuda_cpp, listings, tools
 from traceview.toolchain.listings import arch_for
+from traceview.trace import ncu_report
 from traceview.trace.load import is_trace
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _number(arch: str) -> int:
 
 _KINDS = (
     "a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel], "
-    "package.module:kernel, a Triton cache, or a trace of `traceview record`"
+    "package.module:kernel, a Triton cache, a report of ncu, or a trace of `traceview record`"
 )
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _DEFAULTS = CompileOptions()
@@ -251,7 +252,7 @@ def _kernels_in_file(
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
     refuse_amd_code(path)
-    read = {".ptx": _of_ptx, ".cubin": _of_cubin, ".cu": _of_cuda}.get(path.suffix)
+    read = _READERS.get(path.suffix)
     if read is None and path.is_file() and has_fatbin(path):
         return embedded_kernels(path, options, note)
     if read is None:
@@ -301,6 +302,19 @@ def _of_cubin(path: Path, options: CompileOptions) -> list[Compiled]:
     return [_given(name, arch, None, raw, path, options) for name in names]
 
 
+def _of_report(path: Path, options: CompileOptions) -> list[Compiled]:
+    """The kernels in a report of Nsight Compute whose warps were sampled."""
+    modules, launches = ncu_report.read_samples(path)
+    sampled = {launch.symbol for launch in launches}
+    cubins = dict.fromkeys(module.cubin for module in modules if module.cubin)
+    kernels = [(name, cubin) for cubin in cubins for name in cubin_file.kernels(cubin)]
+    return [
+        _given(name, cubin_file.arch_of(cubin), None, cubin, path, options)
+        for name, cubin in kernels
+        if name in sampled
+    ]
+
+
 def _bytes_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -321,6 +335,15 @@ def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:
         )
         for name in names
     ]
+
+
+_READERS = {
+    ".ptx": _of_ptx,
+    ".cubin": _of_cubin,
+    ".cu": _of_cuda,
+    ".ncu-rep": _of_report,
+    ".ncu-repz": _of_report,
+}
 
 
 def _given(

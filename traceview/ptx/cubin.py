@@ -8,6 +8,7 @@ import mmap
 import struct
 import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -191,6 +192,7 @@ def _number(cubin: _Cubin) -> int:
     return cubin.flags >> 8 & 0xFF if cubin.abi >= 8 else cubin.flags & 0xFF
 
 
+@lru_cache(maxsize=2)
 def _read(raw: bytes) -> _Cubin:
     """Parse a file completely, so that a damaged one fails here and not later."""
     try:

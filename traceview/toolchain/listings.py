@@ -194,7 +194,7 @@ _ON_FUNCTION = re.compile(r"function '([^']+)'")
 
 @record
 class Code:
-    """A kernel's PTX, SASS and resources; None for what is not available.
+    """A kernel's PTX, cubin, SASS and resources; None for what is not available.
 
     `remarks` are those of the compiler, `notes` say what is missing and how to get it.
     """
@@ -204,6 +204,7 @@ class Code:
     resources: Resources | None
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
+    cubin: bytes | None = None
 
 
 def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Code:
@@ -233,6 +234,7 @@ def code_of(compiled: Compiled, *, sass: bool = True, ptxas: bool = True) -> Cod
         resources=resources,
         remarks=tuple(remark for remark in remarks if function_of.get(remark) not in others),
         notes=tuple(dict.fromkeys(notes)),
+        cubin=cubin,
     )
 
 

@@ -1,4 +1,4 @@
-"""Nsight Compute counters, from a report of `ncu -o` (.ncu-rep).
+"""Counters, warp samples and code of kernels, from a report of `ncu -o` (.ncu-rep).
 
 NVIDIA documents the format: Nsight Compute, Customization Guide, "Report File Format", version 7,
 with the messages in `extras/FileFormat/*.proto` of an installation. A file is a header and blocks.
@@ -10,11 +10,14 @@ instructions and nanoseconds.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from traceview.errors import MALFORMED, InputError
+from traceview.records import record
 from traceview.tables import Cell, Table
 from traceview.trace import ncu
 from traceview.trace.archives import ARCHIVES, damage, unpacked_pieces
@@ -29,9 +32,17 @@ _USABLE = ("dram__bytes", "sm")
 # Numbers of the fields that are read, by message.
 _FILE_VERSION = 1
 _CODES, _LAUNCHES, _NAMES, _PAYLOAD_BYTES, _PROCESS = 1, 2, 4, 5, 6
-_FUNCTION, _DEMANGLED, _GRID, _BLOCK, _METRIC = 6, 7, 10, 11, 13
-_METRIC_NAME, _METRIC_VALUE = 1, 2
+_LINKED, _FUNCTION, _DEMANGLED, _GRID, _BLOCK, _METRIC = 5, 6, 7, 10, 11, 13
+_METRIC_NAME, _METRIC_VALUE, _INSTANCE = 1, 2, 3
+_ADDRESS, _SAMPLES = 1, 2
 _FLOAT, _DOUBLE, _UINT32, _UINT64 = 2, 3, 4, 5
+_CUBIN, _SYMBOLS = 4, 9
+_SYMBOL_NAME, _SYMBOL_ADDRESS = 1, 2
+
+# Samples of cycles in which the scheduler issued nothing count again, as …_not_issued.
+MOST_SAMPLES = 1 << 40
+"""Far above the samples of an instruction: a damaged file may hold anything."""
+_STALL = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued)(\w+)")
 
 Field = tuple[int, int | bytes]
 
@@ -81,6 +92,25 @@ def _launches(data: bytes, path: Path) -> tuple[list[str], list[dict[str, Cell]]
     """Names of all metrics, and a row of kernel_counters for each launch."""
     names: list[str] = []
     rows: list[dict[str, Cell]] = []
+    for block in _blocks(data, path):
+        names = block.names
+        rows += [_launch(entry, names, block.process) for entry in block.launches]
+    return names, rows
+
+
+@record
+class _Block:
+    """The entries of a block, and the names of metrics known after its header."""
+
+    names: list[str]
+    process: int
+    codes: list[bytes]
+    launches: list[bytes]
+
+
+def _blocks(data: bytes, path: Path) -> Iterator[_Block]:
+    names: list[str] = []
+    launches = 0
     place = _after_header(data, path)
     while place < len(data):
         header, place = _sized(data, place)
@@ -88,16 +118,90 @@ def _launches(data: bytes, path: Path) -> tuple[list[str], list[dict[str, Cell]]
         names = _names(names, fields.get(_NAMES, b""), path)
         end = place + _number(fields.get(_PAYLOAD_BYTES, 0))
         process = _number(dict(_fields(_message(fields.get(_PROCESS, b"")))).get(1, 0))
-        for _ in range(_number(fields.get(_CODES, 0))):
-            _, place = _sized(data, place)
-        for _ in range(_number(fields.get(_LAUNCHES, 0))):
-            entry, place = _sized(data, place)
-            rows.append(_launch(entry, names, process))
-        if place > end or end > len(data) or len(rows) > ncu.MOST_LAUNCHES:
+        entries: dict[int, list[bytes]] = {_CODES: [], _LAUNCHES: []}
+        for kind, listed in entries.items():
+            for _ in range(_number(fields.get(kind, 0))):
+                entry, place = _sized(data, place)
+                listed.append(entry)
+        launches += len(entries[_LAUNCHES])
+        if place > end or end > len(data) or launches > ncu.MOST_LAUNCHES:
             raise ValueError("entries beyond the end of their block")
+        yield _Block(names, process, entries[_CODES], entries[_LAUNCHES])
         # Results of ranges of launches are not launches.
         place = end
-    return names, rows
+
+
+@record
+class Module:
+    """A cubin, and the addresses of its functions while it was loaded.
+
+    A cubin is written once: that of an entry for more of its functions is empty.
+    """
+
+    cubin: bytes
+    addresses: Mapping[str, int]
+
+
+@record
+class SampledLaunch:
+    """The warp samples of a launch by address and reason; `symbol` is its kernel as linked."""
+
+    symbol: str
+    stalls: Mapping[int, Mapping[str, int]]
+
+
+def read_samples(path: Path) -> tuple[list[Module], list[SampledLaunch]]:
+    """The modules of a report, and its launches that have warp samples per instruction.
+
+    Raises InputError if the file is damaged or of another version, or has no samples.
+    """
+    modules: list[Module] = []
+    launches: list[SampledLaunch] = []
+    try:
+        for block in _blocks(_content(path), path):
+            modules += [_module(entry) for entry in block.codes]
+            launches += [_sampled_launch(entry, block.names) for entry in block.launches]
+    except MALFORMED as error:
+        raise InputError(f"{path} is a damaged report of Nsight Compute", _WHOLE) from error
+    sampled = [launch for launch in launches if launch.stalls]
+    if not sampled:
+        what = f"{path} has no warp samples per instruction"
+        raise InputError(what, "record it with ncu --section SourceCounters")
+    return modules, sampled
+
+
+def _module(entry: bytes) -> Module:
+    fields = dict(_fields(entry))
+    listed = (each for _, each in _fields(_message(fields.get(_SYMBOLS, b""))))
+    symbols = [dict(_fields(_message(each))) for each in listed]
+    addresses = {
+        _message(each[_SYMBOL_NAME]).decode(errors="replace"): _number(each[_SYMBOL_ADDRESS])
+        for each in symbols
+    }
+    return Module(_message(fields.get(_CUBIN, b"")), addresses)
+
+
+def _sampled_launch(entry: bytes, names: list[str]) -> SampledLaunch:
+    symbol = b""
+    stalls: dict[int, dict[str, int]] = defaultdict(dict)
+    for field, value in _fields(entry):
+        if field == _LINKED:
+            symbol = _message(value)
+        elif field == _METRIC:
+            fields = list(_fields(_message(value)))
+            reason = _STALL.fullmatch(names[_number(dict(fields)[_METRIC_NAME])])
+            instances = (_message(each) for number, each in fields if number == _INSTANCE)
+            for address, samples in map(_instance, instances if reason else ()):
+                if reason and samples:
+                    stalls[address][reason[1]] = samples
+    return SampledLaunch(symbol.decode(errors="replace"), stalls)
+
+
+def _instance(entry: bytes) -> tuple[int, int]:
+    """The address of an instruction, and the value of a metric there."""
+    fields = dict(_fields(entry))
+    address, samples = (_value(_message(fields.get(n, b""))) for n in (_ADDRESS, _SAMPLES))
+    return int(address or 0), min(int(samples or 0), MOST_SAMPLES)
 
 
 def _after_header(data: bytes, path: Path) -> int:

@@ -31,7 +31,14 @@ from traceview.render.kernels.diff import (
 from traceview.render.kernels.names import SourceNames, action_of, basis_of, message_of
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
-from traceview.render.kernels.tables import ACCESSES, access_table, detail_tables, what_if_table
+from traceview.render.kernels.tables import (
+    ACCESSES,
+    STALLS,
+    access_table,
+    detail_tables,
+    stall_table,
+    what_if_table,
+)
 from traceview.tables import Table, TableSpec
 
 _STYLES = (*STYLES, "ptx.css")
@@ -188,6 +195,9 @@ def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str
 def _details(
     kernel: KernelReport, code: CodeView, names: SourceNames, key: str
 ) -> Iterator[TableView]:
+    if kernel.warp_stalls:
+        table = stall_table(kernel.warp_stalls, names)
+        yield _linked(STALLS, table, code, names, f"{key}-{STALLS.name}")
     if kernel.what_if:
         spec, table = what_if_table(kernel)
         yield replace(table_view(spec, table), key=f"{key}-{spec.name}")

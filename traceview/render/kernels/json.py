@@ -9,11 +9,21 @@ from typing import Any, TypeVar
 from traceview.findings import Finding
 from traceview.hardware import Occupancy
 from traceview.inspect.comparison import Comparison, Diff, Quantity
-from traceview.inspect.kernel_report import Difference, KernelReport, WhatIf, source_of
+from traceview.inspect.kernel_report import (
+    AwaitedPlace,
+    CodePlace,
+    Difference,
+    KernelReport,
+    StalledPlace,
+    WarpStalls,
+    WhatIf,
+    source_of,
+)
 from traceview.inspect.matching import LevelAccesses
 from traceview.inspect.target_report import PtxReport
 from traceview.ptx.accesses import AsyncWait
 from traceview.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
+from traceview.ptx.issue_cycles import LoopCycles
 from traceview.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.ptx.stages import STAGES, stage_lines
@@ -129,6 +139,13 @@ _PIPELINE = JsonShape(
     items_of("buffers=pipeline_buffers", JsonShape(PipelineBuffer, "*", _SOURCE)),
     items_of("waits=async_waits", JsonShape(AsyncWait, "* is_serial", _SOURCE)),
 )
+_PLACE = Keys(JsonShape(CodePlace, _SOURCE, "offset"), lambda each, _: each.place)
+_STALLED = JsonShape(
+    StalledPlace,
+    _PLACE,
+    "opcodes samples stalls",
+    items_of("waits_for", JsonShape(AwaitedPlace, _PLACE, "reason opcodes samples")),
+)
 
 
 def _peak(live: LiveRegisters, lines: _Lines) -> Any:
@@ -195,6 +212,8 @@ _KERNEL = JsonShape(
     "waves",
     JsonKey("live_registers", Maybe(_LIVE_REGISTERS), _live_registers),
     items_of("what_if", _CONFIGURATION),
+    items_of("loop_cycles", JsonShape(LoopCycles, "*", _SOURCE)),
+    object_of("warp_stalls", JsonShape(WarpStalls, "samples", items_of("places", _STALLED))),
     "sm_count=sms.count sm_count_assumed_of=sms.assumed",
     items_of("findings", _KERNEL_FINDING),
     "remarks=compiled.notes notes",

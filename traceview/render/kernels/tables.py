@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from traceview import units
-from traceview.inspect.kernel_report import KernelReport, WhatIf, limited_by
+from traceview.inspect.kernel_report import (
+    AwaitedPlace,
+    KernelReport,
+    StalledPlace,
+    WarpStalls,
+    WhatIf,
+    limited_by,
+)
 from traceview.inspect.recompilations import Place, by_place
 from traceview.ptx.instruction_mix import ClassCounts
 from traceview.ptx.model import Access, RequestCost, SourceLine
@@ -179,6 +186,53 @@ WHAT_IF = TableSpec(
 )
 
 
+STALLS = TableSpec(
+    "warp_stalls",
+    "One row per source line (or instruction) with 1 % of samples",
+    (
+        Column("source", "text", "line, or offset in the SASS, of the next instruction of warps"),
+        Column("samples", "int64", "samples of warps there"),
+        Column("share_pct", "float64", "share of the kernel's samples"),
+        Column("stalls", "text", "its samples by the reason for not issuing", prose=True),
+        Column("waits_for", "text", "where the results come from", nullable=True, prose=True),
+    ),
+    brief="source share_pct stalls waits_for",
+)
+_LEAST_STALLS_PCT = 1.0
+_MOST_STALLS = 3
+
+
+def stall_table(stalls: WarpStalls, names: SourceNames) -> Table:
+    """A row per place with samples, the most first."""
+
+    def share_pct(samples: int) -> float:
+        return 100 * samples / stalls.samples
+
+    def by_reason(stalled: StalledPlace) -> str:
+        most, *others = list(stalled.stalls.items())[:_MOST_STALLS]
+        worth = [each for each in others if share_pct(each[1]) >= _LEAST_STALLS_PCT]
+        return " · ".join(
+            f"{reason.replace('_', ' ')} {units.percent(share_pct(samples))}"
+            for reason, samples in (most, *worth)
+        )
+
+    def name(each: StalledPlace | AwaitedPlace) -> str:
+        offset = each.place.offset
+        return names.of_line(each.place.source) if offset is None else f"{offset:#06x}"
+
+    def with_opcodes(each: StalledPlace | AwaitedPlace) -> str:
+        return f"{name(each)} ({', '.join(each.opcodes[:_MOST_STALLS])})"
+
+    return table_of(
+        STALLS,
+        [each for each in stalls.places if share_pct(each.samples) >= _LEAST_STALLS_PCT],
+        source=lambda each: name(each) if each.place.offset is None else with_opcodes(each),
+        share_pct=lambda each: share_pct(each.samples),
+        stalls=by_reason,
+        waits_for=lambda each: " · ".join(map(with_opcodes, each.waits_for[:_MOST_STALLS])) or None,
+    )
+
+
 def what_if_table(kernel: KernelReport) -> tuple[TableSpec, Table]:
     """A row per configuration; the declaration explains the sizes of a tile that has several."""
     names = [name for name, _ in kernel.what_if[0].tile] if kernel.what_if else []
@@ -217,6 +271,18 @@ LOOPS = TableSpec(
         Column("instruction_mix", "text", "instructions by class", prose=True),
     ),
     brief="source loop instructions share_pct instruction_mix",
+)
+CYCLES = TableSpec(
+    "loop_cycles",
+    "One row per innermost loop: the least cycles of a pass, an estimate",
+    (
+        Column("source", "text", "line of the loop"),
+        Column("instructions", "int64", "instructions of the path of most cycles"),
+        Column("warp_cycles", "int64", "cycles of one warp, by the stall counts of the code"),
+        Column("sm_cycles", "float64", "cycles of an SM at this occupancy", nullable=True),
+        Column("limit", "text", "what takes the SM's cycles", nullable=True),
+    ),
+    brief="source instructions warp_cycles sm_cycles limit",
 )
 LINES = TableSpec(
     "instructions",
@@ -351,6 +417,18 @@ def _detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[T
             instructions="counts.total",
             share_pct=lambda loop: 100 * loop.counts.total / mix.counts.total if mix else None,
             instruction_mix=lambda loop: most_first(loop.counts),
+        ),
+    )
+    warps = kernel.occupancy.active_warps if kernel.occupancy else None
+    yield (
+        CYCLES,
+        table_of(
+            CYCLES,
+            kernel.loop_cycles,
+            source=lambda loop: names.of_line(loop.source),
+            sm_cycles=lambda loop: (
+                warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
+            ),
         ),
     )
     yield (

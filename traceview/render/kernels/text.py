@@ -42,7 +42,14 @@ from traceview.render.kernels.summary import (
     made_of,
     shown_name,
 )
-from traceview.render.kernels.tables import ACCESSES, access_table, detail_tables, what_if_table
+from traceview.render.kernels.tables import (
+    ACCESSES,
+    STALLS,
+    access_table,
+    detail_tables,
+    stall_table,
+    what_if_table,
+)
 from traceview.tables import Table, TableSpec
 
 _LEAST_TEXT = 12
@@ -82,6 +89,8 @@ def _kernel(
     if kernel.differences:
         lines = (note_block("", line) for line in differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
+    if kernel.warp_stalls:
+        yield _detail(STALLS, stall_table(kernel.warp_stalls, names), width)
     if kernel.what_if:
         yield _detail(*what_if_table(kernel), width)
     if details:

@@ -1,0 +1,176 @@
+"""Warp samples joined to the lines that warps wait for, and to the findings on them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.inspect.rules.written_ptx import need
+from tests.places import DATA
+from tests.ptx.compiled_kernels import a_compiled
+from tests.ptx.sass.machine_codes import assembled
+from tests.trace.ncu.sampled_files import ncu_report, proton_profile, source_page
+from traceview import inspect_ptx
+from traceview.cli import run
+from traceview.errors import InputError
+from traceview.inspect.target_report import inspect
+from traceview.inspect.warp_stalls import with_samples
+from traceview.ptx.cubin import machine_code
+from traceview.ptx.disassembly import access_of
+from traceview.ptx.scoreboards import Scoreboards
+from traceview.trace.warp_samples import read_samples
+
+NAME = "softmax-3.9.0-sm90"
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    cubin, function, _ = assembled(NAME)
+    return inspect(a_compiled(name=function.name, arch="sm_90a", cubin=cubin))
+
+
+@pytest.fixture(scope="module")
+def load_and_use(kernel):
+    """A load of global memory, and the first instruction that waits for nothing but such loads."""
+    boards = Scoreboards.of(kernel.sass, assembled(NAME)[2])
+    code = kernel.sass.instructions
+    for at in range(len(code)):
+        awaited = [code[each] for each in boards.awaited(at)]
+        if awaited and all((a := access_of(i)) and a.space == "global" for i in awaited):
+            return boards.awaited(at)[0], at
+    raise AssertionError("no instruction waits for a load")
+
+
+def joined(kernel, tmp_path, content, note=print):
+    path = tmp_path / "samples.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return with_samples([kernel], read_samples(path), path, note)[0]
+
+
+def sass_of(kernel):
+    guarded = (f"@{i.predicate} " if i.predicate else "" for i in kernel.sass.instructions)
+    return [
+        f"{guard} {i.opcode} {i.operands}"
+        for guard, i in zip(guarded, kernel.sass.instructions, strict=True)
+    ]
+
+
+def files(kernel, stalls):
+    """The same samples by instruction in both of ncu's forms."""
+    cubin, function, _ = assembled(NAME)
+    by_offset = {16 * index: counts for index, counts in stalls.items()}
+    padded = [*sass_of(kernel), "BRA `(.L_x_9) 0x7f91b4fb36d0", "NOP"]
+    return [
+        ncu_report(function.name, cubin, [by_offset]),
+        source_page(function.name, padded, stalls),
+    ]
+
+
+def test_the_line_of_the_load_is_blamed_and_not_that_of_its_use(kernel, load_and_use, tmp_path):
+    load, use = load_and_use
+    stalls = {use: {"long_scoreboard": 61, "selected": 4}, 0: {"wait": 35}}
+    code = kernel.sass.instructions
+    for content in files(kernel, stalls):
+        found = joined(kernel, tmp_path, content).warp_stalls
+        assert found.samples == 100
+        first = found.places[0]
+        assert first.place.source == code[use].source
+        assert first.stalls == {"long_scoreboard": 61, "selected": 4}
+        (awaited,) = first.waits_for
+        assert awaited.place.source == code[load].source
+        assert (awaited.samples, awaited.reason) == (61, "long_scoreboard")
+        assert code[load].opcode in awaited.opcodes
+        assert found.waiting_for(code[load].source) == ("long_scoreboard", 61.0)
+
+
+def test_lines_of_proton_are_found_whatever_folder_they_are_in(kernel, load_and_use, tmp_path):
+    load, use = load_and_use
+    source = kernel.sass.instructions[use].source
+    elsewhere = "/another/" + source.file.rpartition("/")[2]
+    lines = {(elsewhere, source.line): {"long_scoreboard": 3}, ("/x/none.py", 1): {"wait": 1}}
+    found = joined(kernel, tmp_path, proton_profile(kernel.name, lines)).warp_stalls
+    assert found.places[0].place.source == source
+    blamed = {each.place.source for each in found.places[0].waits_for}
+    assert kernel.sass.instructions[load].source in blamed
+    assert found.places[1].place.source.file == "/x/none.py"
+    assert found.places[1].waits_for == ()
+
+
+def test_a_warp_that_exits_is_sampled_behind_the_exit(kernel, tmp_path):
+    end = len(kernel.sass.instructions)
+    for content in files(kernel, {end: {"drain": 5}}):
+        (place,) = joined(kernel, tmp_path, content).warp_stalls.places
+        assert place.opcodes == ("EXIT",)
+
+
+def test_code_without_lines_has_a_row_per_instruction(kernel, load_and_use, tmp_path):
+    load, use = load_and_use
+    bare = tuple(replace(i, source=None, inlined=()) for i in kernel.sass.instructions)
+    without = replace(kernel, sass=replace(kernel.sass, instructions=bare))
+    content = files(kernel, {use: {"long_scoreboard": 2}, 3: {"wait": 1}})[0]
+    places = joined(without, tmp_path, content).warp_stalls.places
+    assert [each.place.offset for each in places] == [16 * use, 48]
+    assert 16 * load in [each.place.offset for each in places[0].waits_for]
+
+
+def test_samples_of_other_code_are_refused(kernel, tmp_path):
+    cubin, function, _ = assembled("gelu-3.7.1-sm90")
+    stalls = {3: {"wait": 5}}
+    longer = source_page(kernel.name, [*sass_of(kernel), "FADD R1, R1, R2"], stalls)
+    other = ncu_report(function.name, cubin, [{0: {"wait": 2}}])
+    for content, said in (
+        (longer, "are of other code than was compiled here; compile what ran"),
+        (other, f"has no samples of these kernels; it has samples of {function.name}"),
+    ):
+        with pytest.raises(InputError, match=said):
+            joined(kernel, tmp_path, content)
+    notes: list[str] = []
+    path = tmp_path / "samples.ncu-rep"
+    path.write_bytes(other)
+    gelu = inspect(a_compiled(name=function.name, arch="sm_90a", cubin=cubin))
+    assert with_samples([kernel, gelu], read_samples(path), path, notes.append)[0] is kernel
+    assert notes == [f"samples.ncu-rep has no samples of {kernel.short_name} as compiled here"]
+
+
+def test_the_command_weighs_findings_by_the_samples(tmp_path, capsys):
+    """A report is also its own target."""
+    need("ptxas", "nvdisasm")
+    target, path = DATA / "gelu-nvrtc-12.9-sm90.ptx", tmp_path / "k.ncu-rep"
+    (scalar,) = inspect_ptx(target, kernel="gelu_scalar").kernels
+    boards = Scoreboards.of(scalar.sass, machine_code(scalar.compiled.cubin, scalar.name))
+    code = scalar.sass.instructions
+    use = next(
+        at for at in range(len(code)) if any(is_load(code[each]) for each in boards.awaited(at))
+    )
+    stalls = {16 * use: {"long_scoreboard": 8}, 0: {"wait": 2}}
+    path.write_bytes(ncu_report(scalar.name, scalar.compiled.cubin, [stalls]))
+
+    options = [
+        "--kernel",
+        "gelu_scalar",
+        "--samples",
+        str(path),
+        "--json",
+        str(tmp_path / "k.json"),
+    ]
+    assert run(["ptx", str(target), *options]) == 0
+    assert "long scoreboard 80.0 %" in capsys.readouterr().out
+    (kernel,) = json.loads((tmp_path / "k.json").read_text())["kernels"]
+    assert kernel["warp_stalls"]["places"][0]["waits_for"][0]["reason"] == "long_scoreboard"
+    evidence = [finding["evidence"] for finding in kernel["findings"]]
+    assert [each["values"].get("samples_waiting_pct") for each in evidence] == [80.0]
+    assert "80.0 % of warp samples wait for" in evidence[0]["basis"]
+
+    assert run(["ptx", str(path)]) == 0
+    assert "long scoreboard 80.0 %" in capsys.readouterr().out
+
+
+def is_load(instruction):
+    access = access_of(instruction)
+    return bool(access and access.kind == "load" and access.space == "global")
+
+
+def test_the_command_refuses_samples_with_a_comparison(capsys):
+    for option in (["--num-warps", "4", "8"], ["--configs"]):
+        assert run(["ptx", "examples/gelu.py", *option, "--samples", "x.csv"]) == 2
+        assert "--samples" in capsys.readouterr().err
