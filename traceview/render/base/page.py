@@ -227,8 +227,8 @@ STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
 _SENTENCE_END = re.compile(r"(?<=[\w)'`%])\. (?!If so)(?=[A-Z0-9`])")
 # Spaces that must not break: before a unit, and before a separating dot.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
-SCRIPT = "report.js"
-"""The bundle of the modules in `render/script`, written by `make script`."""
+SCRIPT, TIMELINE = "report.js", "timeline.js"
+"""Bundles of the modules in `render/script`, written by `make script`."""
 
 
 @record
@@ -248,21 +248,21 @@ class Style:
         return _nested(rules, self.within) if self.within else rules
 
 
-def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: object) -> str:
-    """Render a template with its content, the style, and the script `bundle`."""
-    return "".join(rendered_pieces(template, style, bundle, **content))
+def rendered(template: str, style: Style, /, *bundles: str, **content: object) -> str:
+    """Render a template with its content, the style, and the scripts `bundles`, or SCRIPT."""
+    return "".join(rendered_pieces(template, style, *bundles, **content))
 
 
 def rendered_pieces(
-    template: str, style: Style, bundle: str = SCRIPT, /, **content: object
+    template: str, style: Style, /, *bundles: str, **content: object
 ) -> Iterator[str]:
     """The page of `rendered` in pieces, so that a long ASCII piece encodes as a mere copy."""
     rules = Markup(style.text())  # noqa: S704 - our own files
-    script = Markup((_TEMPLATES / bundle).read_text("utf-8"))  # noqa: S704 - our own file
+    scripts = [Markup((_TEMPLATES / name).read_text("utf-8")) for name in bundles or (SCRIPT,)]  # noqa: S704 - our own files
     return (
         _environment()
         .get_template(template)
-        .generate(style=rules, script=script, policy=_policy(rules, script), **content)
+        .generate(style=rules, scripts=scripts, policy=_policy(rules, scripts), **content)
     )
 
 
@@ -272,9 +272,10 @@ def compile_templates(*templates: str) -> None:
         _environment().get_template(template)
 
 
-def _policy(style: str, script: str) -> str:
-    """The content security policy: only this style and this script are allowed."""
-    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
+def _policy(style: str, scripts: Sequence[str]) -> str:
+    """The content security policy: only this style and these scripts are allowed."""
+    hashes = " ".join(map(_source_hash, scripts))
+    allowed = f"script-src {hashes}; style-src {_source_hash(style)}"
     return f"default-src 'none'; {allowed}; img-src data:"
 
 

@@ -20,7 +20,9 @@ from traceview.records import record
 from traceview.render.base.code import color_class
 from traceview.render.base.page import (
     MOST_ROWS,
+    SCRIPT,
     STYLES,
+    TIMELINE,
     Style,
     TableView,
     compile_templates,
@@ -305,6 +307,8 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
     return rendered_pieces(
         _PAGE,
         Style((*STYLES, "rail.css")),
+        TIMELINE,
+        SCRIPT,
         verdict=report.verdict.text if report.verdict else "",
         shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),

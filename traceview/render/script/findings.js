@@ -11,7 +11,7 @@ import { all, button, element } from "./elements.js";
 /**
  * @param {Document} page
  * @param {Tables} tables
- * @param {import("./timeline/timeline.js").Timeline | null} timeline null on a page without one
+ * @param {HTMLElement | null} timeline null on a page without one
  */
 export function mountFindings(page, tables, timeline) {
   for (const card of all(page, ".finding[id]")) addWays(card, timeline);
@@ -61,16 +61,14 @@ function lead(page, id, tables) {
 
 /**
  * @param {HTMLElement} card
- * @param {import("./timeline/timeline.js").Timeline | null} timeline
+ * @param {HTMLElement | null} timeline
  */
 function addWays(card, timeline) {
-  const { start, end, alike, count } = card.dataset;
   const evidence = card.querySelector(".evidence");
   const ways = element("div", { class: "deeds" });
-  if (timeline && start && end) {
+  if (timeline && card.dataset.end) {
     ways.append(button("Show in the timeline", () => {
-      const listed = alike ? { text: alike, count: Number(count) } : undefined;
-      timeline.show({ start_ns: start, end_ns: end, alike: listed });
+      timeline.dispatchEvent(new CustomEvent("show", { detail: card.dataset }));
       document.getElementById("timeline")?.scrollIntoView({ block: "start" });
     }));
   }

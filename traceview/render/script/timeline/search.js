@@ -30,6 +30,32 @@ export function countOf(model, hits) {
 }
 
 /**
+ * The hits, in order of time; of more than `most` those that last longest.
+ * @param {import("./model.js").Model} model
+ * @param {Uint8Array} hits
+ * @param {number} all how many there are
+ * @param {number} most
+ */
+export function longestHits({ tracks }, hits, all, most) {
+  const places = /** @type {{track: import("./model.js").Track, row: number}[]} */ ([]);
+  /** @param {(track: import("./model.js").Track, row: number, ns: number) => void} act */
+  const visit = (act) => {
+    for (const track of tracks) {
+      const { name, start, end } = track;
+      for (let row = 0; row < name.length; row++) if (hits[name[row]]) act(track, row, end[row] - start[row]);
+    }
+  };
+  const lengths = new Float64Array(all);
+  let [at, least] = [0, 0];
+  if (all > most) {
+    visit((_track, _row, ns) => void (lengths[at++] = ns));
+    least = lengths.sort()[all - most];
+  }
+  visit((track, row, ns) => void (ns >= least && places.length < most && places.push({ track, row })));
+  return places.sort((a, b) => a.track.start[a.row] - b.track.start[b.row]);
+}
+
+/**
  * The next hit in order of time, after or before a place; the first or last one beyond the ends.
  * @param {import("./model.js").Model} model
  * @param {Uint8Array} hits
