@@ -224,7 +224,7 @@ def _escaped(texts: Sequence[str]) -> list[str]:
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
-_SENTENCE_END = re.compile(r"(?<=[\w)'`%])\. (?!If so)(?=[A-Z0-9`])")
+_GIST_END = re.compile(r"(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])|, (?=so that|not counting)")
 # Spaces that must not break: before a unit, and before a separating dot.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
 SCRIPT, TIMELINE = "report.js", "timeline.js"
@@ -322,15 +322,15 @@ def _environment() -> Environment:
     environment.filters["count"] = units.count
     environment.filters["coded"] = lambda text: coded(visible(text, WHOLE))
     environment.filters["colored"] = colored
-    environment.filters["first_sentence"] = first_sentence
+    environment.filters["gist"] = gist
     environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
     return environment
 
 
-def first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence of a text and the rest, empty if there is none."""
-    end = _SENTENCE_END.search(text)
-    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
+def gist(text: str) -> tuple[str, str]:
+    """The first sentence of a text up to its purpose or exceptions, and the rest, if any."""
+    end = _GIST_END.search(text)
+    return (text[: end.start()], text[end.start() :]) if end else (text, "")
 
 
 def key(name: str) -> str:

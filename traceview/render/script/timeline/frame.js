@@ -1,6 +1,6 @@
 /** The elements around the lanes: tools, minimap, canvas, panels, and the help. */
 
-import { button, element } from "../elements.js";
+import { button, element, named } from "../elements.js";
 
 const KEYS = [
   ["drag", "move in time"],
@@ -117,13 +117,6 @@ export function frameOf(within, acts, notes, name) {
 /** @param {HTMLElement} help */
 export function toggle(help) {
   help.hidden = !help.hidden;
-}
-
-/** @param {HTMLElement} made @param {string} name */
-function named(made, name) {
-  made.title = name;
-  made.setAttribute("aria-label", name);
-  return made;
 }
 
 function helpOf() {
