@@ -1,7 +1,8 @@
 /** The time of a window by call path: ranges, Python lines, calls, and the GPU work that they launched. */
 
 import { linksOf } from "./canvas/arrows.js";
-import { firstAfter, openAt } from "./model.js";
+import { firstAfter, openAt, sum } from "./model.js";
+import { lowerBound } from "./search.js";
 import { withoutNumbers } from "./steps.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -37,12 +38,11 @@ const frameOf = (text, kind = "") => ({ text, kind, names: new Set(), calls: 0, 
  */
 export function framesOf(model, from, to, onGpu) {
   const root = frameOf(onGpu ? "All GPU work" : "All threads");
-  let rows = 0;
-  for (const track of model.tracks) {
+  const tracks = model.tracks.filter(({ lane }) => lane.kind === (onGpu ? "stream" : "thread"));
+  if (sum(tracks, (track) => lowerBound(track.start, to) - firstAfter(track, from)) > MOST_ROWS) return null;
+  for (const track of tracks) {
     const { lane, start, end, count } = track;
-    if (lane.kind !== (onGpu ? "stream" : "thread")) continue;
     for (let row = firstAfter(track, from); row < start.length && start[row] < to; row++) {
-      if (++rows > MOST_ROWS) return null;
       if (count && count[row] > 1) continue;
       const ns = Math.min(end[row], to) - Math.max(start[row], from);
       const begins = Number(start[row] >= from);

@@ -23,7 +23,7 @@ const GUIDE = [
   "Time runs to the right; each lane is a CPU thread or a GPU stream, and where rows are too short to draw, the height shows the share of time that was busy.",
   "Click a kernel to see the arrow from its launch call: a long arrow means that the CPU ran ahead, which is healthy; an arrow straight down means that the GPU waited for the launch.",
   "The idle lane says why each GPU had nothing to do, and a red call is a wait after which the GPU ran dry.",
-  "Drag to move, zoom with Ctrl and the wheel or with w and s, and drag on the ruler to sum up a range.",
+  "Drag to move, zoom with Ctrl and the wheel or with w and s, and drag on the ruler to sum up a range, with a flame graph and times by name.",
   "The address holds what is shown, so a copied link opens the same place.",
 ];
 

@@ -51,6 +51,7 @@ export class Notes {
       return element("li", {}, button(this.moment(note.at), () => this.acts.go(note), "link"), ` ${note.text} `, remove);
     });
     const save = button("Save page with notes", () => this.save());
+    save.title = "Notes are lost unless the page is saved";
     this.within.replaceChildren(...(rows.length ? [element("ul", {}, ...rows), save] : []));
     this.acts.change(this.all);
   }

@@ -1,22 +1,23 @@
 /** Search by name: which names hold the text, and the hit before or after a place. */
 
+/** Any case, and `step 7` for `step_7`. @param {string} text */
+const plain = (text) => text.toLowerCase().replaceAll("_", " ");
+
 /**
  * @param {import("./model.js").Model} model
  * @param {string} wanted
- * @returns {Uint8Array} 1 for the names that hold the text, in any case
+ * @returns {Uint8Array} 1 for the names that hold the text
  */
 export function namesWith(model, wanted) {
-  const text = wanted.toLowerCase();
+  const text = plain(wanted);
   const { texts, whole } = model.names;
-  return Uint8Array.from(texts, (each, name) =>
-    each.toLowerCase().includes(text) || whole[name].toLowerCase().includes(text) ? 1 : 0,
-  );
+  return Uint8Array.from(texts, (each, name) => Number(plain(each).includes(text) || plain(whole[name]).includes(text)));
 }
 
 /** The names that are the text and nothing else, or null. @param {import("./model.js").Model} model @param {string} wanted */
 export function namesEqual(model, wanted) {
-  const text = wanted.toLowerCase();
-  const exact = Uint8Array.from(model.names.texts, (each) => (each.toLowerCase() === text ? 1 : 0));
+  const text = plain(wanted);
+  const exact = Uint8Array.from(model.names.texts, (each) => Number(plain(each) === text));
   return exact.includes(1) ? exact : null;
 }
 

@@ -1,11 +1,12 @@
 /** Sums over a window of time: busy and idle time of each GPU, and operations by class. */
 
 import { busyOf, firstAfter } from "./model.js";
+import { lowerBound } from "./search.js";
 
 /** @typedef {{calls: number, ns: number}} Total */
 
 /** Most begins and ends to sort for the time of streams together: some 50 ms. */
-const MOST_STEPS = 200_000;
+const MOST_STEPS = 100_000;
 
 /**
  * @typedef {object} DeviceSums
@@ -67,11 +68,13 @@ export function sumsOf(model, from, to) {
 function addStream(sums, track, from, to) {
   const { lane, start, end, count } = track;
   const total = sums.streams.get(lane.title) ?? { calls: 0, ns: 0 };
-  for (let row = firstAfter(track, from); row < start.length && start[row] < to; row++) {
+  const [first, last] = [firstAfter(track, from), lowerBound(start, to)];
+  if (sums.steps && sums.steps.length + 2 * (last - first) > MOST_STEPS) sums.steps = null;
+  for (let row = first; row < last; row++) {
     const [begin, finish] = [Math.max(start[row], from), Math.min(end[row], to)];
     total.calls += start[row] >= from ? (count ? count[row] : 1) : 0;
     total.ns += finish - begin;
-    if ((count && count[row] > 1) || (sums.steps && sums.steps.length > MOST_STEPS)) sums.steps = null;
+    if (count && count[row] > 1) sums.steps = null;
     sums.steps?.push([begin, 1, lane.title], [finish, -1, lane.title]);
   }
   if (total.ns) sums.streams.set(lane.title, total);

@@ -401,8 +401,10 @@ export class Lanes {
     const place = this.placeAt(x, y);
     const counter = x >= this.view.left && y >= AXIS ? (this.lineAt(y)?.counter ?? null) : null;
     canvas.style.cursor = y < AXIS ? "col-resize" : place ? "pointer" : x < this.view.left ? "default" : "grab";
-    tip.hidden = !place && !counter;
-    if (place) tip.textContent = briefOf(this.model, place);
+    const title = x < this.view.left && y >= AXIS ? this.bandAt(y)?.title : "";
+    tip.hidden = !place && !counter && !title;
+    if (title) tip.textContent = `${title} \u00b7 drag to move, t to pin, h for height`;
+    else if (place) tip.textContent = briefOf(this.model, place);
     else if (counter) tip.textContent = valueAt(counter, this.view.time(x));
     if (tip.hidden) return;
     const room = this.within.clientWidth - tip.offsetWidth - 8;
