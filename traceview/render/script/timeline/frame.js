@@ -87,7 +87,7 @@ export function frameOf(within, acts, notes, name) {
   const canvas = element("canvas", {
     tabindex: "0",
     role: "application",
-    "aria-label": `Timeline of the recording${name && ", "}${name}. Arrow keys select rows; the sums below say in numbers what is shown.`,
+    "aria-label": `Timeline of the recording${name && ", "}${name}. Arrow keys select rows; the sums below say in numbers what is in view.`,
     "aria-describedby": guideId,
   });
   const spacer = element("div", { class: "tl-spacer" });
@@ -106,7 +106,7 @@ export function frameOf(within, acts, notes, name) {
     ...notes.map((each) => element("p", { class: "note" }, each)),
     element("div", { class: "tl-beside" }, list, panel),
     // Under one of two timelines the sums would push the other one out of sight.
-    name ? element("details", { class: "tl-more" }, element("summary", {}, `Sums of what is shown, ${name}`), sums) : sums,
+    name ? element("details", { class: "tl-more" }, element("summary", {}, `Sums of what is in view, ${name}`), sums) : sums,
     element("details", { class: "tl-guide" }, element("summary", {}, "How to read the timeline"), guide),
     said,
     tip,

@@ -41,7 +41,7 @@ const NEAR = 3;
 const FIRST_STEPS = 3;
 const MOST_HITS = 500;
 const TALLEST = 4;
-const SHOWN = "Shown";
+const SHOWN = "In view";
 
 /** @type {Role} */
 const ALONE = { name: "", height: 75, addressed: true };

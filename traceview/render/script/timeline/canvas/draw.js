@@ -127,7 +127,7 @@ function drawTitles(pen, scene) {
       pen.fillStyle = colors.paper;
       pen.fillRect(0, y - HEADING - 2, narrow ? 0 : view.left, band.height + HEADING + 4);
     }
-    if (band.heads) drawHeading(pen, scene, band.group, y);
+    if (band.heads && (band.pinned || y > AXIS + scene.pinned)) drawHeading(pen, scene, band.group, y);
     const middle = y + (narrow ? 7 : Math.min(band.height / 2, 10));
     pen.fillStyle = colors.quiet;
     if (folds(band)) pen.fillText(band.folded ? "\u25b8" : "\u25be", 2, middle);
@@ -181,7 +181,7 @@ function drawAxis(pen, { model, view, colors, width, noted }, ticks) {
   pen.fillStyle = colors.raised;
   pen.fillRect(0, 0, width, AXIS);
   pen.fillStyle = colors.quiet;
-  if (view.left > 60) pen.fillText(`${duration(view.span)} shown`, 14, AXIS / 2);
+  if (view.left > 60) pen.fillText(`${duration(view.span)} in view`, 14, AXIS / 2);
   for (const time of ticks.times) {
     const x = view.x(time);
     if (x < view.left) continue;
