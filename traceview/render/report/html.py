@@ -126,8 +126,10 @@ def _share(part_ns: int, whole_ns: int) -> str:
 
 
 def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
-    """The parts worth a name, and one entry for all others."""
-    named = [part for part in parts if 100.0 * part.time_ns >= _LEAST_PCT * whole_ns]
+    """The longest part and the others worth a name, and one entry for the rest."""
+    longest_ns = max((part.time_ns for part in parts), default=0)
+    least_ns = min(_LEAST_PCT / 100.0 * whole_ns, longest_ns)
+    named = [part for part in parts if part.time_ns >= max(least_ns, 1)]
     for part in named:
         yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
     others = [part for part in parts if part not in named and part.time_ns]
