@@ -53,6 +53,8 @@ def test_a_time_by_path_and_by_name_and_its_hits(browser, recording_with_a_slow_
     assert "step_4" in listed.first.inner_text()
     listed.first.get_by_role("button").click()
     assert opened.facts()["Duration"] == "410 µs"
+    opened.key("p")
+    assert "step_3" in page.locator(".tl-list tr.marked").inner_text()
     page.get_by_role("button", name="List all of this name").click()
     page.locator(".tl-tools input").fill("nothing has this name")
     opened.rest()

@@ -24,8 +24,9 @@ const ROW = 22;
  * @param {string} columns such as `name calls+ total_ns`: `+` for one that adds up
  * @param {Cell[][]} rows
  * @param {(row: number) => void} act on a click on the first cell
+ * @param {number[]} [numbers] of the rows
  */
-function tableOf(columns, rows, act) {
+function tableOf(columns, rows, act, numbers = []) {
   const heads = columns.split(" ").map((each, at) => {
     const name = each.replace("+", "");
     const text = !Array.isArray(rows[0]?.[at]);
@@ -34,7 +35,7 @@ function tableOf(columns, rows, act) {
     return head;
   });
   const body = rows.map((cells, row) =>
-    element("tr", {}, ...cells.map((cell, at) => {
+    element("tr", { "data-number": String(numbers[row]) }, ...cells.map((cell, at) => {
       if (Array.isArray(cell)) return element("td", { "data-v": String(cell[0]) }, cell[1]);
       return element("td", { class: "text" }, at ? cell : button(String(cell), () => act(row), "link"));
     })),
@@ -97,6 +98,8 @@ function flameGraph(path, go) {
     const box = button(frame.text, () => go(...at), "");
     const facts = [duration(frame.ns), percent(frame.ns, path[0].ns), `${duration(frame.self)} itself`, `${count(frame.calls)} calls`];
     box.title = `${frame.text}: ${facts.slice(0, frame.calls ? 4 : 3).join(", ")}`;
+    // The table says the same to those who go from button to button.
+    if (depth >= path.length) box.tabIndex = -1;
     box.style.cssText = `left:${left * 100}%;width:${share * 100}%;top:${depth * ROW}px`;
     if (frame.kind) box.style.setProperty("--fill", `var(--c-${meaning(frame.kind)})`);
     graph.append(box);
@@ -127,6 +130,15 @@ function nameTable(root, pick) {
   return tableOf("name kind calls total_ns self_ns+ share_pct", rows, (row) => pick(frames[row]));
 }
 
+/** Mark the selected hit in the list, and bring it into view there. @param {HTMLElement} list @param {number} number */
+export function markHit(list, number) {
+  for (const row of list.querySelectorAll(".marked")) row.classList.remove("marked");
+  const row = /** @type {HTMLElement | null} */ (list.querySelector(`[data-number="${number}"]`));
+  const scroll = row?.closest(".scroll");
+  row?.classList.add("marked");
+  if (row && scroll) scroll.scrollTop = row.offsetTop - scroll.clientHeight / 2;
+}
+
 /**
  * The hits of a search, each with its step.
  * @param {Model} model
@@ -152,7 +164,8 @@ export function hitList(model, places, all, go) {
   });
   const title = all > places.length ? `The ${count(places.length)} longest of ${count(all)} hits` : `All ${count(all)} hits`;
   const panel = element("details", { class: "tl-list" }, element("summary", {}, title));
-  panel.append(tableOf("name duration_ns+ start_ns step lane", rows, (row) => go(places[row])));
+  const numbers = places.map(({ track, row }) => track.offset + row);
+  panel.append(tableOf("name duration_ns+ start_ns step lane", rows, (row) => go(places[row]), numbers));
   panel.open = all > 1;
   return panel;
 }

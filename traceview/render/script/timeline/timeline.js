@@ -12,7 +12,7 @@ import { frameOf, toggle } from "./frame.js";
 import { listen } from "./input.js";
 import { AXIS, bandsOf, laidOut, lineOf, moveBand, pinBand } from "./layout.js";
 import { fragmentOf, nameIn, placeOf, spanIn } from "./link.js";
-import { hitList, namesPanel } from "./lists.js";
+import { hitList, markHit, namesPanel } from "./lists.js";
 import { filling, firstAfter, located, modelOf } from "./model.js";
 import { Notes } from "./notes.js";
 import { countOf, longestHits, namesEqual, namesWith, nextHit } from "./search.js";
@@ -161,7 +161,13 @@ export class Lanes {
       this.colors = colorsOf(this.within, this.model.classes);
       this.resize();
     });
-    if (this.role.addressed) addEventListener("hashchange", () => this.open(location.hash));
+    if (!this.role.addressed) return;
+    addEventListener("hashchange", () => this.open(location.hash));
+    document.body.addEventListener("keydown", (event) => {
+      if (event.target !== document.body || event.key !== "/") return;
+      event.preventDefault();
+      search.focus();
+    });
   }
 
   resize() {
@@ -428,6 +434,7 @@ export class Lanes {
   /** @param {Place | null} place @returns {boolean} whether nothing is selected now */
   select(place) {
     this.selected = place;
+    markHit(this.frame.list, place ? place.track.offset + place.row : -1);
     this.links = place ? linksOf(this.model, place) : [];
     const { panel, said } = this.frame;
     panel.replaceChildren();
