@@ -109,6 +109,7 @@ types: .venv/dev page-tools
 
 script: page-tools
 	@scripts/bundle.sh main.js traceview/render/templates/report.js
+	@scripts/bundle.sh timeline.js traceview/render/templates/timeline.js
 	@scripts/bundle.sh ranks.js traceview/render/templates/ranks.js
 
 # esbuild, tsc and axe, in the versions of package.json. Only changing or testing the page's script

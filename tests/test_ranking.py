@@ -160,7 +160,7 @@ def test_time_outside_the_steps_is_none_of_a_step():
     assert found.forecast == Forecast(None, None, None, share_of_run_pct=20.0)
     claimed = claim(found.finding, found.forecast)
     assert claimed.parts() == ["save up to 30.0 of 150 ms after warm-up (20.0 %)"]
-    assert claimed.below() == ["of 150 ms after warm-up", "20.0 %"]
+    assert claimed.below() == ["20.0 % of 150 ms after warm-up"]
 
 
 def test_only_what_lies_in_the_steps_counts_per_step():
@@ -187,7 +187,7 @@ def test_a_finding_on_one_of_two_loops_is_of_its_steps():
     claimed = claim(found.finding, found.forecast)
     assert claimed.parts() == ["save up to 500 µs of 1.00 ms per replay_# (50.0 %)", "2.0× as fast"]
     assert claimed.amount == "500 µs"
-    assert claimed.below() == ["of 1.00 ms per replay_#", "50.0 % · 2.0× as fast"]
+    assert claimed.below() == ["50.0 % of 1.00 ms per replay_#"]
 
 
 def test_a_device_is_judged_by_the_loop_that_works_on_it():

@@ -15,7 +15,7 @@ from packages.libraries import library_problems
 from packages.platforms import PLATFORMS
 
 LIBRARY = "traceview/trace/sqlite/pages.so"
-# Sources of what ships built: of the page's script (render/templates/report.js), of the library.
+# Sources of what ships built: of the page's script (render/templates/*.js), of the library.
 SCRIPT_SOURCES = "traceview/render/script/"
 LIBRARY_SOURCES = (".c", ".h")
 # What setuptools adds to a source distribution, beside the folder egg-info.

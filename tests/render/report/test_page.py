@@ -118,15 +118,57 @@ def test_a_finding_leads_to_its_row_and_its_place_in_time(browser, tmp_path, tra
 
 def test_places_like_the_shown_one_are_marked_and_gone_through(browser, path):
     with opened(browser, path) as shown:
-        shown.page.get_by_role("button", name="Show in the timeline").first.click()
-        canvas, said = shown.page.locator(".tl-scroll canvas"), shown.page.locator(".tl-hits")
-        shown.page.wait_for_function("document.querySelector('.tl-hits').textContent")
-        assert " of 12,175 like it, " in said.inner_text()
-        before = shown.page.evaluate("location.hash")
+        page, canvas = shown.page, shown.page.locator(".tl-scroll canvas")
+        # Functions: the page's policy forbids to evaluate an expression again.
+        says = "text => document.querySelector('.tl-hits')?.textContent.includes(text)"
+        page.get_by_role("button", name="Show in the timeline").first.click()
+        page.wait_for_function(says, arg=" of 12,175 like it, ")
+        page.wait_for_function("() => location.hash.startsWith('#t=')")
+        before = page.evaluate("location.hash")
         canvas.press("n")
-        shown.page.wait_for_function("before => location.hash !== before", arg=before)
+        page.wait_for_function("before => location.hash !== before", arg=before)
         canvas.press("Escape")
-        assert said.inner_text() == ""
+        page.wait_for_function("() => document.querySelector('.tl-hits').textContent === ''")
+        assert shown.problems == []
+
+
+WORDS_IN_SIGHT = """selector => {
+    const range = document.createRange(), found = document.querySelector(selector);
+    const walker = document.createTreeWalker(found, NodeFilter.SHOW_TEXT);
+    let words = 0;
+    while (walker.nextNode()) {
+        const { data, parentElement } = walker.currentNode;
+        if (!parentElement.checkVisibility()) continue;
+        for (const { 0: word, index } of data.matchAll(/[\\p{L}\\p{N}]\\S*/gu)) {
+            range.setStart(walker.currentNode, index);
+            range.setEnd(walker.currentNode, index + word.length);
+            const { bottom, width } = range.getBoundingClientRect();
+            words += width > 0 && bottom > 0 && bottom <= innerHeight;
+        }
+    }
+    return words; }"""
+
+
+def test_the_first_screen_is_short_and_in_the_words_of_the_plan(browser, path, report):
+    with opened(browser, path) as shown:
+        cards = shown.page.locator("#findings > .findings > .finding")
+        assert cards.count() == 3
+        assert in_view(cards.last)
+        counted = [shown.page.evaluate(WORDS_IN_SIGHT, each) for each in ("body", ".findings")]
+        assert counted[0] <= 240, counted
+        assert counted[1] <= 150, counted
+        plan = shown.page.locator(".plan").inner_text().lower()
+        for number in (1, 2):
+            brief = cards.nth(number).locator(".action > .brief")
+            assert brief.inner_text().lower() in plan
+            button = cards.nth(number).get_by_role("button", name="Copy what to do")
+            shown.page.evaluate("navigator.clipboard.writeText = async text => { copied = text }")
+            button.click()
+            action = report.findings[number].finding.action.replace("`", "")
+            assert shown.page.evaluate("copied") == action
+            cards.nth(number).locator("details.evidence > summary").click()
+            assert not brief.is_visible()
+            assert cards.nth(number).locator(".action").inner_text() == action
         assert shown.problems == []
 
 

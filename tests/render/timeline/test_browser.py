@@ -9,7 +9,7 @@ import pytest
 from tests.build import Export
 from tests.render.chromium import needs_chromium
 from tests.render.timeline.opened_page import CANVAS, Opened
-from traceview import analyze, units
+from traceview import analyze
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_classes import KernelClass, kernel_classes
 from traceview.facts.operations import operations
@@ -215,8 +215,14 @@ def test_streams_have_their_sums_and_the_time_that_two_share(browser, tmp_path):
     assert {name.split()[-1]: int(ns) for name, ns in shown.items()} == {
         str(7 + stream): busy[stream].sum() for stream in (0, 1)
     }
-    together = units.duration(int((busy[0] & busy[1]).sum()))
-    said = opened.page.locator(".tl-device > p").inner_text()
-    assert f"two streams or more at once {together}" in said
+    rows = opened.page.locator(".tl-device table:has(caption:text('Streams at once')) tr")
+    shown = {
+        row.locator("th").inner_text(): int(row.get_attribute("data-ns")) for row in rows.all()
+    }
+    assert shown == {
+        "Only Stream 7": (busy[0] & ~busy[1]).sum(),
+        "Only Stream 8": (busy[1] & ~busy[0]).sum(),
+        "Stream 7 and Stream 8": (busy[0] & busy[1]).sum(),
+    }
     assert opened.said == []
     opened.close()

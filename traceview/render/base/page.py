@@ -224,11 +224,11 @@ def _escaped(texts: Sequence[str]) -> list[str]:
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
-_SENTENCE_END = re.compile(r"(?<=[\w)'`%])\. (?!If so)(?=[A-Z0-9`])")
+_GIST_END = re.compile(r"(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])|, (?=so that|not counting)")
 # Spaces that must not break: before a unit, and before a separating dot.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
-SCRIPT = "report.js"
-"""The bundle of the modules in `render/script`, written by `make script`."""
+SCRIPT, TIMELINE = "report.js", "timeline.js"
+"""Bundles of the modules in `render/script`, written by `make script`."""
 
 
 @record
@@ -248,21 +248,21 @@ class Style:
         return _nested(rules, self.within) if self.within else rules
 
 
-def rendered(template: str, style: Style, bundle: str = SCRIPT, /, **content: object) -> str:
-    """Render a template with its content, the style, and the script `bundle`."""
-    return "".join(rendered_pieces(template, style, bundle, **content))
+def rendered(template: str, style: Style, /, *bundles: str, **content: object) -> str:
+    """Render a template with its content, the style, and the scripts `bundles`, or SCRIPT."""
+    return "".join(rendered_pieces(template, style, *bundles, **content))
 
 
 def rendered_pieces(
-    template: str, style: Style, bundle: str = SCRIPT, /, **content: object
+    template: str, style: Style, /, *bundles: str, **content: object
 ) -> Iterator[str]:
     """The page of `rendered` in pieces, so that a long ASCII piece encodes as a mere copy."""
     rules = Markup(style.text())  # noqa: S704 - our own files
-    script = Markup((_TEMPLATES / bundle).read_text("utf-8"))  # noqa: S704 - our own file
+    scripts = [Markup((_TEMPLATES / name).read_text("utf-8")) for name in bundles or (SCRIPT,)]  # noqa: S704 - our own files
     return (
         _environment()
         .get_template(template)
-        .generate(style=rules, script=script, policy=_policy(rules, script), **content)
+        .generate(style=rules, scripts=scripts, policy=_policy(rules, scripts), **content)
     )
 
 
@@ -272,9 +272,10 @@ def compile_templates(*templates: str) -> None:
         _environment().get_template(template)
 
 
-def _policy(style: str, script: str) -> str:
-    """The content security policy: only this style and this script are allowed."""
-    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
+def _policy(style: str, scripts: Sequence[str]) -> str:
+    """The content security policy: only this style and these scripts are allowed."""
+    hashes = " ".join(map(_source_hash, scripts))
+    allowed = f"script-src {hashes}; style-src {_source_hash(style)}"
     return f"default-src 'none'; {allowed}; img-src data:"
 
 
@@ -321,15 +322,15 @@ def _environment() -> Environment:
     environment.filters["count"] = units.count
     environment.filters["coded"] = lambda text: coded(visible(text, WHOLE))
     environment.filters["colored"] = colored
-    environment.filters["first_sentence"] = first_sentence
+    environment.filters["gist"] = gist
     environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
     return environment
 
 
-def first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence of a text and the rest, empty if there is none."""
-    end = _SENTENCE_END.search(text)
-    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
+def gist(text: str) -> tuple[str, str]:
+    """The first sentence of a text up to its purpose or exceptions, and the rest, if any."""
+    end = _GIST_END.search(text)
+    return (text[: end.start()], text[end.start() :]) if end else (text, "")
 
 
 def key(name: str) -> str:

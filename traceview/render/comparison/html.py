@@ -18,7 +18,7 @@ from traceview.facts.steps.inferred import with_steps
 from traceview.facts.steps.steps import pace
 from traceview.records import record
 from traceview.render.base.code import color_class
-from traceview.render.base.page import STYLES, Style, rendered
+from traceview.render.base.page import SCRIPT, STYLES, TIMELINE, Style, rendered
 from traceview.render.comparison.document import (
     Amounts,
     GroupLine,
@@ -224,12 +224,13 @@ def render_html(
     comparison: RunComparison, version: str, traces: Sequence[Trace | None] = (None, None)
 ) -> str:
     """The page, with a timeline for each recording in `traces` (before, after)."""
-    view = compared_view(comparison)
+    view, timelines = compared_view(comparison), side_timelines(traces)
     return rendered(
         "comparison.html",
         Style((*STYLES, "comparison.css")),
+        *((TIMELINE, SCRIPT) if timelines else (SCRIPT,)),
         comparison=view,
-        timelines=side_timelines(traces),
+        timelines=timelines,
         aligned=_ALIGNED[wording.has_steps(comparison)],
         title=f"{view.before} → {view.after}",
         version=version,

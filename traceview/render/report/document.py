@@ -207,13 +207,11 @@ class Claim:
         return [part for part in (saved, self.speedup) if part]
 
     def below(self) -> list[str]:
-        """The one or two lines below the amount."""
+        """The lines below the amount. Of a known whole, the share says how much faster it gets."""
         if self.after_others:
             per = f" {self.of}" if self.of else ""
             return [f"{self.after_others}{per} after the others (plan)"]
-        lines = (self.of, self.share, self.speedup)
-        if self.of:
-            lines = (self.of, " · ".join(part for part in lines[1:] if part), "")
+        lines = [f"{self.share} {self.of}".strip()] if self.of else [self.share, self.speedup]
         return [line for line in lines if line]
 
 

@@ -20,7 +20,9 @@ from traceview.records import record
 from traceview.render.base.code import color_class
 from traceview.render.base.page import (
     MOST_ROWS,
+    SCRIPT,
     STYLES,
+    TIMELINE,
     Style,
     TableView,
     compile_templates,
@@ -46,13 +48,13 @@ from traceview.render.report.evidence import (
     marked_rows,
     table_key,
 )
-from traceview.render.report.plan import plan_text
+from traceview.render.report.plan import label, plan_text
 from traceview.render.timeline import timeline_view
 from traceview.reporting import Report
 from traceview.tables import Table, TableSpec
 
 _HEIGHT_PX = 36.0
-_LEAST_PCT = 1.0
+_LEAST_PCT = 3.0
 """Least percentage to be named in the legend; a smaller part has only a tooltip."""
 
 _PATTERN = Markup(
@@ -72,7 +74,7 @@ class LegendEntry:
 
 @record
 class TimeBarView:
-    """The bar, its named busy and idle parts, and the time that it leaves out."""
+    """The bar, its named busy and idle parts, and the time that it is part of, if longer."""
 
     drawn: Markup
     busy: tuple[LegendEntry, ...]
@@ -80,15 +82,14 @@ class TimeBarView:
     busy_pct: str
     idle_pct: str
     of: str
-    apart: str
+    whole: str
 
 
 def time_bar(time: RunTime) -> TimeBarView:
     """The bar of one GPU's time after warm-up and first uses."""
     kinds = {kind: [part for part in time.parts if part.kind == kind] for kind in ("busy", "idle")}
     sums = {kind: sum(part.time_ns for part in parts) for kind, parts in kinds.items()}
-    gpu = f" of GPU {time.device_id}" if time.devices > 1 else " of GPU time"
-    apart_ns = max(time.run_ns - time.steady_ns, 0)
+    gpu = f" of GPU {time.device_id}" if time.devices > 1 else ""
     return TimeBarView(
         drawn=_bar(time),
         busy=tuple(_entries(kinds["busy"], time.steady_ns)),
@@ -96,7 +97,7 @@ def time_bar(time: RunTime) -> TimeBarView:
         busy_pct=_share(sums["busy"], time.steady_ns),
         idle_pct=_share(sums["idle"], time.steady_ns),
         of=f"{units.duration(time.steady_ns)}{gpu} after warm-up",
-        apart=f"{units.duration(apart_ns)} of start-up and warm-up not counted" if apart_ns else "",
+        whole=units.duration(time.run_ns) if time.run_ns > time.steady_ns else "",
     )
 
 
@@ -125,8 +126,10 @@ def _share(part_ns: int, whole_ns: int) -> str:
 
 
 def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
-    """The parts worth a name, and one entry for all others."""
-    named = [part for part in parts if 100.0 * part.time_ns >= _LEAST_PCT * whole_ns]
+    """The longest part and the others worth a name, and one entry for the rest."""
+    longest_ns = max((part.time_ns for part in parts), default=0)
+    least_ns = min(_LEAST_PCT / 100.0 * whole_ns, longest_ns)
+    named = [part for part in parts if part.time_ns >= max(least_ns, 1)]
     for part in named:
         yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
     others = [part for part in parts if part not in named and part.time_ns]
@@ -153,7 +156,8 @@ class ChartView:
 class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty if there is none.
 
-    `key` is the finding's own id.
+    `key` is the finding's own id, `brief` the action in the words of the plan, instead of the whole
+    one as long as the card is closed.
     """
 
     severity: str
@@ -164,6 +168,7 @@ class FindingEntry:
     section: str = ""
     key: str = ""
     evidence: EvidenceView | None = None
+    brief: str = ""
 
 
 @record
@@ -302,9 +307,13 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
             section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses
         ]
         findings = _findings(report)
+    # Those that claim no saving are notes: one of them stands alone only.
+    first = max(sum(each.claim is not None for each in findings[:FIRST_CARDS]), 1)
     return rendered_pieces(
         _PAGE,
         Style((*STYLES, "rail.css")),
+        TIMELINE,
+        SCRIPT,
         verdict=report.verdict.text if report.verdict else "",
         shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
@@ -316,8 +325,8 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         warnings=trace.warnings,
         plan=plan_text(report),
         findings=findings,
-        first=FIRST_CARDS,
-        linked={each.section for each in findings[:FIRST_CARDS]},
+        first=first,
+        linked={each.section for each in findings[:first]},
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],
         timeline=timeline.result(),
@@ -333,6 +342,14 @@ def _findings(report: Report) -> list[FindingEntry]:
             finding_view(each, titles[each.analysis], key(each.analysis)),
             key=f"finding-{number}",
             evidence=evidence_view(report, each, code),
+            brief=_brief(each) if number > 1 else "",
         )
         for number, each in enumerate(report.findings, 1)
     ]
+
+
+def _brief(ranked: RankedFinding) -> str:
+    if not ranked.won or ranked.won.place < 1:
+        return ""
+    words = label(ranked.finding)
+    return f"{words[:1].upper()}{words[1:]}"

@@ -26,6 +26,13 @@ export function button(label, act, kind = "tool") {
   return made;
 }
 
+/** Give a button a longer name than it shows. @param {HTMLElement} made @param {string} name */
+export function named(made, name) {
+  made.title = name;
+  made.setAttribute("aria-label", name);
+  return made;
+}
+
 /**
  * The elements that a selector finds, as an array.
  * @template {Element} [Found=HTMLElement]

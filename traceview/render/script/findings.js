@@ -1,7 +1,7 @@
 /** Findings: each one leads to its row in a table and to its place in the timeline. */
 
 import { copyButton } from "./clipboard.js";
-import { all, button, element } from "./elements.js";
+import { all, button, element, named } from "./elements.js";
 
 /**
  * A table as the rest of the page uses it.
@@ -11,7 +11,7 @@ import { all, button, element } from "./elements.js";
 /**
  * @param {Document} page
  * @param {Tables} tables
- * @param {import("./timeline/timeline.js").Timeline | null} timeline null on a page without one
+ * @param {HTMLElement | null} timeline null on a page without one
  */
 export function mountFindings(page, tables, timeline) {
   for (const card of all(page, ".finding[id]")) addWays(card, timeline);
@@ -61,27 +61,26 @@ function lead(page, id, tables) {
 
 /**
  * @param {HTMLElement} card
- * @param {import("./timeline/timeline.js").Timeline | null} timeline
+ * @param {HTMLElement | null} timeline
  */
 function addWays(card, timeline) {
-  const { start, end, alike, count } = card.dataset;
   const evidence = card.querySelector(".evidence");
   const ways = element("div", { class: "deeds" });
-  if (timeline && start && end) {
-    ways.append(button("Show in the timeline", () => {
-      const listed = alike ? { text: alike, count: Number(count) } : undefined;
-      timeline.show({ start_ns: start, end_ns: end, alike: listed });
+  if (timeline && card.dataset.end) {
+    ways.append(named(button("Timeline", () => {
+      timeline.dispatchEvent(new CustomEvent("show", { detail: card.dataset }));
       document.getElementById("timeline")?.scrollIntoView({ block: "start" });
-    }));
+    }), "Show in the timeline"));
   }
-  const action = card.querySelector(".action");
-  if (action) ways.append(copyButton("Copy what to do", () => words(action)));
+  const action = card.querySelector(".full");
+  if (action) ways.append(named(copyButton("Copy", () => words(action)), "Copy what to do"));
   evidence?.before(ways);
   if (evidence) ways.append(evidence);
 }
 
-/** The text of an element without that of its buttons. @param {Element} element */
+/** The text of an element, whole, without that of its buttons. @param {Element} element */
 function words(element) {
-  const texts = [...element.childNodes].filter((node) => node.nodeName !== "BUTTON");
-  return texts.map((node) => node.textContent).join("").replace(/\s+/g, " ").trim();
+  const whole = /** @type {Element} */ (element.cloneNode(true));
+  for (const each of all(whole, "button, .brief")) each.remove();
+  return (whole.textContent ?? "").replace(/\s+/g, " ").trim();
 }

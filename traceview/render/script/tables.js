@@ -48,7 +48,8 @@ class LiveTable {
     }
     const columns = this.place.querySelector(".columns");
     const foot = element("div", { class: "foot" });
-    columns?.before(foot);
+    if (columns) columns.before(foot);
+    else this.place.append(foot);
     foot.append(copyButton("Copy as CSV", () => this.model.csv(this.chosen(), (n) => this.isShown(n))));
     if (columns) foot.append(columns);
   }
@@ -185,6 +186,11 @@ export function mountTables(page) {
   /** @param {string} id */
   const remember = (id) => history.replaceState(null, "", live.get(id)?.state() || `#${id}`);
   page.addEventListener("click", toggleWhole);
+  // The timeline makes tables of its own.
+  page.addEventListener("table", ({ target }) => {
+    const table = target instanceof HTMLElement && target.querySelector("table");
+    if (table) new LiveTable(target, table, () => {});
+  });
   const open = () => {
     const place = new URLSearchParams(location.hash.slice(1));
     const table = live.get(place.get("table") ?? "");

@@ -3,6 +3,7 @@
 import { button, element } from "../elements.js";
 import { label, meaning } from "./canvas/colors.js";
 import { linksOf } from "./canvas/arrows.js";
+import { stackOf } from "./flame.js";
 import { count, duration, percent, size } from "./format.js";
 import { busyOf, firstAfter, openAt } from "./model.js";
 import { cpuTimes, excessOf, medianStep } from "./steps.js";
@@ -12,8 +13,8 @@ import { ranked } from "./sums.js";
 /** @typedef {import("./model.js").Track} Track */
 /** @typedef {{track: Track, row: number}} Place */
 
-const MOST_NAMES = 5;
 const MOST_MEANWHILE = 3;
+const MOST_SETS = 8;
 
 /** A row in one line, for its tooltip and for screen readers.
  * @param {Model} model
@@ -74,6 +75,7 @@ export function factsOf(model, place) {
 function stepFacts(model, step) {
   const median = medianStep(model, step);
   if (median === null) return [];
+  if (median === step.row) return [["Median step", "this one: nothing unusual"]];
   const { start, end, name } = step.track;
   const more = end[step.row] - start[step.row] - (end[median] - start[median]);
   const excess = excessOf(model, step, median);
@@ -139,7 +141,10 @@ function instanceFacts(model, place) {
   const at = [...model.tracks.filter((track) => track.content === "steps"), ...lanes.filter((track) => track.content === "python")];
   for (const track of at) {
     const row = track.count ? -1 : openAt(track, time);
-    if (row >= 0) facts.push([track.content === "steps" ? "Step" : "Launched at", names.texts[track.name[row]]]);
+    if (row < 0) continue;
+    const share = percent(place.track.end[place.row] - place.track.start[place.row], track.end[row] - track.start[row]);
+    const text = names.texts[track.name[row]];
+    facts.push(track.content === "steps" ? ["Step", `${text}; this is ${share} of its time`] : ["Launched at", text]);
   }
   const wanted = place.track.name[place.row];
   let [calls, sum] = [0, 0];
@@ -192,32 +197,16 @@ function linkFacts(model, place) {
   return facts;
 }
 
-/** The ranges open on a thread at a call, outermost first. @param {Model} model @param {Place} call */
+/** The ranges that a call is in, outermost first. @param {Model} model @param {Place} call */
 function pathAt(model, call) {
-  const time = call.track.start[call.row];
-  const own = rangesAt(model, call.track.lane, time);
-  if (own.length) return own.join(" / ");
-  const others = model.lanes.filter((lane) => lane.kind === "thread" && lane.process === call.track.lane.process);
-  for (const lane of others) {
-    const names = rangesAt(model, lane, time);
-    if (names.length) return names.join(" / ");
-  }
-  return "";
-}
-
-/** @param {Model} model @param {import("./model.js").Lane} lane @param {number} time */
-function rangesAt(model, lane, time) {
-  return lane.tracks
-    .filter((track) => track.content === "ranges" && !track.count)
-    .map((track) => ({ track, row: openAt(track, time) }))
-    .filter(({ row }) => row >= 0)
-    .map(({ track, row }) => model.names.texts[track.name[row]]);
+  const ranges = stackOf(model, call).filter(({ track }) => track.content === "ranges");
+  return ranges.map(({ track, row }) => model.names.texts[track.name[row]]).join(" / ");
 }
 
 /**
  * @param {Model} model
  * @param {Place} place
- * @param {{zoom: () => void, follow: (to: Place) => void, close: () => void}} acts
+ * @param {{zoom: () => void, follow: (to: Place) => void, list: () => void, close: () => void}} acts
  */
 export function rowPanel(model, place, acts) {
   const { track, row } = place;
@@ -234,7 +223,7 @@ export function rowPanel(model, place, acts) {
     const to = track.content === "calls" ? (target.track.content === "gaps" ? "Go to the gap" : "Go to the work") : "Go to the call";
     ways.append(button(to, () => acts.follow(target)));
   }
-  ways.append(button("Close", acts.close));
+  ways.append(button("List all of this name", acts.list), button("Close", acts.close));
   return element(
     "div",
     { class: "tl-row" },
@@ -280,11 +269,12 @@ function devicePanel(model, device) {
     { class: "tl-tables" },
     totals("Idle, by cause", device.causes, whole, (kind) => model.classes[kind], (kind) => label(model.classes[kind]), "gaps"),
     totals("GPU work, by class", device.classes, whole, (kind) => model.classes[kind], (kind) => label(model.classes[kind]), "calls"),
-    totals("Longest, by name", device.names, whole, (name) => model.classes[model.names.classes[name]], (name) => model.names.texts[name], "calls", MOST_NAMES),
   );
   if (device.streams.size > 1) {
-    tables.append(totals("By stream", device.streams, whole, () => "", (stream) => stream, "calls"));
-    if (device.together !== null) busy.append(`; two streams or more at once ${duration(device.together)}`);
+    tables.append(
+      totals("By stream", device.streams, whole, () => "", (stream) => stream, "calls"),
+      totals("Streams at once", device.together, whole, () => "", (streams) => streams, "times", MOST_SETS),
+    );
   }
   return element("div", { class: "tl-device", "data-busy": String(device.busy), "data-idle": String(device.idle) },
     element("h5", {}, device.title), busy, tables);

@@ -1,6 +1,6 @@
 /** The elements around the lanes: tools, minimap, canvas, panels, and the help. */
 
-import { button, element } from "../elements.js";
+import { button, element, named } from "../elements.js";
 
 const KEYS = [
   ["drag", "move in time"],
@@ -14,13 +14,16 @@ const KEYS = [
   ["g", "go to the launch call, or to what a call launched"],
   ["n p", "the next and the previous hit, or place like the one that a finding shows"],
   ["/", "search; Enter and Shift + Enter go through the hits"],
+  ["m", "a note at the selected time"],
+  ["drag a title, [ ]", "move a lane up or down"],
+  ["t, h", "pin a lane to the top, make it taller: the lane below the pointer, or of the selected row"],
   ["Esc", "nothing selected"],
 ];
 const GUIDE = [
   "Time runs to the right; each lane is a CPU thread or a GPU stream, and where rows are too short to draw, the height shows the share of time that was busy.",
   "Click a kernel to see the arrow from its launch call: a long arrow means that the CPU ran ahead, which is healthy; an arrow straight down means that the GPU waited for the launch.",
   "The idle lane says why each GPU had nothing to do, and a red call is a wait after which the GPU ran dry.",
-  "Drag to move, zoom with Ctrl and the wheel or with w and s, and drag on the ruler to sum up a range.",
+  "Drag to move, zoom with Ctrl and the wheel or with w and s, and drag on the ruler to sum up a range, with a flame graph and times by name.",
   "The address holds what is shown, so a copied link opens the same place.",
 ];
 
@@ -34,6 +37,8 @@ const GUIDE = [
  * @property {HTMLElement} mapWindow
  * @property {HTMLInputElement} search
  * @property {HTMLElement} hits
+ * @property {HTMLElement} list of hits
+ * @property {HTMLElement} notes
  * @property {HTMLElement} panel
  * @property {HTMLElement} sums
  * @property {HTMLElement} tip
@@ -46,6 +51,7 @@ const GUIDE = [
  * @property {(factor: number) => void} zoom
  * @property {() => void} whole
  * @property {(step: 1 | -1) => void} hit
+ * @property {() => void} note
  */
 
 /**
@@ -72,6 +78,7 @@ export function frameOf(within, acts, notes, name) {
     named(button("\u2212", () => acts.zoom(1.6)), "Zoom out"),
     named(button("+", () => acts.zoom(1 / 1.6)), "Zoom in"),
     button("Fit", acts.whole),
+    ...(name ? [] : [button("Note", acts.note)]),
     named(button("?", () => toggle(help)), "Help and keys"),
   );
   const map = element("canvas", { "aria-hidden": "true" });
@@ -80,40 +87,36 @@ export function frameOf(within, acts, notes, name) {
   const canvas = element("canvas", {
     tabindex: "0",
     role: "application",
-    "aria-label": `Timeline of the recording${name && ", "}${name}. Arrow keys select rows; the sums below say in numbers what is shown.`,
+    "aria-label": `Timeline of the recording${name && ", "}${name}. Arrow keys select rows; the sums below say in numbers what is in view.`,
     "aria-describedby": guideId,
   });
   const spacer = element("div", { class: "tl-spacer" });
   const scroll = element("div", { class: "tl-scroll" }, canvas, spacer);
   const tip = element("div", { class: "tl-tip", hidden: "" });
-  const [panel, sums, said] = [element("div"), element("div"), element("div", { class: "tl-said", role: "status" })];
+  const [panel, sums, list] = [element("div"), element("div"), element("div")];
+  const said = element("div", { class: "tl-said", role: "status" });
+  const noted = element("div", { class: "tl-notes" });
   const guide = element("ol", { id: guideId }, ...GUIDE.map((each) => element("li", {}, each)));
   within.replaceChildren(
     tools,
     help,
+    noted,
     mapBox,
     scroll,
     ...notes.map((each) => element("p", { class: "note" }, each)),
-    element("details", { class: "tl-guide" }, element("summary", {}, "How to read the timeline"), guide),
-    panel,
+    element("div", { class: "tl-beside" }, list, panel),
     // Under one of two timelines the sums would push the other one out of sight.
-    name ? element("details", { class: "tl-more" }, element("summary", {}, `Sums of what is shown, ${name}`), sums) : sums,
+    name ? element("details", { class: "tl-more" }, element("summary", {}, `Sums of what is in view, ${name}`), sums) : sums,
+    element("details", { class: "tl-guide" }, element("summary", {}, "How to read the timeline"), guide),
     said,
     tip,
   );
-  return { canvas, scroll, spacer, map, mapBox, mapWindow, search, hits, panel, sums, tip, said, help };
+  return { canvas, scroll, spacer, map, mapBox, mapWindow, search, hits, list, notes: noted, panel, sums, tip, said, help };
 }
 
 /** @param {HTMLElement} help */
 export function toggle(help) {
   help.hidden = !help.hidden;
-}
-
-/** @param {HTMLElement} made @param {string} name */
-function named(made, name) {
-  made.title = name;
-  made.setAttribute("aria-label", name);
-  return made;
 }
 
 function helpOf() {

@@ -12,6 +12,7 @@
  * @property {(key: string) => boolean} key whether the key means something
  * @property {(held: Set<string>, ms: number) => void} hold
  * @property {(y: number) => boolean} onRuler
+ * @property {(x: number, y: number) => ((y: number) => void) | null} [carry] what moves with the pointer, such as a title
  */
 
 const CLICK_PIXELS = 4;
@@ -30,6 +31,7 @@ function listenToPointers(canvas, moves) {
   let from = /** @type {{x: number, y: number} | null} */ (null);
   let draws = false;
   let moved = false;
+  let carried = /** @type {((y: number) => void) | null} */ (null);
   const at = (/** @type {MouseEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
@@ -42,6 +44,7 @@ function listenToPointers(canvas, moves) {
     from = place;
     draws = event.shiftKey || moves.onRuler(place.y);
     moved = down.size > 1;
+    carried = moves.carry?.(place.x, place.y) ?? null;
   });
   canvas.addEventListener("pointermove", (event) => {
     const place = at(event);
@@ -56,7 +59,8 @@ function listenToPointers(canvas, moves) {
     }
     if (from && Math.hypot(place.x - from.x, place.y - from.y) > CLICK_PIXELS) moved = true;
     if (!moved || !from) return;
-    if (draws) moves.range(from.x, place.x);
+    if (carried) carried(place.y);
+    else if (draws) moves.range(from.x, place.x);
     else moves.pan(last.x - place.x);
   });
   const up = (/** @type {PointerEvent} */ event) => {

@@ -23,10 +23,13 @@
  * @property {Lane | null} lane
  * @property {Counter[]} counters
  * @property {boolean} folded
+ * @property {boolean} pinned whether it stays in sight above the lanes that scroll
+ * @property {number} scale of its height
  * @property {number} y
  * @property {number} height
  */
 
+const UNPLACED = { folded: false, pinned: false, scale: 1, heads: false, y: 0, height: 0 };
 const HEIGHTS = { operations: 20, gaps: 14, ranges: 16, calls: 16, python: 16, steps: 18, phases: 14 };
 const FOLDED = 9;
 const COUNTER = 34;
@@ -74,25 +77,25 @@ const rows = (band) =>
 /** @param {Lane} lane @returns {Band} */
 function bandOf(lane) {
   const group = lane.kind === "thread" ? "CPU threads" : lane.group;
-  return { title: lane.title, group, lane, counters: [], folded: false, heads: false, y: 0, height: 0 };
+  return { title: lane.title, group, lane, counters: [], ...UNPLACED };
 }
 
 /** @param {Counter} counter @returns {Band} */
 function counterBand(counter) {
   const { title, group } = counter;
-  return { title, group, lane: null, counters: [counter], folded: false, heads: false, y: 0, height: 0 };
+  return { title, group, lane: null, counters: [counter], ...UNPLACED };
 }
 
 /**
  * Give bands and lines their places.
  * @param {Band[]} bands
  * @param {boolean} narrow whether titles stand above their lanes
- * @returns {{lines: Line[], height: number}}
+ * @returns {{lines: Line[], height: number, pinned: number}} `pinned` is the height of the pinned lanes
  */
 export function laidOut(bands, narrow) {
   const lines = /** @type {Line[]} */ ([]);
   let y = 0;
-  let group = "";
+  let [group, pinned] = ["", 0];
   for (const band of bands) {
     band.heads = band.group !== group && band.group !== "";
     group = band.group;
@@ -100,13 +103,14 @@ export function laidOut(bands, narrow) {
     band.y = y;
     if (narrow) y += HEADING;
     for (const { tracks, counter, height } of linesOf(band)) {
-      lines.push({ band, tracks, counter, y, height });
-      y += height + 1;
+      lines.push({ band, tracks, counter, y, height: height * band.scale });
+      y += height * band.scale + 1;
     }
     band.height = y - band.y;
     y += GAP;
+    if (band.pinned) pinned = y;
   }
-  return { lines, height: y };
+  return { lines, height: y, pinned };
 }
 
 /**
@@ -126,6 +130,29 @@ function linesOf(band) {
     const height = /** @type {Record<string, number>} */ (HEIGHTS)[track.content] ?? FOLDED;
     return { tracks: [track], counter: null, height };
   });
+}
+
+/** How far a lane is scrolled: a pinned one is not. @param {Band} band @param {number} top */
+export const scrolled = (band, top) => (band.pinned ? 0 : top);
+
+/**
+ * Put a band before or after another one; pinned ones stay together at the top.
+ * @param {Band[]} bands
+ * @param {Band} band
+ * @param {number} to its new place
+ */
+export function moveBand(bands, band, to) {
+  const other = bands[to];
+  if (!other || other.pinned !== band.pinned) return;
+  bands.splice(bands.indexOf(band), 1);
+  bands.splice(to, 0, band);
+}
+
+/** Pin a band below those that are pinned, or let it go above the others. @param {Band[]} bands @param {Band} band */
+export function pinBand(bands, band) {
+  bands.splice(bands.indexOf(band), 1);
+  bands.splice(bands.filter((each) => each.pinned).length, 0, band);
+  band.pinned = !band.pinned;
 }
 
 /** The line that shows a track. @param {Line[]} lines @param {Track} track */

@@ -1,22 +1,23 @@
 /** Search by name: which names hold the text, and the hit before or after a place. */
 
+/** Any case, and `step 7` for `step_7`. @param {string} text */
+const plain = (text) => text.toLowerCase().replaceAll("_", " ");
+
 /**
  * @param {import("./model.js").Model} model
  * @param {string} wanted
- * @returns {Uint8Array} 1 for the names that hold the text, in any case
+ * @returns {Uint8Array} 1 for the names that hold the text
  */
 export function namesWith(model, wanted) {
-  const text = wanted.toLowerCase();
+  const text = plain(wanted);
   const { texts, whole } = model.names;
-  return Uint8Array.from(texts, (each, name) =>
-    each.toLowerCase().includes(text) || whole[name].toLowerCase().includes(text) ? 1 : 0,
-  );
+  return Uint8Array.from(texts, (each, name) => Number(plain(each).includes(text) || plain(whole[name]).includes(text)));
 }
 
 /** The names that are the text and nothing else, or null. @param {import("./model.js").Model} model @param {string} wanted */
 export function namesEqual(model, wanted) {
-  const text = wanted.toLowerCase();
-  const exact = Uint8Array.from(model.names.texts, (each) => (each.toLowerCase() === text ? 1 : 0));
+  const text = plain(wanted);
+  const exact = Uint8Array.from(model.names.texts, (each) => Number(plain(each) === text));
   return exact.includes(1) ? exact : null;
 }
 
@@ -27,6 +28,32 @@ export function countOf(model, hits) {
     for (let row = 0; row < name.length; row++) total += hits[name[row]];
   }
   return total;
+}
+
+/**
+ * The hits, in order of time; of more than `most` those that last longest.
+ * @param {import("./model.js").Model} model
+ * @param {Uint8Array} hits
+ * @param {number} all how many there are
+ * @param {number} most
+ */
+export function longestHits({ tracks }, hits, all, most) {
+  const places = /** @type {{track: import("./model.js").Track, row: number}[]} */ ([]);
+  /** @param {(track: import("./model.js").Track, row: number, ns: number) => void} act */
+  const visit = (act) => {
+    for (const track of tracks) {
+      const { name, start, end } = track;
+      for (let row = 0; row < name.length; row++) if (hits[name[row]]) act(track, row, end[row] - start[row]);
+    }
+  };
+  const lengths = new Float64Array(all);
+  let [at, least] = [0, 0];
+  if (all > most) {
+    visit((_track, _row, ns) => void (lengths[at++] = ns));
+    least = lengths.sort()[all - most];
+  }
+  visit((track, row, ns) => void (ns >= least && places.length < most && places.push({ track, row })));
+  return places.sort((a, b) => a.track.start[a.row] - b.track.start[b.row]);
 }
 
 /**

@@ -21,7 +21,7 @@ const MOST_LISTED = 3;
  * that differ in numbers only.
  * @param {Model} model
  * @param {Place} place
- * @returns {number | null} its row, null where too few steps are alike or it is the step itself
+ * @returns {number | null} its row, null where too few steps are alike
  */
 export function medianStep({ names, classes }, { track, row }) {
   if (track.count) return null;
@@ -32,7 +32,7 @@ export function medianStep({ names, classes }, { track, row }) {
   /** @param {number} each */
   const length = (each) => track.end[each] - track.start[each];
   const middle = alike.sort((a, b) => length(a) - length(b))[(alike.length - 1) >> 1];
-  return alike.length < LEAST_STEPS || middle === row ? null : middle;
+  return alike.length < LEAST_STEPS ? null : middle;
 }
 
 /**
@@ -94,5 +94,11 @@ function add(times, text, ns) {
   times.set(text, (times.get(text) ?? 0) + ns);
 }
 
+const known = /** @type {Map<string, string>} */ (new Map());
+
 /** @param {string} text */
-const withoutNumbers = (text) => text.replace(/\d+/g, "#");
+export function withoutNumbers(text) {
+  let plain = known.get(text);
+  if (plain === undefined) known.set(text, (plain = text.replace(/\d+/g, "#")));
+  return plain;
+}

@@ -1,11 +1,12 @@
 /** Sums over a window of time: busy and idle time of each GPU, and operations by class. */
 
 import { busyOf, firstAfter } from "./model.js";
+import { lowerBound } from "./search.js";
 
 /** @typedef {{calls: number, ns: number}} Total */
 
 /** Most begins and ends to sort for the time of streams together: some 50 ms. */
-const MOST_STEPS = 400_000;
+const MOST_STEPS = 100_000;
 
 /**
  * @typedef {object} DeviceSums
@@ -15,9 +16,8 @@ const MOST_STEPS = 400_000;
  * @property {number} busy
  * @property {Map<number, Total>} causes idle time by class of the gap
  * @property {Map<number, Total>} classes time of operations by their class, summed over streams
- * @property {Map<number, Total>} names the same by name, of the rows that are shown singly
  * @property {Map<string, Total>} streams the same by stream
- * @property {number | null} together time with work on two streams or more; null where it is not known
+ * @property {Map<string, Total>} together the same by the streams that have work at once; empty where that is not known
  */
 
 /** @typedef {{devices: DeviceSums[], exact: boolean}} Sums */
@@ -38,17 +38,17 @@ export function sumsOf(model, from, to) {
     if (track.content === "operations") {
       sums.first = Math.min(sums.first, track.start[0]);
       sums.last = Math.max(sums.last, track.end[track.end.length - 1]);
-      exact = addRows(model, track, from, to, sums.classes, sums.names) && exact;
+      exact = addRows(model, track, from, to, sums.classes) && exact;
       addStream(sums, track, from, to);
     } else {
-      exact = addRows(model, track, from, to, sums.causes, null) && exact;
+      exact = addRows(model, track, from, to, sums.causes) && exact;
     }
   }
   for (const sums of devices.values()) {
     sums.span = Math.max(Math.min(to, sums.last) - Math.max(from, sums.first), 0);
     for (const cause of sums.causes.values()) sums.idle += cause.ns;
     sums.busy = sums.span - sums.idle;
-    sums.together = sums.steps && timeTogether(sums.steps);
+    if (sums.steps && sums.streams.size > 1) timeTogether(sums.steps, [...sums.streams.keys()], sums.together);
   }
   return { devices: [...devices.values()], exact };
 }
@@ -68,28 +68,37 @@ export function sumsOf(model, from, to) {
 function addStream(sums, track, from, to) {
   const { lane, start, end, count } = track;
   const total = sums.streams.get(lane.title) ?? { calls: 0, ns: 0 };
-  for (let row = firstAfter(track, from); row < start.length && start[row] < to; row++) {
+  const [first, last] = [firstAfter(track, from), lowerBound(start, to)];
+  if (sums.steps && sums.steps.length + 2 * (last - first) > MOST_STEPS) sums.steps = null;
+  for (let row = first; row < last; row++) {
     const [begin, finish] = [Math.max(start[row], from), Math.min(end[row], to)];
     total.calls += start[row] >= from ? (count ? count[row] : 1) : 0;
     total.ns += finish - begin;
-    if ((count && count[row] > 1) || (sums.steps && sums.steps.length > MOST_STEPS)) sums.steps = null;
+    if (count && count[row] > 1) sums.steps = null;
     sums.steps?.push([begin, 1, lane.title], [finish, -1, lane.title]);
   }
   if (total.ns) sums.streams.set(lane.title, total);
 }
 
-/** Time in which at least two streams have work. @param {[number, number, string][]} steps */
-function timeTogether(steps) {
+/**
+ * Time by the streams that have work at once.
+ * @param {[number, number, string][]} steps
+ * @param {string[]} all
+ * @param {Map<string, Total>} together
+ */
+function timeTogether(steps, all, together) {
+  all.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const open = /** @type {Map<string, number>} */ (new Map());
-  let [busy, time, since] = [0, 0, 0];
+  let [streams, since] = ["", 0];
   for (const [at, change, stream] of steps.sort(([a, up], [b, other]) => a - b || up - other)) {
-    if (busy >= 2) time += at - since;
+    if (streams && at > since) add(together, streams, 1, at - since);
+    since = at;
     const before = open.get(stream) ?? 0;
     open.set(stream, before + change);
-    busy += Number(before + change > 0) - Number(before > 0);
-    since = at;
+    if (before && before + change) continue;
+    const busy = all.filter((each) => open.get(each));
+    streams = busy.length === 1 ? `Only ${busy[0]}` : busy.join(" and ");
   }
-  return time;
 }
 
 /**
@@ -107,9 +116,8 @@ function deviceOf(devices, lane) {
     busy: 0,
     causes: new Map(),
     classes: new Map(),
-    names: new Map(),
     streams: new Map(),
-    together: null,
+    together: new Map(),
     first: Infinity,
     last: -Infinity,
     steps: [],
@@ -125,17 +133,14 @@ function deviceOf(devices, lane) {
  * @param {number} from
  * @param {number} to
  * @param {Map<number, Total>} classes
- * @param {Map<number, Total> | null} names
  */
-function addRows(model, track, from, to, classes, names) {
+function addRows(model, track, from, to, classes) {
   const { start, end, name, count, byClass } = track;
   let exact = true;
   for (let row = firstAfter(track, from); row < start.length && start[row] < to; row++) {
     const inside = Math.min(end[row], to) - Math.max(start[row], from);
     if (!count || count[row] === 1) {
-      const begins = start[row] >= from ? 1 : 0;
-      add(classes, model.names.classes[name[row]], begins, inside);
-      if (names) add(names, name[row], begins, inside);
+      add(classes, model.names.classes[name[row]], Number(start[row] >= from), inside);
       continue;
     }
     const share = inside / (end[row] - start[row]);
@@ -148,7 +153,7 @@ function addRows(model, track, from, to, classes, names) {
   return exact;
 }
 
-/** @param {Map<number, Total>} totals @param {number} key @param {number} calls @param {number} ns */
+/** @template K @param {Map<K, Total>} totals @param {K} key @param {number} calls @param {number} ns */
 function add(totals, key, calls, ns) {
   const total = totals.get(key);
   if (total) {

@@ -10,10 +10,12 @@ import { briefOf, rowPanel, sumsPanel } from "./details.js";
 import { count, level as levelText } from "./format.js";
 import { frameOf, toggle } from "./frame.js";
 import { listen } from "./input.js";
-import { AXIS, bandsOf, laidOut, lineOf } from "./layout.js";
+import { AXIS, bandsOf, laidOut, lineOf, moveBand, pinBand } from "./layout.js";
 import { fragmentOf, nameIn, placeOf, spanIn } from "./link.js";
+import { hitList, markHit, namesPanel } from "./lists.js";
 import { filling, firstAfter, located, modelOf } from "./model.js";
-import { countOf, namesEqual, namesWith, nextHit } from "./search.js";
+import { Notes } from "./notes.js";
+import { countOf, longestHits, namesEqual, namesWith, nextHit } from "./search.js";
 import { sumsOf } from "./sums.js";
 import { View } from "./view.js";
 
@@ -21,14 +23,6 @@ import { View } from "./view.js";
 /** @typedef {{track: import("./model.js").Track, row: number}} Place */
 
 /** @typedef {{text: string, count: number}} Listed places like one, as the page holds them */
-
-/**
- * The interface of the timeline for the rest of the page. Times are on the recording's clock.
- * @typedef {object} Timeline
- * @property {(place: {start_ns: number | string, end_ns: number | string, select?: number, alike?: Listed}) => void} show
- * @property {(act: (selected: number | null) => void) => void} onSelect
- * @property {Promise<Lanes>} ready
- */
 
 /**
  * The settings of one timeline on a page with two of them.
@@ -45,6 +39,9 @@ const MARGIN = 190;
 const LEAST_SPAN = 1000;
 const NEAR = 3;
 const FIRST_STEPS = 3;
+const MOST_HITS = 500;
+const TALLEST = 4;
+const SHOWN = "In view";
 
 /** @type {Role} */
 const ALONE = { name: "", height: 75, addressed: true };
@@ -54,33 +51,25 @@ const ALONE = { name: "", height: 75, addressed: true };
  * @param {HTMLElement} within
  * @param {any} data the document, as parsed
  * @param {Role} [role]
- * @returns {Timeline}
+ * @returns {{ready: Promise<Lanes>}}
  */
 export function mountTimeline(within, data, role = ALONE) {
-  const listeners = /** @type {((selected: number | null) => void)[]} */ ([]);
-  const ready = modelOf(data).then((model) => new Lanes(within, model, listeners, role));
+  const ready = modelOf(data).then((model) => new Lanes(within, model, role));
   ready.catch((error) => within.prepend(`The timeline cannot be shown: ${error}`));
-  return {
-    show: ({ start_ns, end_ns, select, alike }) =>
-      void ready.then((lanes) => lanes.showRecorded(BigInt(start_ns), BigInt(end_ns), select ?? null, alike)),
-    onSelect: (act) => void listeners.push(act),
-    ready,
-  };
+  return { ready };
 }
 
 export class Lanes {
   /**
    * @param {HTMLElement} within
    * @param {Model} model
-   * @param {((selected: number | null) => void)[]} listeners
    * @param {Role} role
    */
-  constructor(within, model, listeners, role) {
+  constructor(within, model, role) {
     this.model = model;
     this.role = role;
     /** Called when the window moves here, not when it follows another timeline. */
     this.onMove = () => {};
-    this.listeners = listeners;
     this.within = within;
     this.view = new View(model.end);
     this.raster = new Raster();
@@ -90,6 +79,15 @@ export class Lanes {
     this.links = /** @type {import("./canvas/arrows.js").Pair[]} */ ([]);
     this.range = /** @type {{from: number, to: number} | null} */ (null);
     this.hits = /** @type {Uint8Array | null} */ (null);
+    this.found = 0;
+    /** The hits that are listed. */
+    this.listed = this.hits;
+    this.choice = { open: /** @type {boolean | null} */ (null), onGpu: model.tracks.some((track) => track.content === "operations") };
+    this.noted = /** @type {import("./notes.js").Note[]} */ ([]);
+    /** What is summed up below, in words. */
+    this.said = "";
+    this.pinned = 0;
+    this.pointerY = -1;
     this.alike = /** @type {import("./alike.js").Alike | null} */ (null);
     this.asked = 0;
     this.later = 0;
@@ -103,12 +101,21 @@ export class Lanes {
         zoom: (factor) => this.zoom(factor),
         whole: () => this.showWindow(0, model.end),
         hit: (step) => this.goToHit(step),
+        note: () => this.ask(),
       },
       notesOf(model),
       role.name,
     );
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.frame.canvas.getContext("2d", { alpha: false }));
     this.colors = colorsOf(within, model.classes);
+    const moment = (/** @type {number} */ at) => `${((at + Number(model.origin)) / 1e9).toFixed(6)} s`;
+    this.notes = role.addressed ? new Notes(this.frame.notes, moment, {
+      go: ({ at }) => this.showWindow(at - this.view.span / 2, at + this.view.span / 2),
+      change: (notes) => {
+        this.noted = notes;
+        this.redraw();
+      },
+    }) : null;
     this.listen();
     this.resize();
     (role.addressed && this.open(location.hash)) || this.showWindow(...firstWindow(model));
@@ -119,7 +126,10 @@ export class Lanes {
     const { canvas, scroll, search, mapBox } = this.frame;
     listen(canvas, {
       point: (x, y) => this.point(x, y),
-      leave: () => void (this.frame.tip.hidden = true),
+      leave: () => {
+        this.frame.tip.hidden = true;
+        this.pointerY = -1;
+      },
       click: (x, y) => this.click(x, y),
       enter: (x, y) => this.select(this.placeAt(x, y)) || this.zoomToSelected(),
       pan: (pixels) => this.pan(pixels * this.view.nsPerPixel),
@@ -128,6 +138,7 @@ export class Lanes {
       key: (key) => this.key(key),
       hold: (held, ms) => this.hold(held, ms),
       onRuler: (y) => y < AXIS,
+      carry: (x, y) => this.carry(x, y),
     });
     scroll.addEventListener("scroll", () => this.redraw());
     search.addEventListener("input", () => this.search(search.value));
@@ -150,7 +161,13 @@ export class Lanes {
       this.colors = colorsOf(this.within, this.model.classes);
       this.resize();
     });
-    if (this.role.addressed) addEventListener("hashchange", () => this.open(location.hash));
+    if (!this.role.addressed) return;
+    addEventListener("hashchange", () => this.open(location.hash));
+    document.body.addEventListener("keydown", (event) => {
+      if (event.target !== document.body || event.key !== "/") return;
+      event.preventDefault();
+      search.focus();
+    });
   }
 
   resize() {
@@ -158,8 +175,9 @@ export class Lanes {
     this.width = scroll.clientWidth;
     this.narrow = this.width < NARROW;
     this.ratio = devicePixelRatio || 1;
-    const { lines, height } = laidOut(this.bands, this.narrow);
+    const { lines, height, pinned } = laidOut(this.bands, this.narrow);
     this.lines = lines;
+    this.pinned = pinned;
     scroll.style.height = `min(${height + AXIS + 2}px, ${this.role.height}vh)`;
     this.height = scroll.clientHeight;
     spacer.style.height = `${Math.max(height + AXIS - this.height, 0)}px`;
@@ -210,8 +228,16 @@ export class Lanes {
   }
 
   rested() {
+    this.listHits();
     const { title, from, to } = this.summed();
-    this.frame.sums.replaceChildren(sumsPanel(this.model, sumsOf(this.model, from, to), title, to - from));
+    const said = `${title} ${from} ${to}`;
+    if (said !== this.said) {
+      this.said = said;
+      this.frame.sums.replaceChildren(
+        sumsPanel(this.model, sumsOf(this.model, from, to), title, to - from),
+        namesPanel(this.model, { from, to }, title !== SHOWN, this.choice, ({ names, text }) => this.pick(names, text)),
+      );
+    }
     if (!this.role.addressed) return;
     const select = this.selected ? this.selected.track.offset + this.selected.row : null;
     const fragment = fragmentOf({ from: this.view.from, to: this.view.to, select });
@@ -227,7 +253,29 @@ export class Lanes {
       return { title: `In ${this.model.names.texts[track.name[row]]}`, from: track.start[row], to: track.end[row] };
     }
     const { from, to } = range ?? view;
-    return { title: range ? "Selected range" : "Shown", from: Math.round(from), to: Math.round(to) };
+    return { title: range ? "Selected range" : SHOWN, from: Math.round(from), to: Math.round(to) };
+  }
+
+  listHits() {
+    if (this.hits === this.listed) return;
+    this.listed = this.hits;
+    const places = this.hits ? longestHits(this.model, this.hits, this.found, MOST_HITS) : [];
+    this.frame.list.replaceChildren(
+      ...(places.length ? [hitList(this.model, places, this.found, (place) => this.goTo(place))] : []),
+    );
+  }
+
+  /** Make all rows of some names the hits. @param {Set<number>} names @param {string} text */
+  pick(names, text) {
+    this.frame.search.value = text;
+    this.search(text, Uint8Array.from(this.model.names.texts, (_, name) => Number(names.has(name))));
+    this.changed();
+  }
+
+  /** Ask for a note at the selected row or range, else at the middle. */
+  ask() {
+    const { selected, range, view } = this;
+    this.notes?.ask(selected ? selected.track.start[selected.row] : (range?.from ?? (view.from + view.to) / 2));
   }
 
   get touched() {
@@ -252,14 +300,14 @@ export class Lanes {
     this.moved();
   }
 
-  /** @param {bigint} start @param {bigint} end @param {number | null} select @param {Listed} [listed] */
-  showRecorded(start, end, select, listed) {
+  /** Times on the clock of the recording. @param {bigint} start @param {bigint} end @param {Listed} [listed] */
+  showRecorded(start, end, listed) {
     const [from, to] = [Number(start - this.model.origin), Number(end - this.model.origin)];
     if (listed || this.alike) this.mark(listed ? alikeOf(listed.text, listed.count, this.model.origin, from) : null);
     const margin = Math.max((to - from) * 0.15, LEAST_SPAN);
     this.range = to > from ? { from, to } : null;
     this.showWindow(from - margin, to + margin);
-    this.select(select === null ? filling(this.model, from, to) : located(this.model, select));
+    this.select(filling(this.model, from, to));
   }
 
   /** @param {string} fragment @returns {boolean} whether the fragment is a place of the timeline */
@@ -270,7 +318,7 @@ export class Lanes {
       this.showWindow(place.from, place.to);
       if (place.select !== null) this.select(located(this.model, place.select));
     } else if (span) {
-      this.showRecorded(span[0], span[1], null);
+      this.showRecorded(span[0], span[1]);
     } else {
       this.showWindow(...firstWindow(this.model));
       this.frame.search.value = name;
@@ -312,18 +360,57 @@ export class Lanes {
 
   /** @param {number} y */
   lineAt(y) {
-    const at = y - AXIS + this.frame.scroll.scrollTop;
+    const at = this.placeOnLanes(y);
     return this.lines.find((line) => at >= line.y && at <= line.y + line.height) ?? null;
+  }
+
+  /** @param {number} y */
+  bandAt(y) {
+    const at = this.placeOnLanes(y);
+    return this.bands.find((each) => at >= each.y && at < each.y + each.height) ?? null;
+  }
+
+  /** Pinned lanes do not scroll. @param {number} y */
+  placeOnLanes(y) {
+    return y - AXIS + (y - AXIS < this.pinned ? 0 : this.frame.scroll.scrollTop);
+  }
+
+  /** A title that is dragged takes its lane along. @param {number} x @param {number} y */
+  carry(x, y) {
+    const band = x < this.view.left && y > AXIS ? this.bandAt(y) : null;
+    if (!band) return null;
+    return (/** @type {number} */ now) => {
+      const over = this.bandAt(now);
+      if (!over || over === band) return;
+      const at = this.placeOnLanes(now) - over.y;
+      // Only where it stays below the pointer.
+      if (over.y < band.y ? at < band.height : at > over.height - band.height) {
+        this.arrange(() => moveBand(this.bands, band, this.bands.indexOf(over)), band);
+      }
+    };
+  }
+
+  /**
+   * Change how a lane lies: the one below the pointer, else that of the selected row.
+   * @param {(band: import("./layout.js").Band, at: number) => void} act
+   * @param {import("./layout.js").Band | null} [band]
+   */
+  arrange(act, band = this.bandAt(this.pointerY) ?? (this.selected && lineOf(this.lines, this.selected.track)?.band) ?? null) {
+    if (band) act(band, this.bands.indexOf(band));
+    this.resize();
   }
 
   /** @param {number} x @param {number} y */
   point(x, y) {
     const { tip, canvas } = this.frame;
+    this.pointerY = y;
     const place = this.placeAt(x, y);
     const counter = x >= this.view.left && y >= AXIS ? (this.lineAt(y)?.counter ?? null) : null;
     canvas.style.cursor = y < AXIS ? "col-resize" : place ? "pointer" : x < this.view.left ? "default" : "grab";
-    tip.hidden = !place && !counter;
-    if (place) tip.textContent = briefOf(this.model, place);
+    const title = x < this.view.left && y >= AXIS ? this.bandAt(y)?.title : "";
+    tip.hidden = !place && !counter && !title;
+    if (title) tip.textContent = `${title} \u00b7 drag to move, t to pin, h for height`;
+    else if (place) tip.textContent = briefOf(this.model, place);
     else if (counter) tip.textContent = valueAt(counter, this.view.time(x));
     if (tip.hidden) return;
     const room = this.within.clientWidth - tip.offsetWidth - 8;
@@ -334,9 +421,8 @@ export class Lanes {
   /** @param {number} x @param {number} y */
   click(x, y) {
     this.frame.canvas.focus({ preventScroll: true });
-    const at = y - AXIS + this.frame.scroll.scrollTop;
-    const band = this.bands.find((each) => at >= each.y && at < each.y + each.height);
-    const title = this.narrow ? band && at < band.y + 15 : x < this.view.left;
+    const band = this.bandAt(y);
+    const title = this.narrow ? band && this.placeOnLanes(y) < band.y + 15 : x < this.view.left;
     if (band && title && y > AXIS && folds(band)) {
       band.folded = !band.folded;
       return this.resize();
@@ -348,6 +434,7 @@ export class Lanes {
   /** @param {Place | null} place @returns {boolean} whether nothing is selected now */
   select(place) {
     this.selected = place;
+    markHit(this.frame.list, place ? place.track.offset + place.row : -1);
     this.links = place ? linksOf(this.model, place) : [];
     const { panel, said } = this.frame;
     panel.replaceChildren();
@@ -356,13 +443,12 @@ export class Lanes {
         rowPanel(this.model, place, {
           zoom: () => this.zoomToSelected(),
           follow: (to) => this.goTo(to),
+          list: () => this.pick(new Set([place.track.name[place.row]]), this.model.names.texts[place.track.name[place.row]]),
           close: () => this.select(null),
         }),
       );
       said.textContent = briefOf(this.model, place);
     }
-    const number = place ? place.track.offset + place.row : null;
-    for (const act of this.listeners) act(number);
     this.moved();
     return !place;
   }
@@ -384,8 +470,9 @@ export class Lanes {
     const line = lineOf(this.lines, place.track);
     const { scroll } = this.frame;
     if (!line) return;
-    const hidden = line.y < scroll.scrollTop || line.y + line.height + AXIS > scroll.scrollTop + this.height;
-    if (hidden) scroll.scrollTop = line.y - this.height / 2;
+    const above = line.y < scroll.scrollTop + this.pinned;
+    const hidden = above || line.y + line.height + AXIS > scroll.scrollTop + this.height;
+    if (hidden && !line.band.pinned) scroll.scrollTop = line.y - this.height / 2;
   }
 
   zoomToSelected() {
@@ -415,13 +502,15 @@ export class Lanes {
     this.search("");
   }
 
-  /** @param {string} text */
-  search(text) {
-    this.hits = text ? namesWith(this.model, text) : null;
-    const found = this.hits ? countOf(this.model, this.hits) : 0;
+  /** @param {string} text @param {Uint8Array | null} hits the names to find */
+  search(text, hits = text ? namesWith(this.model, text) : null) {
+    const found = hits ? countOf(this.model, hits) : 0;
+    this.found = found;
+    // Without a hit, nothing is dimmed.
+    this.hits = found ? hits : null;
     const alike = this.alike ? sayWhich(this.alike) : "";
-    this.frame.hits.textContent = this.hits ? `${count(found)} hit${found === 1 ? "" : "s"}` : alike;
-    this.redraw();
+    this.frame.hits.textContent = hits ? `${count(found)} hit${found === 1 ? "" : "s"}` : alike;
+    this.changed();
   }
 
   /** @param {1 | -1} step */
@@ -452,6 +541,11 @@ export class Lanes {
       g: () => this.goAlong(),
       n: () => this.goToHit(1),
       p: () => this.goToHit(-1),
+      m: () => this.ask(),
+      t: () => this.arrange((band) => pinBand(this.bands, band)),
+      h: () => this.arrange((band) => void (band.scale = (band.scale % TALLEST) + 1)),
+      "[": () => this.arrange((band, at) => moveBand(this.bands, band, at - 1)),
+      "]": () => this.arrange((band, at) => moveBand(this.bands, band, at + 1)),
       Escape: () => {
         if (this.alike) this.mark(null);
         this.range = null;

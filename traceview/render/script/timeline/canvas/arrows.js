@@ -1,7 +1,7 @@
 /** What is drawn over the lanes for a selected row: its frame, and arrows from call to work. */
 
 import { duration } from "../format.js";
-import { AXIS, lineOf } from "../layout.js";
+import { AXIS, lineOf, scrolled } from "../layout.js";
 
 /** @typedef {import("../model.js").Track} Track */
 /** @typedef {import("./draw.js").Scene} Scene */
@@ -60,7 +60,8 @@ function frame(pen, scene, { track, row }) {
   const { view, colors } = scene;
   const left = Math.max(view.x(track.start[row]), view.left - 4);
   const right = Math.min(view.x(track.end[row]), view.right + 4);
-  const y = AXIS + line.y - scene.top;
+  const y = AXIS + line.y - scrolled(line.band, scene.top);
+  if (!line.band.pinned && y < AXIS + scene.pinned) return;
   pen.lineWidth = 2;
   pen.strokeStyle = colors.ink;
   pen.strokeRect(left - 1, y - 1, Math.max(right - left + 2, 3), line.height + 2);
@@ -79,8 +80,8 @@ function arrow(pen, scene, from, to) {
   const down = below.y > above.y;
   const x = view.x(from.track.start[from.row]);
   const targetX = view.x(to.track.start[to.row]);
-  const y = AXIS + above.y - scene.top + (down ? above.height : 0);
-  const targetY = AXIS + below.y - scene.top + (down ? 0 : below.height);
+  const y = AXIS + above.y - scrolled(above.band, scene.top) + (down ? above.height : 0);
+  const targetY = AXIS + below.y - scrolled(below.band, scene.top) + (down ? 0 : below.height);
   const bend = (targetY - y) * 0.5;
   pen.lineWidth = 1.5;
   pen.beginPath();

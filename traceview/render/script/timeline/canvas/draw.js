@@ -1,7 +1,7 @@
 /** Drawing the lanes: rows wide enough as boxes with a label, the others as their busy share. */
 
 import { duration, moment } from "../format.js";
-import { AXIS, HEADING } from "../layout.js";
+import { AXIS, HEADING, scrolled } from "../layout.js";
 import { drawSelected } from "./arrows.js";
 import { elided, paintCounter, paintTrack, writeLabels, writeMost } from "./rows.js";
 
@@ -18,6 +18,8 @@ import { elided, paintCounter, paintTrack, writeLabels, writeMost } from "./rows
  * @property {number} width
  * @property {number} height of the canvas
  * @property {number} top how far the lanes are scrolled
+ * @property {number} pinned height of the lanes that are not
+ * @property {import("../notes.js").Note[]} noted
  * @property {number} ratio device pixels per CSS pixel
  * @property {boolean} narrow
  * @property {{track: Track, row: number} | null} selected
@@ -31,23 +33,36 @@ const FONT = "11px system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', sans
 /** @param {CanvasRenderingContext2D} pen @param {Scene} scene @param {Raster} raster */
 export function draw(pen, scene, raster) {
   const { view, ratio, top, height } = scene;
-  const lines = scene.lines.filter((line) => line.y - top < height && line.y + line.height > top);
+  const { pinned } = scene;
+  const lines = scene.lines.filter(({ band, y, height: tall }) => band.pinned || (y - top < height && y + tall > top + pinned));
+  // Those that scroll lie below the pinned ones.
+  const layers = [lines.filter((line) => !line.band.pinned), lines.filter((line) => line.band.pinned)];
   const ticks = ticksOf(view, Number(scene.model.origin));
   const [left, above] = [Math.round(view.left * ratio), Math.round(AXIS * ratio)];
   raster.resize(Math.round(view.right * ratio) - left, Math.round(height * ratio) - above);
-  const labels = paint(raster, scene, lines, ticks.times);
+  const labels = layers.map((each, layer) => paint(raster, scene, each, ticks.times, layer ? pinned : height));
   pen.setTransform(1, 0, 0, 1, 0, 0);
   raster.show(pen, left, above);
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.font = FONT;
   pen.textBaseline = "middle";
+  for (const [layer, first] of [pinned, 0].entries()) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(view.left, AXIS + first, view.right - view.left, layer ? pinned : height);
+    pen.clip();
+    writeLabels(pen, scene, labels[layer]);
+    for (const { counter, band, y } of layers[layer]) {
+      if (counter) writeMost(pen, scene, counter, AXIS + y - scrolled(band, top));
+    }
+    pen.restore();
+  }
   pen.save();
   pen.beginPath();
   pen.rect(view.left, AXIS, view.right - view.left, height - AXIS);
   pen.clip();
-  writeLabels(pen, scene, labels, AXIS - top);
-  for (const { counter, y } of lines) if (counter) writeMost(pen, scene, counter, AXIS + y - top);
   drawRange(pen, scene);
+  drawNotes(pen, scene);
   drawSelected(pen, scene);
   pen.restore();
   drawTitles(pen, scene);
@@ -59,15 +74,17 @@ export function draw(pen, scene, raster) {
  * @param {Scene} scene
  * @param {import("../layout.js").Line[]} lines
  * @param {number[]} ticks
+ * @param {number} height
  * @returns {import("./rows.js").Label[]} what is still to be written on them
  */
-function paint(raster, scene, lines, ticks) {
-  const { view, colors } = scene;
+function paint(raster, scene, lines, ticks, height) {
+  const { view, colors, ratio } = scene;
   const labels = /** @type {import("./rows.js").Label[]} */ ([]);
-  raster.clear(colors.empty);
+  const bottom = Math.round(height * ratio);
+  raster.fill(0, 0, raster.width, bottom, colors.empty);
   for (const time of ticks) {
-    const x = Math.round(((time - view.from) / view.nsPerPixel) * scene.ratio);
-    raster.fill(x, 0, x + 1, raster.height, colors.grid);
+    const x = Math.round(((time - view.from) / view.nsPerPixel) * ratio);
+    raster.fill(x, 0, x + 1, bottom, colors.grid);
   }
   for (const line of lines) {
     for (const track of line.tracks) paintTrack(raster, scene, track, line, labels);
@@ -88,6 +105,12 @@ function drawRange(pen, { view, range, colors, height }) {
   pen.fillRect(right - 0.5, AXIS, 1, height);
 }
 
+/** @param {CanvasRenderingContext2D} pen @param {Scene} scene */
+function drawNotes(pen, { view, noted, colors, height }) {
+  pen.fillStyle = colors.link;
+  for (const { at } of noted) pen.fillRect(Math.round(view.x(at)) - 0.5, AXIS, 1, height);
+}
+
 /** Titles of the lanes: in the margin, or above each where the screen is narrow.
  * @param {CanvasRenderingContext2D} pen
  * @param {Scene} scene
@@ -96,10 +119,15 @@ function drawTitles(pen, scene) {
   const { colors, view, narrow, height } = scene;
   pen.fillStyle = colors.paper;
   if (!narrow) pen.fillRect(0, AXIS, view.left, height);
-  for (const band of scene.bands) {
-    const y = AXIS + band.y - scene.top;
+  // The pinned ones, which are first, over the others.
+  for (const band of [...scene.bands].reverse()) {
+    const y = AXIS + band.y - scrolled(band, scene.top);
     if (y - HEADING > height || y + band.height < AXIS) continue;
-    if (band.heads) drawHeading(pen, scene, band.group, y);
+    if (band.pinned) {
+      pen.fillStyle = colors.paper;
+      pen.fillRect(0, y - HEADING - 2, narrow ? 0 : view.left, band.height + HEADING + 4);
+    }
+    if (band.heads && (band.pinned || y > AXIS + scene.pinned)) drawHeading(pen, scene, band.group, y);
     const middle = y + (narrow ? 7 : Math.min(band.height / 2, 10));
     pen.fillStyle = colors.quiet;
     if (folds(band)) pen.fillText(band.folded ? "\u25b8" : "\u25be", 2, middle);
@@ -107,6 +135,7 @@ function drawTitles(pen, scene) {
   }
   pen.fillStyle = colors.rule;
   if (!narrow) pen.fillRect(view.left - 1, AXIS, 1, height);
+  if (scene.pinned) pen.fillRect(0, AXIS + scene.pinned - 3, scene.width, 2);
 }
 
 /** Whether a lane can be folded. @param {import("../layout.js").Band} band */
@@ -147,17 +176,26 @@ function ticksOf(view, origin) {
  * @param {Scene} scene
  * @param {{step: number, times: number[]}} ticks
  */
-function drawAxis(pen, { model, view, colors, width }, ticks) {
+function drawAxis(pen, { model, view, colors, width, noted }, ticks) {
   const origin = Number(model.origin);
   pen.fillStyle = colors.raised;
   pen.fillRect(0, 0, width, AXIS);
   pen.fillStyle = colors.quiet;
-  if (view.left > 60) pen.fillText(`${duration(view.span)} shown`, 14, AXIS / 2);
+  if (view.left > 60) pen.fillText(`${duration(view.span)} in view`, 14, AXIS / 2);
   for (const time of ticks.times) {
     const x = view.x(time);
     if (x < view.left) continue;
     pen.fillRect(Math.round(x), AXIS - 5, 1, 5);
     const text = moment(time + origin, ticks.step, Math.max(view.to + origin, 1));
     if (x + 4 + pen.measureText(text).width <= width) pen.fillText(text, x + 4, AXIS / 2);
+  }
+  for (const note of noted) {
+    const x = view.x(note.at);
+    if (x < view.left || x > width) continue;
+    const text = elided(pen, note.text, 120);
+    pen.fillStyle = colors.link;
+    pen.fillRect(x - 1, 3, pen.measureText(text).width + 10, AXIS - 6);
+    pen.fillStyle = colors.paper;
+    pen.fillText(text, x + 4, AXIS / 2);
   }
 }

@@ -1,5 +1,6 @@
 /** Rows of the lanes: boxes with a label where wide enough, else their busy share per pixel. */
 
+import { AXIS, scrolled } from "../layout.js";
 import { firstAfter } from "../model.js";
 import { lowerBound } from "../search.js";
 import { walk } from "../tree.js";
@@ -66,14 +67,14 @@ export function paintTrack(raster, scene, track, line, labels) {
     raster.fill(left, bottom - filled, right - gap, bottom, colorOf(names[longest]));
     if (right - left < LEAST_LABEL * ratio || line.height < LEAST_LABEL_HEIGHT) return;
     const [first, last] = [Math.max(view.x(start), view.left - 2), Math.min(view.x(end), view.right + 2)];
-    if (last - first >= LEAST_LABEL) labels.push({ track, row: longest, left: first, right: last, y: line.y + line.height / 2 });
+    if (last - first >= LEAST_LABEL) labels.push({ track, row: longest, left: first, right: last, y: AXIS + line.y - scrolled(line.band, scene.top) + line.height / 2 });
   });
   if (column >= 0) paintColumn();
 }
 
 /** Upper and lower edge of a line, in pixels of the raster. @param {Scene} scene @param {import("../layout.js").Line} line */
 function edgesOf({ top, ratio }, line) {
-  const upper = Math.round((line.y - top) * ratio);
+  const upper = Math.round((line.y - scrolled(line.band, top)) * ratio);
   return { top: upper, bottom: upper + Math.round(line.height * ratio) };
 }
 
@@ -105,9 +106,8 @@ export function paintCounter(raster, scene, counter, line) {
  * @param {CanvasRenderingContext2D} pen
  * @param {Scene} scene
  * @param {Label[]} labels
- * @param {number} origin of y
  */
-export function writeLabels(pen, scene, labels, origin) {
+export function writeLabels(pen, scene, labels) {
   const { model, colors, hits } = scene;
   for (const { track, row, left, right, y } of labels) {
     const name = track.name[row];
@@ -116,7 +116,7 @@ export function writeLabels(pen, scene, labels, origin) {
     if (!text) continue;
     pen.globalAlpha = hits && !hits[name] ? 0.4 : 1;
     pen.fillStyle = colors.label[model.names.classes[name]];
-    pen.fillText(text, left + 4, origin + y + 0.5);
+    pen.fillText(text, left + 4, y + 0.5);
   }
   pen.globalAlpha = 1;
 }
