@@ -72,6 +72,23 @@ def of_lengths(x_ptr, ends_ptr, y_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def of_masks(x_ptr, keep_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies under masks that no declaration is true of."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    if KIND == "every third":
+        mask &= offsets % 3 == 0
+    elif KIND == "causal":
+        offsets = tl.arange(0, BLOCK)
+        mask = offsets <= tl.program_id(0)
+    elif KIND == "loaded":
+        mask &= tl.load(keep_ptr + offsets * 2) != 0
+    elif KIND == "groups":
+        mask &= offsets // 3 < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+@triton.jit
 def groups(x_ptr, y_ptr, scale_ptr, SIZE: tl.constexpr, GROUP: tl.constexpr, COUNT: tl.constexpr):
     row = tl.program_id(0)
     for group in tl.static_range(COUNT):

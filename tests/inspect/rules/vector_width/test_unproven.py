@@ -42,6 +42,7 @@ def nothing_is_declared(findings):
     for finding in findings:
         declares = "multiple_of" in finding.action or "max_contiguous" in finding.action
         assert not declares or (finding.severity != "high" and "Only if" in finding.action)
+        assert "multiple of 1 " not in finding.action
     return True
 
 
@@ -121,6 +122,15 @@ def test_a_loaded_bound_and_a_small_tile_are_tried_not_ranked(retried, block, fi
     for finding in tried.findings():
         assert first in finding.message
         assert nothing_is_declared([finding])
+
+
+@pytest.mark.parametrize("kind", ["every third", "causal", "loaded", "groups"])
+def test_a_mask_that_differs_within_a_vector_is_not_declared_a_multiple(retried, kind):
+    findings = retried("of_masks", f"*fp32:16, *i8:16, *fp32:16, i32:16, {kind!r}, 2048").findings()
+    narrow = [f for f in findings if "the mask d" in f.message]
+    assert any("apply the rest of the condition with tl.where" in f.action for f in narrow)
+    assert not any("multiple_of" in f.action for f in findings)
+    assert all(f.severity != "high" for f in narrow)
 
 
 def test_the_size_of_a_group_is_no_tile(retried, compile_triton):

@@ -12,12 +12,15 @@ from traceview.inspect.rules.vector_width.causes import (
     Narrow,
     NarrowReason,
     by_loaded,
+    declared,
     in_words,
     no_multiple,
     not_divisible,
+    own_bound,
     padded,
     with_value,
 )
+from traceview.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.vector_limit import VECTOR_BYTES, Culprit, VectorLimit, vector_limits
@@ -178,15 +181,20 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
     what = _described(culprit)
     if not what:
         return None
-    if limit.limit == "alignment" and culprit.opcode == "tt.get_program_id":
+    is_program_id = culprit.opcode == "tt.get_program_id"
+    if limit.limit == "alignment" and is_program_id:
         where, multiple = what.removeprefix("the program id"), limit.alignment * limit.element_bytes
         start = f"multiples of {units.counted(multiple, 'byte')}, not of {VECTOR_BYTES}"
         return _reason(f"blocks start at {start}{where}", _OTHER_BLOCKS)
-    declared = _multiple(culprit)
+    if limit.limit == "mask" and (culprit.wanted != "divisibility" or is_program_id):
+        differs = f"the mask depends on {what}, so it may differ from element to element"
+        return _reason(differs, own_bound(narrow), conditional=True)
+    name = culprit.name if (culprit.name or "").isidentifier() else ""
+    remedy = declared(name or "such value", name or "value", culprit.need)
     if limit.limit == "mask":
-        return _reason(f"the mask depends on {what}", declared, conditional=True)
+        return _reason(f"the mask depends on {what}", remedy, conditional=True)
     unknown = f"the address depends on {what}, whose alignment is not known"
-    return _reason(unknown, declared, conditional=True)
+    return _reason(unknown, remedy, conditional=True)
 
 
 def _not_adjacent(
@@ -218,7 +226,9 @@ def _not_adjacent(
 def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
     """The reason where neighbouring threads leave gaps between them; None where they do not."""
     step, size = narrow.layout.threads_apart, narrow.layout.element_bytes
-    if step is None:
+    value = step.parameter.value if step and step.parameter else 1
+    distance = abs(step.of * value) if step and type(value) is int else None
+    if step is None or (distance is not None and distance < 2 * narrow.layout.width_bytes):
         return None
     times, left = divmod(abs(step.of), size)
     if step.parameter and not left:
@@ -229,11 +239,17 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         far = f"{abs(step.of)} × {step.parameter.name} bytes"
     else:
         far = f"{abs(step.of):,} bytes"
+    sectors = "each needs a sector of its own, whatever the width"
+    if distance is None:
+        sectors += f", if that is {SECTOR_BYTES} bytes or more"
+    elif distance < SECTOR_BYTES:
+        shared = SECTOR_BYTES / distance
+        shown = units.count(int(shared) if shared.is_integer() else shared)
+        sectors = f"{shown} of them share a sector"
     return NarrowReason(
         f"neighbouring threads are {far} apart",
         _ROW_PER_WARP if cuda else _ROWS_AS_TILE,
-        "the addresses of neighbouring threads in PTX: each needs a sector of its own, whatever "
-        "the width",
+        f"the addresses of neighbouring threads in PTX: {sectors}",
         proven=True,
     )
 
@@ -266,17 +282,6 @@ def _run(remainder: Culprit, compiled: Compiled) -> str:
     if not isinstance(length, int) or length % 2 == 0:
         return ""
     return f"{name}={length}" if remainder.constant is None else str(length)
-
-
-def _multiple(culprit: Culprit) -> str:
-    """The remedy for a value that may be a multiple, by its name if the source has one."""
-    named = (culprit.name or "").isidentifier()
-    name = culprit.name if named else "the value"
-    return (
-        f"Only if each {name if named else 'such value'} is a multiple of {culprit.need}, which "
-        f"one that is odd disproves, declare it: tl.multiple_of("
-        f"{name if named else 'value'}, {culprit.need})"
-    )
 
 
 def _described(culprit: Culprit) -> str:
