@@ -83,9 +83,6 @@ def test_conflicts_outside_a_loop_that_has_none_are_no_finding():
 # What a loop inside the one with conflicts does in each turn.
 INSIDE = {
     "waits for a barrier": ("mbarrier.try_wait.parity.shared.b64 %p2, [smem], %r7;", "medium"),
-        "atom.global.cas.b32 %r7, [%rd1], 0, 1; setp.ne.s32 %p2, %r7, 0;",
-        "medium",
-    ),
     "computes": ("fma.rn.f32 %f1, %f1, %f1, %f1; setp.lt.f32 %p2, %f1, 0f00000000;", "info"),
 }
 
