@@ -298,3 +298,14 @@ def test_only_a_pair_can_be_unpacked(tmp_path):
         strided,
     )
     assert [found.values[p.name] for p in strided[1:]] == [8, 1, 1024]
+
+
+@pytest.mark.parametrize(("of_branch", "stride"), [("k = k.view(-1, 8)", 1), ("pass", 1024)])
+def test_a_branch_that_gives_a_tensor_other_dimensions(tmp_path, of_branch, stride):
+    found = arguments(
+        tmp_path,
+        "def copied(k):\n"
+        f"    if k.dim() == 3:\n        {of_branch}\n"
+        "    kernel[(1,)](k, k, None, 8, k.stride(1), BLOCK=64)\n",
+    )
+    assert found.values["n"] == stride

@@ -202,7 +202,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def tensor_ranks(function: Function) -> dict[str, int | None]:
     """The names that are used as tensors, with the dimensions that their uses show, or None."""
     shown: dict[str, int] = defaultdict(int)
+    # Where x is rebound if it has 4 dimensions, it has another number behind that.
+    rebinding = {id(each) for node in ast.walk(function) for each in _rebinding(node)}
     for node in ast.walk(function):
+        if id(node) in rebinding:
+            continue
         owner = node.value if isinstance(node, ast.Attribute) else None
         if isinstance(owner, ast.Name) and getattr(node, "attr", "") in _OF_TENSORS:
             shown[owner.id] += 0
@@ -236,6 +240,16 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
         name, index = _shape_of(node.func), node.args[0]
     if isinstance(index, ast.Constant) and type(index.value) is int and name:
         yield name, index.value + 1
+
+
+def _rebinding(node: ast.AST) -> list[ast.Compare]:
+    """The comparisons in the test of an if that are of a tensor which its branch rebinds."""
+    if not isinstance(node, ast.If):
+        return []
+    names = [n for part in node.body for n in ast.walk(part) if isinstance(n, ast.Name)]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    compared = (each for each in ast.walk(node.test) if isinstance(each, ast.Compare))
+    return [each for each in compared if _shape_of(each.left, ("ndim", "dim")) in bound]
 
 
 def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:

@@ -160,14 +160,16 @@ def _blamed(
     room = math.prod(by_layout.shape) // (WARP_THREADS * warps) if warps else wide
     # A larger tile of elements that are not adjacent only moves more of them one by one.
     room = 2 if by_layout.contiguity == least else min(room, 2)
-    by_address = least < min(wide, max(by_layout.share.adjacent, room))
+    # Along an axis of one element nothing is adjacent.
+    is_along = by_layout.shape[by_layout.share.axis] > 1
+    by_address = is_along and least < min(wide, max(by_layout.share.adjacent, room))
     short = sorted((each for each in found if found[each] < wide), key=lambda each: found[each])
     culprits: dict[Limit, Callable[[], Culprit | None]] = {
         "contiguity": lambda: trace.culprit(pointer, "contiguity", wide),
         "alignment": lambda: trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes),
         "mask": lambda: trace.culprit(mask or "", "constancy", wide),
     }
-    blamed = [culprits[limit]() for limit in short]
+    blamed = [culprits[limit]() for limit in short] if is_along else []
     if not by_address:
         return replace(by_layout, beside=tuple(filter(None, blamed)))
     beside = tuple(each for each in blamed[1:] if each and each != blamed[0])
@@ -305,7 +307,11 @@ class _Trace:
         if self._value(runs[1], "contiguity", axis) >= need:
             return runs[0], "constancy", need, axis
         flat = [value for value in inputs[:2] if self._value(value, "constancy", axis) < need]
-        return (flat[-1] if flat else inputs[1]), "contiguity", need, axis
+        if flat:
+            return flat[-1], "contiguity", need, axis
+        # All are constant over a vector: that which changes is followed.
+        changes = min(inputs[:2], key=lambda value: self._value(value, "constancy", axis))
+        return changes, "contiguity", need, axis
 
     def _of_comparison(
         self, inputs: list[str], axis: int, need: int

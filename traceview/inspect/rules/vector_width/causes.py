@@ -94,7 +94,8 @@ class NarrowReason:
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
-    `conditional`: the remedy changes what is computed unless the data are as it says.
+    `conditional`: the remedy changes what is computed unless the data are as it says. `repeats`:
+    several threads load the same few elements.
     """
 
     cause: str
@@ -105,6 +106,7 @@ class NarrowReason:
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
     conditional: bool = False
+    repeats: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
@@ -348,7 +350,10 @@ def stride(argument: Argument) -> Cause:
     if isinstance(value, int):
         remedy = f"Pass a contiguous tensor or reorder the axes, so that {name}=1"
         return Cause(f"a thread's elements are {name}={value} apart", change, remedy)
-    remedy = f"Pass {name}=1, which Triton specializes on, or declare it as tl.constexpr"
+    remedy = (
+        f"Pass {name}=1, which Triton specializes on unless the parameter has an annotation, or "
+        "declare it as tl.constexpr"
+    )
     clause = f"a thread's elements are {name} apart, which is known only at run time"
     return Cause(clause, change, remedy)
 

@@ -54,13 +54,21 @@ _MADE = {
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
 _LARGER = "Use a larger block, or give each block more work, so that a thread moves 16 bytes"
-_MORE = "Give each block more work, such as several rows, so that a thread has more of the tile"
+_FEW = (
+    "Leave it unless the larger tile can change: these are few elements, and several threads load "
+    "the same"
+)
 _PER_GROUP = (
     "Let a block or an inner loop stay within one group, so that the quotient is a scalar: load "
     "one value per group and broadcast it"
 )
-_NO_WRAP = "Mask the elements beyond the end instead of wrapping around"
-_NO_CLAMP = "Mask the elements beyond the end instead of clamping their offsets"
+_NO_WRAP = (
+    "If the remainder only keeps offsets below the end, mask those beyond it instead; if it is the "
+    "column of a row, use a tile of two axes, [rows, columns], in which columns are a tl.arange"
+)
+_NO_CLAMP = (
+    "If what the clamped offsets load is not needed, mask the elements beyond the end instead"
+)
 _MASK_ONLY = (
     "Leave the offsets as they are, and give the condition to the access as its mask: what the "
     "mask leaves out must not be needed"
@@ -109,15 +117,27 @@ def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
 
 
 def limit_of(narrow: Narrow, compiled: Compiled) -> VectorLimit | None:
-    """What Triton's analysis says limits an access, if that gives the width that it has."""
+    """What Triton's analysis says limits an access, if that gives the width that it has.
+
+    A layout that leaves room in the tile is Triton's answer to an address that it cannot follow, so
+    that another explanation comes first.
+    """
     text, (source, kind, _) = compiled.stages.get("ttgir"), narrow.place
-    same = (
+    same = [
         limit
         for limit in (_limits(text) if text else ())
         if (limit.line, limit.kind) == (source, kind)
         and (not narrow.array or not limit.arrays or limit.arrays & narrow.array)
-    )
-    return next((limit for limit in same if max(limit.width_bits, 8) == narrow.width), None)
+        and max(limit.width_bits, 8) == narrow.width
+    ]
+    return min(same, key=lambda limit: _leaves_room(limit, compiled), default=None)
+
+
+def _leaves_room(limit: VectorLimit, compiled: Compiled) -> bool:
+    """Whether a layout gives threads less than a vector of a tile that has one for each."""
+    threads = WARP_THREADS * (compiled.num_warps or 1)
+    is_own = limit.limit == "layout" and limit.share.kind == "blocked" and not compiled.is_gluon
+    return is_own and math.prod(limit.shape) * limit.element_bytes >= VECTOR_BYTES * threads
 
 
 @lru_cache(maxsize=2)
@@ -143,7 +163,9 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> NarrowReason:
         return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", remedy)
     if "slice" in limit.share.kind:
         given = f"the layout is that of a larger tile and gives each thread {adjacent}"
-        return _reason(given, _MORE)
+        return replace(_reason(given, _FEW), repeats=True)
+    if _leaves_room(limit, compiled):
+        return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", _ALONG)
     if elements * limit.element_bytes < VECTOR_BYTES * threads:
         return _reason(f"a tile of {tile} elements is too small for {threads:,} threads", fewer)
     return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", fewer)
@@ -215,11 +237,11 @@ def _not_adjacent(
         return _reason(cause, _PER_GROUP)
     if what.startswith("a remainder"):
         run = _run(culprit, compiled)
-        return _reason(cause, _SHORT_RUNS.format(run) if run else _NO_WRAP)
+        return _reason(cause, _SHORT_RUNS.format(run) if run else _NO_WRAP, conditional=not run)
     if culprit.opcode == "arith.select":
         return _reason(cause, _MASK_ONLY, conditional=True)
     if culprit.opcode.startswith(("arith.min", "arith.max")):
-        return _reason(cause, _NO_CLAMP)
+        return _reason(cause, _NO_CLAMP, conditional=True)
     return _reason(cause, _ALONG)
 
 

@@ -140,7 +140,7 @@ def _bits(listed: Sequence[Access]) -> int:
 
 def _severity(narrow: Narrow, reason: NarrowReason, *, minor: bool) -> Severity:
     """What is not proven, and what only some data allow, is never high."""
-    if minor:
+    if minor or reason.repeats:
         return "low"
     if reason.conditional or not reason.proven:
         return "medium"
