@@ -361,13 +361,19 @@ class Scope:
                 self.assign(target, _part(value, at, target, count) if starred else value)
 
     def size_named(self, target: ast.expr, value: ast.expr) -> AssumedSize | None:
-        """The size in `heads = x.shape[1]`, as the name on the left suggests; else None."""
-        if not (isinstance(target, ast.Name) and isinstance(value, ast.Subscript)):
+        """The size in `heads = x.shape[1]` and `x.size(1)`, as the name suggests; else None."""
+        if not isinstance(target, ast.Name):
             return None
-        shape, at = self.value(value.value), self.value(value.slice)
-        if not isinstance(shape, Shape) or shape.is_strides or type(at) is not int:
+        shape, at = None, UNKNOWN
+        if isinstance(value, ast.Subscript):
+            shape, at = self.value(value.value), self.value(value.slice)
+        elif isinstance(value, ast.Call) and len(value.args) == 1:
+            method, at = self.value(value.func), self.value(value.args[0])
+            is_size = isinstance(method, Method) and method.name == "size"
+            shape = Shape(method.tensor) if is_size else None
+        if not isinstance(shape, Shape) or shape.is_strides or isinstance(at, slice):
             return None
-        return shape.tensor.size(at, target.id)
+        return shape.tensor.size(at if type(at) is int else None, target.id)
 
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a name, or the names of a tuple."""

@@ -54,6 +54,10 @@ _MADE = {
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
 _LARGER = "Use a larger block, or give each block more work, so that a thread moves 16 bytes"
+_SHARED = (
+    "Find what gives the tile this layout: an address that Triton cannot follow (a remainder, a "
+    "quotient), or another access or a cast to a wider type that shares it"
+)
 _FEW = (
     "Leave it unless the larger tile can change: these are few elements, and several threads load "
     "the same"
@@ -165,7 +169,8 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> NarrowReason:
         given = f"the layout is that of a larger tile and gives each thread {adjacent}"
         return replace(_reason(given, _FEW), repeats=True)
     if _leaves_room(limit, compiled):
-        return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", _ALONG)
+        given = f"the layout gives each thread {adjacent} of a tile of {tile}, which has more"
+        return _reason(given, _SHARED, conditional=True)
     if elements * limit.element_bytes < VECTOR_BYTES * threads:
         return _reason(f"a tile of {tile} elements is too small for {threads:,} threads", fewer)
     return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", fewer)
