@@ -94,8 +94,7 @@ class NarrowReason:
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
-    `conditional`: the remedy changes what is computed unless the data are as it says. `repeats`:
-    several threads load the same few elements.
+    `conditional`: the remedy changes what is computed unless the data are as it says.
     """
 
     cause: str
@@ -106,7 +105,6 @@ class NarrowReason:
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
     conditional: bool = False
-    repeats: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""

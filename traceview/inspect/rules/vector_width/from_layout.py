@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from traceview import units
 from traceview.inspect.kernel_report import line_name
+from traceview.inspect.recompilations import Place
 from traceview.inspect.rules.vector_width.causes import (
     Narrow,
     NarrowReason,
@@ -21,6 +22,7 @@ from traceview.inspect.rules.vector_width.causes import (
     with_value,
 )
 from traceview.ptx.addresses.request_costs import SECTOR_BYTES
+from traceview.ptx.addresses.slicing import Array
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.vector_limit import VECTOR_BYTES, Culprit, VectorLimit, vector_limits
@@ -126,15 +128,35 @@ def limit_of(narrow: Narrow, compiled: Compiled) -> VectorLimit | None:
     A layout that leaves room in the tile is Triton's answer to an address that it cannot follow, so
     that another explanation comes first.
     """
-    text, (source, kind, _) = compiled.stages.get("ttgir"), narrow.place
-    same = [
+    listed = [
         limit
-        for limit in (_limits(text) if text else ())
-        if (limit.line, limit.kind) == (source, kind)
-        and (not narrow.array or not limit.arrays or limit.arrays & narrow.array)
-        and max(limit.width_bits, 8) == narrow.width
+        for aligned in (True, False)
+        for limit in _limits_at(narrow.place, narrow.array, compiled, aligned_remainders=aligned)
+        if max(limit.width_bits, 8) == narrow.width
     ]
-    return min(same, key=lambda limit: _leaves_room(limit, compiled), default=None)
+    return min(listed, key=lambda limit: _leaves_room(limit, compiled), default=None)
+
+
+def tile_bits(place: Place, array: Array, compiled: Compiled) -> float:
+    """The bits per thread of the tiles at a place in TTGIR; infinity where it has none.
+
+    Instructions move more where threads repeat elements of others, or have none.
+    """
+    limits = _limits_at(place, array, compiled, aligned_remainders=True)
+    bits = sum(8 * limit.element_bytes * math.prod(limit.shape) for limit in limits)
+    return bits / (WARP_THREADS * (compiled.num_warps or 1)) or math.inf
+
+
+def _limits_at(
+    place: Place, array: Array, compiled: Compiled, *, aligned_remainders: bool
+) -> list[VectorLimit]:
+    text = compiled.stages.get("ttgir")
+    return [
+        limit
+        for limit in (_limits(text, aligned_remainders) if text else ())
+        if (limit.line, limit.kind) == place[:2]
+        and (not array or not limit.arrays or limit.arrays & array)
+    ]
 
 
 def _leaves_room(limit: VectorLimit, compiled: Compiled) -> bool:
@@ -144,10 +166,9 @@ def _leaves_room(limit: VectorLimit, compiled: Compiled) -> bool:
     return is_own and math.prod(limit.shape) * limit.element_bytes >= VECTOR_BYTES * threads
 
 
-@lru_cache(maxsize=2)
-def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
-    module = parse_ttgir(ttgir)
-    return (*vector_limits(module), *vector_limits(module, aligned_remainders=False))
+@lru_cache(maxsize=4)
+def _limits(ttgir: str, aligned_remainders: bool) -> tuple[VectorLimit, ...]:
+    return tuple(vector_limits(parse_ttgir(ttgir), aligned_remainders=aligned_remainders))
 
 
 def _reason(cause: str, remedy: str, *, conditional: bool = False) -> NarrowReason:
@@ -167,7 +188,7 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> NarrowReason:
         return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", remedy)
     if "slice" in limit.share.kind:
         given = f"the layout is that of a larger tile and gives each thread {adjacent}"
-        return replace(_reason(given, _FEW), repeats=True)
+        return _reason(given, _FEW, conditional=True)
     if _leaves_room(limit, compiled):
         given = f"the layout gives each thread {adjacent} of a tile of {tile}, which has more"
         return _reason(given, _SHARED, conditional=True)
