@@ -57,7 +57,7 @@ class TunedConfiguration:
     """One configuration as compiled; `dropped` is why it is not worth timing, None if it is.
 
     Registers and spills are per thread, shared memory per block, warps and pipeline buffers per SM.
-    `fill` is as the function has it, the part of the SMs' time if all blocks take equally long.
+    `fill` is as the function `fill` computes it: the part of the time that SMs are in use.
     `flop_per_byte` is that of the pipelined loop: tensor-core work per byte that it copies.
     """
 

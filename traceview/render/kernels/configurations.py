@@ -69,7 +69,7 @@ _CONFIGURATION = JsonShape(
     values="constexprs and options by name",
     dropped="why it is not worth timing; null if it is",
     buffer_bytes_per_sm="of pipelined loops, in all blocks on an SM",
-    fill="part of the SMs' time that the grid fills if all blocks take equally long",
+    fill="part of the block slots of its waves that the grid fills; of the SMs below one wave",
     flop_per_byte="tensor-core work per byte that the pipelined loop copies",
 )
 CONFIGURATIONS = JsonShape(
