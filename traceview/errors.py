@@ -8,7 +8,7 @@ TraceviewError              base: what happened, the evidence, what to do
 ├── LibraryError            the C library is missing or does not fit
 ├── RecordingError          a program could not be recorded or its recording exported
 ├── PtxSyntaxError          the text is not valid PTX, with line and column
-├── TimeUpError             the time budget is spent, so this trial was not run
+├── TimeUpError             a time limit is reached: of trials, or of a script
 ├── OutputExistsError       the output file exists already
 └── InputError              a name, range or option is invalid for this input
     └── ComparisonRefusedError  a comparison of these recordings makes no sense
@@ -86,7 +86,7 @@ class PtxSyntaxError(TraceviewError):
 
 
 class TimeUpError(TraceviewError):
-    """The time budget for trials is spent, so this trial was not run."""
+    """A time limit is reached: this trial was not run, or the script was stopped."""
 
 
 class OutputExistsError(TraceviewError):

@@ -116,7 +116,7 @@ DIFFER = "likely because the mask differs from element to element"
             "*fp32:16, *i32:16, *fp32:16, 1024",
             "likely because the access starts at an offset loaded from starts_ptr, of unknown "
             "alignment",
-            "which one that is odd disproves, declare it: tl.multiple_of(…, 16) around it",
+            "its results are wrong), declare it: tl.multiple_of(…, 16) around it",
             "but start at a loaded offset",
         ),
         (

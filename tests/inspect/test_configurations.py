@@ -6,8 +6,10 @@ import jsonschema
 import pytest
 
 from tests.inspect.targets.python_scripts import HEADER, needs_torch, needs_triton
+from tests.ptx.compiled_kernels import a_compiled, a_report
 from traceview.cli import run
-from traceview.inspect.configurations import TunedConfiguration, judged
+from traceview.hardware import limits_of, occupancy
+from traceview.inspect.configurations import TunedConfiguration, fill, judged
 from traceview.render.schemas import schema
 
 GOOD = {
@@ -62,6 +64,8 @@ def test_one_property_drops_a_configuration_in_any_order(worse, better, reason):
 KEPT = (
     # Two that spill: neither is better for it.
     ({"spill_bytes": 400}, {"spill_bytes": 40}),
+    # A few bytes that are spilled once need not cost time.
+    ({"spill_bytes": 96}, {"spill_bytes": 0}),
     ({"fill": 0.8}, {}),
     ({"flop_per_byte": 40.0}, {}),
     # Twice as much per byte, on a grid that leaves more SMs idle.
@@ -79,6 +83,19 @@ KEPT = (
 def test_what_only_a_measurement_weighs_is_kept(one, other):
     found = judged([tuned(1, **one), tuned(2, **other)])
     assert [each.dropped for each in found] == [None, None]
+
+
+@pytest.mark.parametrize("blocks_per_sm", [1, 2, 8])
+@pytest.mark.parametrize("blocks", [1, 66, 132, 133, 264, 400, 1056, 1057, 1188, 100_000])
+def test_the_fill_of_a_grid_is_that_of_its_waves(blocks, blocks_per_sm):
+    """Counted slot by slot: of the last wave's blocks, or of SMs without any."""
+    sms, slots = 132, 132 * blocks_per_sm
+    limits = occupancy(limits_of("sm_90"), 2048 // blocks_per_sm // 2, 32, 200_000 // blocks_per_sm)
+    assert limits.blocks_per_sm == blocks_per_sm
+    compiled = a_compiled(grid=(blocks, 1, 1))
+    taken = len({block // slots for block in range(blocks)}) * slots
+    expected = blocks / taken if blocks > slots else min(blocks, sms) / sms
+    assert fill(a_report(compiled=compiled, occupancy=limits), sms) == pytest.approx(expected)
 
 
 def test_the_first_of_equal_code_is_kept():

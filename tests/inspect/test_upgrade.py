@@ -308,3 +308,18 @@ def test_nothing_to_compare():
         else:
             assert list(triton_builds.failures(built)) == ["Triton 2.0 for sm_90: it failed"]
     assert CompileOptions().budget_s is None
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("body", "is_late"),
+    [("raise ValueError('not within bounds')", False), ("import time; time.sleep(60)", True)],
+)
+def test_more_time_is_offered_only_to_what_ran_out_of_it(tmp_path, body, is_late):
+    path = tmp_path / "script.py"
+    path.write_text(f"{HEADER}{body}\n")
+    options = CompileOptions(timeout_s=1.0)
+    version = triton_builds.interpreter(triton_builds.python()).triton
+    [build] = triton_builds.builds(str(path), (version,), ("sm_90",), options, print, print)
+    assert build.failure.startswith("script.py ")
+    assert build.failure.endswith(" allows more time") == is_late

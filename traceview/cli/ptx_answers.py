@@ -10,6 +10,7 @@ import click
 
 from traceview.cli.options import misuse
 from traceview.cli.output import Outputs, progress, write_file
+from traceview.errors import InputError
 
 if TYPE_CHECKING:
     from traceview.headless.compile_options import CompileOptions
@@ -94,7 +95,12 @@ def write_reproducer(report: PtxReport | Diff, path: Path) -> None:
 
     if not isinstance(report, PtxReport):
         raise click.UsageError("--reproducer cannot be combined with a comparison")
-    write_file(path, reproducer([kernel.compiled for kernel in report.kernels], path.name))
+    kernels = [kernel.compiled for kernel in report.kernels]
+    for source in {Path(each.source_file) for each in kernels if each.source_file}:
+        # A module's file is known only now.
+        if path.resolve() == source.resolve():
+            raise InputError(f"{path} has the source of a kernel", "give the script another name")
+    write_file(path, reproducer(kernels, path.name))
 
 
 def preselect_configurations(target: str, options: Mapping[str, Any], outputs: Outputs) -> None:

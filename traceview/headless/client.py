@@ -114,6 +114,8 @@ class Worker:
         self._options = request.options
         self.deadline = Deadline()
         """When trials end; known once the script has ended."""
+        self.timed_out = False
+        """Whether `run` killed it because it took too long."""
         self._temporary = tempfile.TemporaryDirectory(prefix="traceview-")
         self.folder = Path(self._temporary.name)
         request_path = self.folder / "request.json"
@@ -159,12 +161,16 @@ class Worker:
                     return None
                 if not self.lives:
                     return _ending(self._process.wait())
-                self.stop()
+                self._time_out()
                 return f"was still compiling after {self._options.trials_s:g} s"
         if not self.lives:
             return _ending(self._process.wait())
-        self.stop()
+        self._time_out()
         return f"did not end within {self._options.script_s:g} s and was stopped"
+
+    def _time_out(self) -> None:
+        self.timed_out = True
+        self.stop()
 
     @property
     def _is_to_stop(self) -> bool:

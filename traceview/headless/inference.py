@@ -68,19 +68,21 @@ class Defaults:
     """Defaults where the source says nothing: the element type and the size of a tile.
 
     `named`: a parameter that is compared with texts is the first of them, not the empty text.
-    `operand` is the element type of operands of tl.dot.
+    `operand` is the element type of operands of tl.dot, `index` that of arrays of indices.
     """
 
     element: str = "fp32"
     tile: int = 64
     named: bool = True
     operand: str = "fp16"
+    index: str = "i64"
 
 
 _USUAL = Defaults(named=False)
 TRIED = (
     _USUAL,
     Defaults(),
+    Defaults(index="i32"),
     Defaults("fp16"),
     Defaults("i32"),
     Defaults("fp16", 32),
@@ -156,7 +158,7 @@ def _guess(
         return argument(name, parameter.type + (":16" if _may_be_divisible(parameter.type) else ""))
     if _is_pointer(name, usage):
         inferred = usage.pointers.get(name)
-        element = defaults.operand if inferred == "fp16" else inferred
+        element = {"fp16": defaults.operand, "i64": defaults.index}.get(inferred or "", inferred)
         element = element or ("i32" if _INTEGER_DATA.search(name) else defaults.element)
         return argument(name, f"*{element}:16")
     return constant(name, 1) if name in ones else argument(name, _scalar(parameter))

@@ -14,24 +14,24 @@ from typing import Any
 
 from traceview import units
 from traceview.errors import InputError
+from traceview.hardware.occupancy import waves_of
 from traceview.headless.client import python
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.events import Rejected
 from traceview.inspect.kernel_report import KernelReport, sm_count_of
 from traceview.inspect.python_targets import DEFAULT_ARCH
+from traceview.inspect.rules.global_memory import MANY_SPILLED_BYTES
 from traceview.inspect.target_report import inspect
 from traceview.inspect.targets import is_python
 from traceview.inspect.triton_builds import TritonBuild, builds, failures, identity
 from traceview.ptx import cubin as cubin_file
-from traceview.ptx.accesses import TensorOp
+from traceview.ptx.accesses import GENERATIONS, generation
 from traceview.ptx.model import Compiled
 from traceview.records import record
 from traceview.toolchain.triton_versions import interpreter
 
 BUDGET_S = 600.0
 """Seconds to compile all configurations of a target, unless another budget is asked for."""
-SPILL_BYTES = 32
-"""Spilled bytes per thread from which a configuration falls behind one that spills none."""
 MORE_IN_FLIGHT = 1.5
 """How many times the warps or the pipeline's bytes another one of its tile must keep on an SM."""
 MORE_REUSE = 2.0
@@ -46,8 +46,6 @@ MORE_FULL = 1.25
 With a quarter of the SM time lost a kernel that is limited by throughput takes a third longer,
 more than tiles of neighbouring sizes usually differ in.
 """
-GENERATIONS = {"mma": 1, "wmma": 1, "wgmma": 2, "tcgen05": 3}
-GENERATION_NAMES = ("no tensor core", "mma.sync", "wgmma", "tcgen05")
 _OF_LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
 _DEFAULTS = (("num_ctas", 1), ("maxnreg", None), ("ir_override", None))
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -59,7 +57,7 @@ class TunedConfiguration:
     """One configuration as compiled; `dropped` is why it is not worth timing, None if it is.
 
     Registers and spills are per thread, shared memory per block, warps and pipeline buffers per SM.
-    `fill` is the part of the SMs' time that the grid fills if all blocks take equally long.
+    `fill` is as the function `fill` computes it: the part of the time that SMs are in use.
     `flop_per_byte` is that of the pipelined loop: tensor-core work per byte that it copies.
     """
 
@@ -177,24 +175,25 @@ def _configuration(kernel: Compiled | Rejected, sm_count: int | None) -> TunedCo
         occupancy.active_warps if occupancy else None,
         blocks * sum(buffer.size_bytes for buffer in report.pipeline_buffers),
         generation(report.tensor_ops),
-        _fill(report, sm_count),
+        fill(report, sm_count),
         _flop_per_byte(report),
         cubin_file.machine_code(kernel.cubin, kernel.name) if kernel.cubin else b"",
         grid=report.compiled.grid,
     )
 
 
-def generation(ops: Sequence[TensorOp]) -> int:
-    """The newest generation of tensor-core instructions, an index in GENERATION_NAMES."""
-    return max((GENERATIONS.get(op.operation.partition(".")[0], 0) for op in ops), default=0)
-
-
-def _fill(report: KernelReport, sm_count: int | None) -> float | None:
+def fill(report: KernelReport, sm_count: int | None) -> float | None:
+    """The part of the block slots of its waves that the grid fills; of the SMs below one wave."""
     sms, grid = sm_count_of(report.compiled, sm_count), report.compiled.grid
-    if sms is None or grid is None or not math.prod(grid):
+    if sms is None or grid is None or report.occupancy is None:
         return None
-    rounds = math.prod(grid) / sms.count
-    return rounds / math.ceil(rounds)
+    waves = waves_of(grid, report.occupancy, sms.count)
+    if waves is None:
+        return None
+    if waves.idle_sms:
+        return 1 - waves.idle_sms / waves.sm_count
+    # Less than a wave runs at once.
+    return 1 - waves.idle_fraction if waves.waves > 1 else 1.0
 
 
 def _flop_per_byte(report: KernelReport) -> float | None:
@@ -237,7 +236,7 @@ def _same_launch(one: TunedConfiguration, other: TunedConfiguration) -> bool:
 
 def _spilling(one: TunedConfiguration, left: Others) -> str | None:
     spilled = one.spill_bytes or 0
-    if spilled < SPILL_BYTES or not any(o.spill_bytes == 0 for o in left):
+    if spilled < MANY_SPILLED_BYTES or not any(o.spill_bytes == 0 for o in left):
         return None
     return f"spills {units.size(spilled)} per thread"
 
@@ -246,8 +245,8 @@ def _older(one: TunedConfiguration, left: Others) -> str | None:
     newest = max((o.tensor_cores for o in left if _does_as_much(o, one)), default=0)
     if one.tensor_cores >= newest:
         return None
-    names = GENERATION_NAMES
-    return f"{names[one.tensor_cores]}, others use {names[newest]}"
+    mine, theirs = GENERATIONS[one.tensor_cores], GENERATIONS[newest]
+    return f"{mine.name}, others use {theirs.name}"
 
 
 def _uneven(one: TunedConfiguration, left: Others) -> str | None:

@@ -86,8 +86,12 @@ class KernelContext:
     @cached_property
     def mix(self) -> InstructionMix | None:
         """The instructions by class: of the SASS, else of the PTX."""
-        function = self.code.sass or self.code.ptx
-        return instruction_mix(function) if function else None
+        return instruction_mix(self.code.sass) if self.code.sass else self.ptx_mix
+
+    @cached_property
+    def ptx_mix(self) -> InstructionMix | None:
+        """The instructions of the PTX by class; None without it."""
+        return instruction_mix(self.code.ptx) if self.code.ptx else None
 
     @cached_property
     def ttgir(self) -> IrModule | None:
@@ -108,8 +112,8 @@ class KernelContext:
     @cached_property
     def async_waits(self) -> tuple[AsyncWait, ...]:
         """The waits of the hottest loop for asynchronous copies and matrix products, by the PTX."""
-        ptx = self.code.ptx
-        return async_waits(ptx, instruction_mix(ptx)) if ptx else ()
+        ptx, mix = self.code.ptx, self.ptx_mix
+        return async_waits(ptx, mix) if ptx and mix else ()
 
     @cached_property
     def provenance(self) -> Provenance | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,13 +89,17 @@ def reproducer(kernels: Sequence[Compiled], file: str) -> str:
         remedy = "pass a script that launches one, and name it with --kernel"
         raise InputError("no launch of a kernel is known to reproduce", remedy)
     arguments: Mapping[str, Mapping[str, Any]] = compiled.launch["arguments"]
+    if unknown := compiled.launch.get("unknown"):
+        what = f"{compiled.name} {unknown}, which is not reproduced"
+        raise InputError(what, "choose another kernel with --kernel")
     for name, value in arguments.items():
         if "unknown" in value:
             what = f"{compiled.name} takes {value['unknown']} as {name}, which is not reproduced"
             raise InputError(what, "choose another kernel with --kernel")
     by_name = {argument.name: argument for argument in compiled.arguments}
     options = {"num_warps": compiled.num_warps, "num_stages": compiled.num_stages}
-    constexprs = (f"{a.name!r}: {_constant(a.value)}" for a in by_name.values() if _is_fixed(a))
+    fixed = [each.name for each in by_name.values() if each.type == "constexpr"]
+    constexprs = (f"{name!r}: {arguments[name]['value']}" for name in fixed)
     number = int(limits_of(compiled.arch).compute_capability.replace(".", ""))
     texts = {
         "name": compiled.name,
@@ -114,17 +117,6 @@ def reproducer(kernels: Sequence[Compiled], file: str) -> str:
     return _HEAD.format(**texts) + str(compiled.launch["source"]) + _TAIL.format(**texts)
 
 
-def _is_fixed(argument: Argument) -> bool:
-    return argument.type == "constexpr"
-
-
-def _constant(value: object) -> str:
-    """A constexpr in Python: types of Triton are names, and so are no numbers that print alone."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return value if isinstance(value, str) and value.startswith("tl.") else repr(value)
-
-
 def _lines(
     arguments: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Argument]
 ) -> Iterator[str]:
@@ -134,5 +126,4 @@ def _lines(
             layout = f"{value['shape']}, {value['stride']}, torch.{value['dtype']}, {aligned}"
             yield f"        {name!r}: tensor({layout}, device),"
         else:
-            text = _constant(value.get("value", value.get("constexpr")))
-            yield f"        {name!r}: {text},"
+            yield f"        {name!r}: {value['value']},"

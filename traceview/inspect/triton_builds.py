@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview import units
-from traceview.errors import InputError, TraceviewError
+from traceview.errors import InputError, TimeUpError, TraceviewError
 from traceview.facts.code import gathered_code
 from traceview.hardware import limits_of
 from traceview.headless.client import Worker, python
@@ -161,7 +161,8 @@ def _build(request: Request, version: str, arch: str, jobs: Sequence[_Job]) -> T
             worker.close()
     stopped = None if events.is_whole else f"did not end within {request.options.script_s:g} s"
     failure = events.failure.what if events.failure else ended or stopped
-    if failure and "within" in failure:
+    too_slow = isinstance(events.failure, TimeUpError) if events.failure else not ended
+    if failure and (too_slow or worker.timed_out):
         failure = f"{failure}; --budget {3 * request.options.trials_s:g} allows more time"
     if jobs:
         return _of_jobs(events, jobs, version, arch, failure)

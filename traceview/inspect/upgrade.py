@@ -15,13 +15,13 @@ from traceview.errors import InputError
 from traceview.headless.compile_options import CompileOptions
 from traceview.headless.events import Rejected
 from traceview.inspect.comparison import ComparedVersion, Comparison, compare
-from traceview.inspect.configurations import GENERATION_NAMES, generation
 from traceview.inspect.kernel_report import KernelReport
 from traceview.inspect.matching import Matched
 from traceview.inspect.recompilations import widths_text
 from traceview.inspect.target_report import PtxReport, inspect
 from traceview.inspect.triton_builds import TritonBuild, builds, failures, identity, versions_of
 from traceview.ptx import cubin as cubin_file
+from traceview.ptx.accesses import GENERATIONS, generation
 from traceview.ptx.model import Compiled, SourceLine
 from traceview.records import record
 
@@ -337,7 +337,7 @@ def _tensor_cores(before: KernelReport, after: KernelReport) -> UpgradeChange | 
     one, other = (generation(kernel.tensor_ops) for kernel in (before, after))
     lower = _OLDER_LOSS if min(one, other) else _NONE_LOSS
     loss = lower if other < one else -lower if other > one else 0.0
-    return UpgradeChange("tensor cores", GENERATION_NAMES[one], GENERATION_NAMES[other], loss)
+    return UpgradeChange("tensor cores", GENERATIONS[one].name, GENERATIONS[other].name, loss)
 
 
 def _widths(comparison: Comparison) -> Iterator[UpgradeChange]:

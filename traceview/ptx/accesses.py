@@ -29,6 +29,23 @@ REGISTER_BITS = 32
 IMMEDIATE = re.compile(r",\s*(?:0[xX](?P<hex>[0-9a-fA-F]+)|(?P<decimal>\d{1,9}))[uU]?\s*(?:,|$)")
 SHAPE = re.compile(r"m\d+n\d+(?:k\d+)?$")
 NUMBER_TYPE = re.compile(r"(?:[busf]\d+|bf16|tf32|e\dm\d(?:x\d)?|ue\dm\d|kind::\w+)$")
+
+
+class Generation(NamedTuple):
+    """Tensor cores: their name, their instructions in PTX, and the majors of architectures."""
+
+    name: str
+    roots: tuple[str, ...] = ()
+    majors: tuple[str, ...] = ()
+
+
+GENERATIONS = (
+    Generation("no tensor core"),
+    Generation("mma.sync", ("mma", "wmma"), ("7", "8", "12")),
+    Generation("wgmma", ("wgmma",), ("9",)),
+    Generation("tcgen05", ("tcgen05",), ("10", "11")),
+)
+"""The tensor cores by age."""
 MULTIPLICATIONS = {"mma": "", "wmma": "mma", "wgmma": "mma_async", "tcgen05": "mma"}
 
 
@@ -78,6 +95,12 @@ def tensor_ops(function: Function) -> tuple[TensorOp, ...]:
     """The function's matrix multiplications on tensor cores, in order."""
     counts = Counter(op for instruction in function.instructions if (op := _tensor_op(instruction)))
     return tuple(replace(op, count=count) for op, count in counts.items())
+
+
+def generation(ops: Iterable[TensorOp]) -> int:
+    """The newest generation of these operations, an index in GENERATIONS."""
+    roots = {op.operation.partition(".")[0] for op in ops}
+    return max(at for at, each in enumerate(GENERATIONS) if not at or roots & {*each.roots})
 
 
 def _tensor_op(instruction: Instruction) -> TensorOp | None:

@@ -298,3 +298,43 @@ def test_only_a_pair_can_be_unpacked(tmp_path):
         strided,
     )
     assert [found.values[p.name] for p in strided[1:]] == [8, 1, 1024]
+
+
+@pytest.mark.parametrize(("of_branch", "stride"), [("k = k.view(-1, 8)", 1), ("pass", 1024)])
+def test_a_branch_that_gives_a_tensor_other_dimensions(tmp_path, of_branch, stride):
+    found = arguments(
+        tmp_path,
+        "def copied(k):\n"
+        f"    if k.dim() == 3:\n        {of_branch}\n"
+        "    kernel[(1,)](k, k, None, 8, k.stride(1), BLOCK=64)\n",
+    )
+    assert found.values["n"] == stride
+
+
+@pytest.mark.parametrize(
+    ("named", "size"),
+    [
+        ("page_size = k.size(1)", 64),
+        ("block_size = k.shape[order]", 64),
+        ("head_dim = k.size(order)", 64),
+        ("e = k.shape[-1]", 64),
+        ("e = k.shape[0]", 4),
+    ],
+)
+def test_sizes_by_the_names_that_they_get(tmp_path, named, size):
+    found = arguments(
+        tmp_path,
+        "def attended(k, order):\n"
+        f"    b, h, n, d = k.shape\n    {named}\n"
+        f"    kernel[(1,)](k, k, None, 8, {named.split()[0]}, BLOCK=64)\n",
+    )
+    assert found.values["n"] == size
+
+
+@pytest.mark.parametrize(("at", "stride"), [(0, 1024), (2, 1024), (3, 1), (-1, 1)])
+def test_the_last_stride_of_a_tensor_of_unknown_rank(tmp_path, at, stride):
+    found = arguments(
+        tmp_path,
+        f"def copied(k, order={at}):\n    kernel[(1,)](k, k, None, 8, k.stride(order), BLOCK=64)\n",
+    )
+    assert found.values["n"] == stride

@@ -212,8 +212,8 @@ def test_a_value_to_declare_is_named(untried):
     (finding,) = (each for each in findings if "loads" in each.message)
     assert "the address depends on a loaded value (start, narrow_kernels.py" in finding.message
     assert finding.action == (
-        "Only if each start is a multiple of 4, which one that is odd disproves, declare it: "
-        "tl.multiple_of(start, 4)"
+        "Only if every start is a multiple of 4 (with one that is not, the kernel fails or its "
+        "results are wrong), declare it: tl.multiple_of(start, 4)"
     )
     assert finding.severity == "medium"
 

@@ -308,3 +308,19 @@ def test_what_is_tried():
     assert [r.change.constexprs for r in smaller_tiles(compiled)] == [(("BM", 64),)]
     assert list(more_warps(a_compiled(num_warps=None))) == []
     assert list(fewer_stages(a_compiled(num_stages=2))) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "configuration", "severity", "end"),
+    [
+        ("launched", None, "high", "the launch fails"),
+        # The types, which decide the size, are guessed.
+        ("called", None, "medium", "the launch fails"),
+        ("launched", {"BLOCK": 64}, "info", "the autotuner leaves this configuration out"),
+    ],
+)
+def test_a_block_that_does_not_fit(how, configuration, severity, end):
+    compiled = a_compiled(how=how, configuration=configuration)
+    too_large = occupancy(limits_of("sm_90"), 128, 32, 0, 300_000)
+    (finding,) = findings_by(low_occupancy, a_kernel(compiled=compiled, occupancy=too_large))
+    assert (finding.severity, finding.message.partition(": ")[2]) == (severity, end)

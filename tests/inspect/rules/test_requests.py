@@ -78,3 +78,20 @@ def test_conflicts_outside_a_loop_that_has_none_are_no_finding():
     outside = of_shared("shl.b32 %r4, %r1, 7;").replace("%r4", "%r14").replace("%r5", "%r15")
     body = outside + of_shared("shl.b32 %r4, %r1, 2;", depth=1)
     assert not findings(body, "ways", SMEM)
+
+
+# What a loop inside the one with conflicts does in each turn.
+INSIDE = {
+    "waits for a barrier": ("mbarrier.try_wait.parity.shared.b64 %p2, [smem], %r7;", "medium"),
+    "computes": ("fma.rn.f32 %f1, %f1, %f1, %f1; setp.lt.f32 %p2, %f1, 0f00000000;", "info"),
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_a_loop_that_only_waits_is_no_deeper_loop(inside):
+    """As around the waits of kernels that copy by TMA."""
+    turn, severity = INSIDE[inside]
+    body = of_shared("shl.b32 %r4, %r1, 7;", depth=1)
+    spin = f"$W: {turn} @%p2 bra $W; setp.lt.s32 %p1"
+    (found,) = findings(body.replace("setp.lt.s32 %p1", spin), "ways", SMEM)
+    assert found.severity == severity

@@ -72,6 +72,23 @@ def of_lengths(x_ptr, ends_ptr, y_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def of_masks(x_ptr, keep_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies under masks that no declaration is true of."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    if KIND == "every third":
+        mask &= offsets % 3 == 0
+    elif KIND == "causal":
+        offsets = tl.arange(0, BLOCK)
+        mask = offsets <= tl.program_id(0)
+    elif KIND == "loaded":
+        mask &= tl.load(keep_ptr + offsets * 2) != 0
+    elif KIND == "groups":
+        mask &= offsets // 3 < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+@triton.jit
 def groups(x_ptr, y_ptr, scale_ptr, SIZE: tl.constexpr, GROUP: tl.constexpr, COUNT: tl.constexpr):
     row = tl.program_id(0)
     for group in tl.static_range(COUNT):
@@ -80,3 +97,26 @@ def groups(x_ptr, y_ptr, scale_ptr, SIZE: tl.constexpr, GROUP: tl.constexpr, COU
         scale = tl.max(tl.abs(x))
         tl.store(y_ptr + row * SIZE + offsets, x / scale, mask=offsets < SIZE)
         tl.store(scale_ptr + row * COUNT + group, scale)
+
+
+@triton.jit
+def shaped(x_ptr, y_ptr, z_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Loads a value per element of a tile, and it is not the element's own."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if KIND == "remainder":
+        other = tl.load(y_ptr + offsets % n)
+    elif KIND == "clamp":
+        other = tl.load(y_ptr + tl.minimum(offsets, tl.load(z_ptr)))
+    elif KIND == "quotient":
+        other = tl.load(y_ptr + (offsets // 8 + tl.program_id(1) * n))
+    tl.store(x_ptr + offsets, tl.load(x_ptr + offsets) * other)
+
+
+@triton.jit
+def outer(x_ptr, y_ptr, z_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A tile whose columns are scaled: the scales are few, and each thread of a column has one."""
+    rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    at = tl.program_id(0) * ROWS * COLUMNS + rows[:, None] * COLUMNS + columns[None, :]
+    tile = tl.load(x_ptr + at) * tl.load(y_ptr + columns)[None, :]
+    tl.store(x_ptr + at, tile)
+    tl.store(z_ptr + tl.program_id(0) * ROWS + rows, tl.sum(tile, 1))

@@ -29,8 +29,13 @@ _LOGITS = re.compile(r"logits", re.I)
 _GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
 # Experts of a token in routers of mixtures (Mixtral 2, Qwen3 and DeepSeek 8).
 _CHOSEN, _CHOSEN_COUNT = re.compile(r"(num_)?top_?k", re.IGNORECASE), 8
+# Tokens of a block of a paged cache.
+_PAGE, _PAGE_SIZE = re.compile(r"(kv_?)?(block|page)_?size", re.IGNORECASE), 64
 _TAP_COUNT, _HEADS_APART = 4, 3
+# The last dimension of a tensor of unknown rank has this number, if any does.
+_MOST_RANK = 4
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
+_NAMED = {_HEADS: _HEAD_COUNT, _GROUP: _GROUP_SIZE, _CHOSEN: _CHOSEN_COUNT, _PAGE: _PAGE_SIZE}
 _METHODS = (
     "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
     "expand requires_grad_ zero_ fill_ data_ptr view_as expand_as type_as movedim narrow"
@@ -84,13 +89,14 @@ class AssumedTensor:
         """The stride of the dimension `at`."""
         if self.channels_last:
             return 1 if at in (1, 1 - (self.rank or 0)) else SIZE
-        return 1 if at == -1 or (self.rank is not None and at == self.rank - 1) else SIZE
+        return 1 if at in (-1, (self.rank or _MOST_RANK) - 1) else SIZE
 
     def size(self, at: int | None = None, name: str = "") -> AssumedSize:
         """A typical size of the dimension `at`, or of the one that is called `name`."""
         return AssumedSize(self._size(at, name))
 
     def _size(self, at: int | None, name: str) -> int:
+        at = self.rank - 1 if at == -1 and self.rank else at
         # V of anything but an operand of attention is rather a vocabulary.
         is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
         if name and is_head and _HEAD.fullmatch(name):
@@ -99,17 +105,14 @@ class AssumedTensor:
             return _TAP_COUNT
         if name and _VOCABULARY.fullmatch(name):
             return _VOCABULARY_SIZE
-        is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or 4))
+        is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or _MOST_RANK))
         if is_last and _LOGITS.search(self.name):
             return _VOCABULARY_SIZE
-        if name and _BATCH.fullmatch(name):
+        if name and _BATCH.fullmatch(name) and not is_last:
             return _BATCH_SIZE
-        if name and _HEADS.fullmatch(name):
-            return _HEAD_COUNT
-        if name and _GROUP.fullmatch(name):
-            return _GROUP_SIZE
-        if name and _CHOSEN.fullmatch(name):
-            return _CHOSEN_COUNT
+        for pattern, size in _NAMED.items():
+            if name and pattern.fullmatch(name):
+                return size
         # Of three dimensions the last may hold all heads.
         is_inner = is_last and (not name or (at or 0) >= _HEADS_APART)
         if is_inner and _ATTENTION.fullmatch(self.name):
@@ -202,7 +205,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def tensor_ranks(function: Function) -> dict[str, int | None]:
     """The names that are used as tensors, with the dimensions that their uses show, or None."""
     shown: dict[str, int] = defaultdict(int)
+    # Where x is rebound if it has 4 dimensions, it has another number behind that.
+    rebinding = {id(each) for node in ast.walk(function) for each in _rebinding(node)}
     for node in ast.walk(function):
+        if id(node) in rebinding:
+            continue
         owner = node.value if isinstance(node, ast.Attribute) else None
         if isinstance(owner, ast.Name) and getattr(node, "attr", "") in _OF_TENSORS:
             shown[owner.id] += 0
@@ -236,6 +243,16 @@ def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
         name, index = _shape_of(node.func), node.args[0]
     if isinstance(index, ast.Constant) and type(index.value) is int and name:
         yield name, index.value + 1
+
+
+def _rebinding(node: ast.AST) -> list[ast.Compare]:
+    """The comparisons in the test of an if that are of a tensor which its branch rebinds."""
+    if not isinstance(node, ast.If):
+        return []
+    names = [n for part in node.body for n in ast.walk(part) if isinstance(n, ast.Name)]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    compared = (each for each in ast.walk(node.test) if isinstance(each, ast.Compare))
+    return [each for each in compared if _shape_of(each.left, ("ndim", "dim")) in bound]
 
 
 def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Values of expressions in a function of a project, computed without running the function.
+"""Values of names and expressions in a function of a project, which is followed, not run.
 
 What follows from known names, the module's constants and pure functions is computed; everything
 else is UNKNOWN.
@@ -12,6 +12,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,6 +66,10 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.NotIn: lambda a, b: a not in b,
 }
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# What may change any name, or ends a function without a value.
+_UNFOLLOWED = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.Raise)
+
 
 @dataclass
 class Scope:
@@ -80,6 +85,7 @@ class Scope:
     ranks: Mapping[str, int | None] = field(default_factory=dict)
     broken: int = 0
     functions: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
+    returned: Any = None
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression, or UNKNOWN."""
@@ -255,26 +261,84 @@ class Scope:
         scope = Scope(self.globals_, ranks=tensor_ranks(helper))
         for argument, value in zip(helper.args.args, passed, strict=True):
             scope.assign(ast.Name(argument.arg, ast.Store()), value)
-        return scope._returned(helper.body)
+        scope.run(helper.body)
+        return scope.returned
 
-    def _returned(self, body: Sequence[ast.stmt]) -> Any:
-        """The value of the first return that is reached; an unknown condition does not hold."""
-        for node in body:
-            if isinstance(node, ast.Return):
-                return self._value(node.value) if node.value else None
-            if isinstance(node, ast.If):
-                test = self.value(node.test)
-                result = self._returned(node.body if test is not UNKNOWN and test else node.orelse)
-                if result is not None:
-                    return result
-            elif isinstance(node, ast.Assign):
-                value = self.value(node.value)
-                for target in node.targets:
-                    self.assign(target, value)
-            elif not isinstance(node, (ast.Expr, ast.Assert, ast.Pass)):
-                # A loop or += may change any name.
-                raise Unknown
-        return None
+    def run(self, body: Sequence[ast.stmt], until: ast.Call | None = None) -> bool:
+        """Follow statements up to a call; return whether it is reached.
+
+        Without a call they are followed up to a return, whose value `returned` has then. Raises
+        Unknown at a loop or an error before it.
+        """
+        kept = (node for node in body if not isinstance(node, _DEFINITIONS))
+        return any(self._reaches(node, until) for node in kept)
+
+    def _reaches(self, node: ast.stmt, until: ast.Call | None) -> bool:
+        """Follow one statement, as `run` does."""
+        if isinstance(node, ast.If):
+            return self._run_if(node, until)
+        if until is None and isinstance(node, _UNFOLLOWED):
+            raise Unknown
+        if isinstance(node, ast.For):
+            self.assign(node.target, _first_of(self.value(node.iter)))
+        if inner := [*getattr(node, "body", ()), *getattr(node, "orelse", ())]:
+            return self.run(inner, until)
+        if until is None and isinstance(node, ast.Return):
+            self.returned = self._value(node.value) if node.value else None
+            return True
+        if until is not None and _has([node], until):
+            return True
+        self._run_simple(node)
+        return False
+
+    def _run_if(self, node: ast.If, until: ast.Call | None) -> bool:
+        both = (node.body, node.orelse)
+        branches = [body for body in both if until and _has(body, until)]
+        if branches:
+            self.expect(node.test, branches[0] is node.body)
+            return self.run(branches[0], until)
+        test = self.value(node.test)
+        if test is UNKNOWN and until is not None:
+            # Either branch may run.
+            return self.run(node.body, until) or self.run(node.orelse, until)
+        return self.run(node.body if test is not UNKNOWN and test else node.orelse, until)
+
+    def _run_simple(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign):
+            self._run_assign(node)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self.assign(node.target, self.value(node.value))
+        elif isinstance(node, ast.Assert):
+            self._assume(node.test)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            grown = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+            self.assign(node.target, self.value(grown))
+
+    def _run_assign(self, node: ast.Assign) -> None:
+        names, values = node.targets[0], node.value
+        parts = values.elts if isinstance(values, ast.Tuple) else []
+        starred = sum(isinstance(part, ast.Starred) for part in parts)
+        if isinstance(names, ast.Tuple) and starred == 1:
+            self.assign_all(names.elts, parts)
+            return
+        value = self.size_named(names, values) or self.value(values)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def _assume(self, test: ast.expr) -> None:
+        """Apply `assert bits in [8, 4, 2]`: a size becomes the largest, an unknown the middle."""
+        self.expect(test, True)
+        if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
+            return
+        allowed, value = self.value(test.comparators[0]), self.value(test.left)
+        if not (
+            isinstance(test.left, ast.Name) and isinstance(allowed, (tuple, list, set)) and allowed
+        ):
+            return
+        if value is UNKNOWN:
+            self.assign(test.left, list(allowed)[len(allowed) // 2])
+        elif isinstance(value, AssumedSize) and value not in allowed:
+            self.assign(test.left, AssumedSize(max(allowed)))
 
     def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:
         for keyword in call.keywords:
@@ -297,13 +361,19 @@ class Scope:
                 self.assign(target, _part(value, at, target, count) if starred else value)
 
     def size_named(self, target: ast.expr, value: ast.expr) -> AssumedSize | None:
-        """The size in `heads = x.shape[1]`, as the name on the left suggests; else None."""
-        if not (isinstance(target, ast.Name) and isinstance(value, ast.Subscript)):
+        """The size in `heads = x.shape[1]` and `x.size(1)`, as the name suggests; else None."""
+        if not isinstance(target, ast.Name):
             return None
-        shape, at = self.value(value.value), self.value(value.slice)
-        if not isinstance(shape, Shape) or shape.is_strides or type(at) is not int:
+        shape, at = None, UNKNOWN
+        if isinstance(value, ast.Subscript):
+            shape, at = self.value(value.value), self.value(value.slice)
+        elif isinstance(value, ast.Call) and len(value.args) == 1:
+            method, at = self.value(value.func), self.value(value.args[0])
+            is_size = isinstance(method, Method) and method.name == "size"
+            shape = Shape(method.tensor) if is_size else None
+        if not isinstance(shape, Shape) or shape.is_strides or isinstance(at, slice):
             return None
-        return shape.tensor.size(at, target.id)
+        return shape.tensor.size(at if type(at) is int else None, target.id)
 
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a name, or the names of a tuple."""
@@ -316,6 +386,16 @@ class Scope:
         elif isinstance(target, (ast.Tuple, ast.List)):
             for at, part in enumerate(target.elts):
                 self.assign(part, _part(value, at, part, len(target.elts)))
+
+
+def _has(body: Sequence[ast.stmt], call: ast.Call) -> bool:
+    return any(part is call for node in body for part in ast.walk(node))
+
+
+def _first_of(value: Any) -> Any:
+    with suppress(TypeError, StopIteration):
+        return next(iter(value))
+    return UNKNOWN
 
 
 def _any_entry(table: Mapping[Any, Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +61,7 @@ def scope_at(
     """
     if function is None:
         scope = Scope(globals_, functions=_functions(module))
-        _run(module.body, scope, call)
+        scope.run(module.body, call)
         return scope
     scope = _scope_in(call, function, module, globals_, depth, channels_last=False)
     if not scope.broken:
@@ -91,7 +90,7 @@ def _scope_in(
     for value in scope.known.values() if channels_last else ():
         if isinstance(value, AssumedTensor):
             value.channels_last = (value.rank or 0) >= 3
-    _run(function.body, scope, call)
+    scope.run(function.body, call)
     return scope
 
 
@@ -198,86 +197,6 @@ def _typical(name: str, annotation: str) -> Any:
     if "dtype" in annotation or name.endswith("dtype"):
         return torch_().float16
     return UNKNOWN
-
-
-def _run(body: Sequence[ast.stmt], scope: Scope, until: ast.Call) -> bool:
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        if isinstance(node, ast.If):
-            if _run_if(node, scope, until):
-                return True
-            continue
-        inner = [*getattr(node, "body", ()), *getattr(node, "orelse", ())]
-        if isinstance(node, ast.For):
-            scope.assign(node.target, _first_of(scope.value(node.iter)))
-        if inner:
-            if _run(inner, scope, until):
-                return True
-            continue
-        if any(part is until for part in ast.walk(node)):
-            return True
-        _run_simple(node, scope)
-    return False
-
-
-def _run_if(node: ast.If, scope: Scope, until: ast.Call) -> bool:
-    both = (node.body, node.orelse)
-    branches = [body for body in both if any(until in ast.walk(part) for part in body)]
-    if branches:
-        scope.expect(node.test, branches[0] is node.body)
-        return _run(branches[0], scope, until)
-    test = scope.value(node.test)
-    if test is UNKNOWN:
-        # Either branch may run.
-        return _run(node.body, scope, until) or _run(node.orelse, scope, until)
-    return _run(node.body if test else node.orelse, scope, until)
-
-
-def _first_of(value: Any) -> Any:
-    with contextlib.suppress(TypeError, StopIteration):
-        return next(iter(value))
-    return UNKNOWN
-
-
-def _run_simple(node: ast.stmt, scope: Scope) -> None:
-    if isinstance(node, ast.Assign):
-        _assign(node, scope)
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        scope.assign(node.target, scope.value(node.value))
-    elif isinstance(node, ast.Assert):
-        _assume(node.test, scope)
-    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        grown = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
-        scope.assign(node.target, scope.value(grown))
-
-
-def _assign(node: ast.Assign, scope: Scope) -> None:
-    names, values = node.targets[0], node.value
-    parts = values.elts if isinstance(values, ast.Tuple) else []
-    starred = sum(isinstance(part, ast.Starred) for part in parts)
-    if isinstance(names, ast.Tuple) and starred == 1:
-        scope.assign_all(names.elts, parts)
-        return
-    value = scope.size_named(names, values) or scope.value(values)
-    for target in node.targets:
-        scope.assign(target, value)
-
-
-def _assume(test: ast.expr, scope: Scope) -> None:
-    """Apply `assert bits in [8, 4, 2, 1]`: a size becomes the largest, an unknown the middle."""
-    scope.expect(test, True)
-    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
-        return
-    allowed, value = scope.value(test.comparators[0]), scope.value(test.left)
-    if not (
-        isinstance(test.left, ast.Name) and isinstance(allowed, (tuple, list, set)) and allowed
-    ):
-        return
-    if value is UNKNOWN:
-        scope.assign(test.left, list(allowed)[len(allowed) // 2])
-    elif isinstance(value, AssumedSize) and value not in allowed:
-        scope.assign(test.left, AssumedSize(max(allowed)))
 
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")

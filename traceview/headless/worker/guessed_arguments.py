@@ -133,10 +133,8 @@ class Guesses:
         few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
         passed = {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
-        alike = {
-            name: defaults.operand if type_ == "fp16" else type_
-            for name, type_ in self._alike(passed).items()
-        }
+        tried = {"fp16": defaults.operand, "i64": defaults.index}
+        alike = {name: tried.get(each, each) for name, each in self._alike(passed).items()}
         return tuple(
             _passed(parameter, like, passed[parameter.name], alike.get(parameter.name))
             if parameter.name in passed and parameter.name not in fixed

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from traceview import units
-from traceview.errors import InputError, TraceviewError
+from traceview.errors import InputError, TimeUpError
 from traceview.headless import inference, signatures
 from traceview.headless.compile_error import NOT_ASCII, NOT_IMPORTED, OF_TRITON_1, in_words
 from traceview.headless.compile_options import CompileOptions, Deadline
@@ -122,7 +122,7 @@ class KernelResolution:
             failure = f"did not end within {options.script_s:g} s and was stopped"
             if not self.log.variants:
                 what = f"{name} {failure} before any kernel was compiled"
-                raise TraceviewError(what, "allow more time with --timeout")
+                raise TimeUpError(what, "allow more time with --timeout")
         if self.script.is_library:
             call_kernel_factories(self.script.path, ending.names)
         if ending.failure and (self.log.variants or self._jitted):

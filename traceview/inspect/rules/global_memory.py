@@ -215,7 +215,8 @@ def _is_split(context: AccessContext, limit: VectorLimit) -> bool:
     return same_place and context.access.width_bits == WIDE_BITS and same_array
 
 
-_MANY_SPILLED_BYTES = 128
+MANY_SPILLED_BYTES = 128
+"""Spilled bytes per thread that cost time, as a few at the rim of a loop need not."""
 _SPILLS = Diagnosis(
     "Each thread spills {spill_bytes:byte} of registers to local memory",
     "Try a smaller tile, more warps or fewer stages, which likely lower the registers per thread",
@@ -264,7 +265,7 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
         _SPILLS,
         {"spill_bytes": spilled, "proven": bool(helped), **recompiled},
         f"the spill stores of the compiled kernel{compared}",
-        severity="high" if spilled >= _MANY_SPILLED_BYTES else "medium",
+        severity="high" if spilled >= MANY_SPILLED_BYTES else "medium",
         helped=helped,
     )
 

@@ -12,7 +12,7 @@ from traceview.inspect.kernel_report import line_name
 from traceview.inspect.recompilations import Outcome
 from traceview.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.inspect.rules.remedies import Remedy, results_clause, tested_remedies
-from traceview.ptx.accesses import tensor_ops
+from traceview.ptx.accesses import GENERATIONS, tensor_ops
 from traceview.ptx.ttgir.loop_loads import (
     LEAST_COPY_BITS,
     WaitingLoad,
@@ -68,8 +68,6 @@ _FEW_IN_FLIGHT = Diagnosis(
     "tl.dot only so; and split the loop over more blocks",
     "medium",
 )
-# The first architecture that has an instruction, what runs in its place, and what it takes.
-_GENERATIONS = {"9": "wgmma", "10": "tcgen05", "11": "tcgen05"}
 _WARPS, _ROWS = 4, 64
 _OLDER = (
     "tl.dot runs as mma.sync, the tensor-core instruction of Ampere, and not as {newer}, which "
@@ -215,8 +213,8 @@ def older_tensor_cores(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 def newer_generation(kernel: KernelContext) -> str:
     """The tensor-core instruction of the architecture that replaces mma.sync; empty without one."""
-    number = "".join(filter(str.isdigit, kernel.compiled.arch))
-    return _GENERATIONS.get(number[:-1], "")
+    major = "".join(filter(str.isdigit, kernel.compiled.arch))[:-1]
+    return next((each.name for each in GENERATIONS[2:] if major in each.majors), "")
 
 
 def _uses(newer: str, outcome: Outcome) -> int:

@@ -41,6 +41,12 @@ _DOES_NOT_FIT = Diagnosis(
     "A block does not fit on an SM, limited by {limiters}: the launch fails",
     then=", and measure it",
 )
+_LEFT_OUT = Diagnosis(
+    "A block does not fit on an SM, limited by {limiters}: the autotuner leaves this configuration "
+    "out",
+    "Leave it out of the list, or make it smaller",
+    then=", and measure it",
+)
 _RELIEF: dict[Limiter, str] = {
     "registers": "Try a smaller tile or more warps, which likely lower the registers per thread",
     "shared memory": "Try fewer stages or a smaller tile, which likely need less shared memory",
@@ -84,6 +90,7 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
     free = [each for each in raised if each.after.spill_bytes <= before.spill_bytes]
     helped = one_of_each(sorted(free, key=lambda each: -each.after.occupancy_pct))
     compared = results_clause(helped or raised, tries, lambda after: _compared(before, after))
+    is_tuned = bool(kernel.compiled.configuration)
     in_flight = _bytes_in_flight(kernel, occupancy)
     loads = f"; {units.quantity('bytes', in_flight)} of loads in flight per SM" if in_flight else ""
     limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
@@ -91,7 +98,7 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
     # If more warps do not hold, they are not advised a second time.
     warps = any(each.remedy.change.num_warps for each in helped)
     yield CodeClaim(
-        _LOW if occupancy.blocks_per_sm else _DOES_NOT_FIT,
+        _LOW if occupancy.blocks_per_sm else _LEFT_OUT if is_tuned else _DOES_NOT_FIT,
         {
             "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct,
             "blocks_per_sm": occupancy.blocks_per_sm,
@@ -110,7 +117,8 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 def _severity(kernel: KernelContext, occupancy: Occupancy) -> Severity:
     if not occupancy.blocks_per_sm:
-        return "high"
+        is_guess = kernel.compiled.how in ("called", "guessed")
+        return "info" if kernel.compiled.configuration else "medium" if is_guess else "high"
     if not tensor_ops_of(kernel.code):
         in_flight = _bytes_in_flight(kernel, occupancy)
         return "medium" if in_flight is not None and in_flight < _ENOUGH_BYTES else "info"

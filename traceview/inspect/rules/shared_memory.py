@@ -148,9 +148,12 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 
 def _severity(kernel: KernelContext, worst: Access, *, costly: bool) -> Severity:
-    """Conflicts beside a deeper loop take place once for all of its iterations."""
-    instructions = kernel.code.ptx.instructions if kernel.code.ptx else ()
-    if worst.loop_depth < max((i.loop_depth for i in instructions), default=0):
+    """Conflicts beside a deeper loop take place once for all of its iterations.
+
+    A loop that polls for a barrier is none of the mix.
+    """
+    loops = kernel.ptx_mix.loops if kernel.ptx_mix else ()
+    if worst.loop_depth < max((loop.depth for loop in loops), default=0):
         return "info"
     return "medium" if costly else "low"
 

@@ -45,8 +45,8 @@ _EXTREMES = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 class Culprit:
     """What keeps a vector narrow: an operation, a parameter, a constant, or a loop.
 
-    `operands` are the user's names of the variables that the operation combines. `need` is what its
-    contiguity, divisibility or constancy would have to be, in elements.
+    `operands` are the user's names of the variables that the operation combines. `need` is what the
+    `wanted` property of its result would have to be, in elements.
     """
 
     opcode: str
@@ -55,6 +55,7 @@ class Culprit:
     operands: tuple[str, ...] = ()
     constant: int | None = None
     need: int = 1
+    wanted: Property = "divisibility"
 
 
 @record
@@ -159,14 +160,16 @@ def _blamed(
     room = math.prod(by_layout.shape) // (WARP_THREADS * warps) if warps else wide
     # A larger tile of elements that are not adjacent only moves more of them one by one.
     room = 2 if by_layout.contiguity == least else min(room, 2)
-    by_address = least < min(wide, max(by_layout.share.adjacent, room))
+    # Along an axis of one element nothing is adjacent.
+    is_along = by_layout.shape[by_layout.share.axis] > 1
+    by_address = is_along and least < min(wide, max(by_layout.share.adjacent, room))
     short = sorted((each for each in found if found[each] < wide), key=lambda each: found[each])
     culprits: dict[Limit, Callable[[], Culprit | None]] = {
         "contiguity": lambda: trace.culprit(pointer, "contiguity", wide),
         "alignment": lambda: trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes),
         "mask": lambda: trace.culprit(mask or "", "constancy", wide),
     }
-    blamed = [culprits[limit]() for limit in short]
+    blamed = [culprits[limit]() for limit in short] if is_along else []
     if not by_address:
         return replace(by_layout, beside=tuple(filter(None, blamed)))
     beside = tuple(each for each in blamed[1:] if each and each != blamed[0])
@@ -234,23 +237,28 @@ class _Trace:
             if maker is None:
                 parameter = next((p for p in self.module.parameters if p.name == value), None)
                 if parameter:
-                    return Culprit("parameter", value.lstrip("%"), need=need)
+                    name = value.lstrip("%")
+                    return Culprit("parameter", name, need=need, wanted=wanted)
                 starts = self._starts(value)
                 worse = self._worst(starts, wanted, axis, need)
                 if worse is None:
                     loop = self._loop(value)
-                    return Culprit("loop", line=loop.line) if loop else None
+                    if loop is None:
+                        return None
+                    return Culprit("loop", line=loop.line, need=need, wanted=wanted)
                 value = worse
                 continue
             if maker.opcode == "arith.constant":
-                return Culprit("arith.constant", constant=self._constant(value), need=need)
+                constant = self._constant(value)
+                return Culprit(maker.opcode, constant=constant, need=need, wanted=wanted)
             step = self._step(maker, wanted, axis, need)
             if step is None:
                 names = [self._variable(value) for value in maker.inputs]
                 constants = [self._constant(value) for value in maker.inputs]
                 constant = next((c for c in constants if c is not None), None)
                 operands = tuple(dict.fromkeys(name for name in names if name))
-                return Culprit(maker.opcode, maker.name, maker.line, operands, constant, need)
+                made = maker.opcode, maker.name, maker.line, operands, constant
+                return Culprit(*made, need, wanted)
             value, wanted, need, axis = step
         return None
 
@@ -299,14 +307,18 @@ class _Trace:
         if self._value(runs[1], "contiguity", axis) >= need:
             return runs[0], "constancy", need, axis
         flat = [value for value in inputs[:2] if self._value(value, "constancy", axis) < need]
-        return (flat[-1] if flat else inputs[1]), "contiguity", need, axis
+        if flat:
+            return flat[-1], "contiguity", need, axis
+        # All are constant over a vector: that which changes is followed.
+        changes = min(inputs[:2], key=lambda value: self._value(value, "constancy", axis))
+        return changes, "contiguity", need, axis
 
     def _of_comparison(
         self, inputs: list[str], axis: int, need: int
     ) -> tuple[str, Property, int, int] | None:
         runs = sorted(inputs[:2], key=lambda value: self._value(value, "contiguity", axis))
         if len(runs) < 2 or self._value(runs[1], "contiguity", axis) < need:
-            return None
+            return self._worse(runs, "constancy", axis, need)
         if self._value(runs[0], "constancy", axis) < need:
             return runs[0], "constancy", need, axis
         return self._worse(runs, "divisibility", axis, need)

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview import units
-from traceview.inspect.configurations import GENERATION_NAMES, Preselection, TunedConfiguration
+from traceview.inspect.configurations import Preselection, TunedConfiguration
+from traceview.ptx.accesses import GENERATIONS
 from traceview.records import record
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 from traceview.render.base.safe_text import shortened, visible
@@ -63,12 +64,12 @@ def _dropped(configurations: Sequence[TunedConfiguration]) -> Iterator[Renderabl
 _CONFIGURATION = JsonShape(
     TunedConfiguration,
     "values dropped registers spill_bytes shared_memory_bytes warps_per_sm buffer_bytes_per_sm",
-    JsonKey("tensor_cores", str, lambda each, _: GENERATION_NAMES[each.tensor_cores]),
+    JsonKey("tensor_cores", str, lambda each, _: GENERATIONS[each.tensor_cores].name),
     "fill flop_per_byte",
     values="constexprs and options by name",
     dropped="why it is not worth timing; null if it is",
     buffer_bytes_per_sm="of pipelined loops, in all blocks on an SM",
-    fill="part of the SMs' time that the grid fills if all blocks take equally long",
+    fill="part of the block slots of its waves that the grid fills; of the SMs below one wave",
     flop_per_byte="tensor-core work per byte that the pipelined loop copies",
 )
 CONFIGURATIONS = JsonShape(

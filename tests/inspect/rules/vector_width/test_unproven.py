@@ -42,6 +42,7 @@ def nothing_is_declared(findings):
     for finding in findings:
         declares = "multiple_of" in finding.action or "max_contiguous" in finding.action
         assert not declares or (finding.severity != "high" and "Only if" in finding.action)
+        assert "multiple of 1 " not in finding.action
     return True
 
 
@@ -121,6 +122,50 @@ def test_a_loaded_bound_and_a_small_tile_are_tried_not_ranked(retried, block, fi
     for finding in tried.findings():
         assert first in finding.message
         assert nothing_is_declared([finding])
+
+
+@pytest.mark.parametrize("kind", ["every third", "causal", "loaded", "groups"])
+def test_a_mask_that_differs_within_a_vector_is_not_declared_a_multiple(retried, kind):
+    signature = f"*fp32:16, *i8:16, *fp32:16, i32:16, {kind!r}, 2048"
+    findings = retried("of_masks", signature).alone().findings
+    narrow = [f for f in findings if "the mask d" in f.message]
+    assert any("apply the rest of the condition with tl.where" in f.action for f in narrow)
+    assert not any("multiple_of" in f.action for f in findings)
+    assert all(f.severity != "high" for f in narrow)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "action"),
+    [
+        ("remainder", "is a remainder (offsets % n", "If the remainder only keeps offsets below"),
+        ("clamp", "depends on a minimum", "If what the clamped offsets load is not needed"),
+        ("quotient", "accesses the same element repeatedly", "Load each value once and broadcast"),
+    ],
+)
+def test_offsets_that_are_not_adjacent_are_changed_only_if_results_stay(
+    retried, kind, cause, action
+):
+    signature = f"*fp32:16, *fp32:16, *i32:16, i32, {kind!r}, 1024"
+    (finding,) = retried("shaped", signature).alone().findings
+    assert cause in finding.message
+    assert finding.action.startswith(action)
+    assert finding.severity == "medium"
+
+
+@pytest.mark.parametrize("rows", [16, 64])
+def test_few_elements_beside_a_tile_are_no_loss(retried, rows):
+    """One value per row: most threads store what others do, or nothing."""
+    signature = f"*fp32:16, *fp32:16, *fp32:16, {rows}, {1024 // rows}"
+    findings = retried("outer", signature).alone().findings
+    (stores,) = (f for f in findings if "Global stores" in f.message)
+    assert f"a tile of {rows} elements is too small" in stores.message
+    assert stores.severity == "low"
+
+
+def test_few_elements_alone_are_all_that_a_kernel_moves(retried):
+    findings = retried("outer", "*fp32:16, *fp32:16, *fp32:16, 4, 16").alone().findings
+    assert findings[0].severity == "high"
+    assert "a tile of 4 × 16 elements is too small" in findings[0].message
 
 
 def test_the_size_of_a_group_is_no_tile(retried, compile_triton):

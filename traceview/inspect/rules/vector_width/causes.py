@@ -218,6 +218,27 @@ def by_loaded(narrow: Narrow, remedy: str = "") -> NarrowReason:
     )
 
 
+def own_bound(narrow: Narrow) -> str:
+    """The remedy for a mask that differs within a vector: no declaration can be true of it."""
+    if narrow.place[1] in ("store", "atomic"):
+        return (
+            "If the rest may be overwritten, store under a mask whose bound is a multiple of 16, "
+            "and select the values with tl.where"
+        )
+    return (
+        "Load under a mask with the array's own bound, a multiple of 16, and apply the rest of the "
+        "condition with tl.where"
+    )
+
+
+def declared(each: str, value: str, need: int) -> str:
+    """The remedy for a value that may be a multiple: what to declare, and when not to."""
+    return (
+        f"Only if every {each} is a multiple of {need} (with one that is not, the kernel fails or "
+        f"its results are wrong), declare it: tl.multiple_of({value}, {need})"
+    )
+
+
 def loaded_from(narrow: Narrow) -> str:
     """The integer arrays that an address is loaded from: ` from index`; empty if unknown."""
     integers = [a.name for a in narrow.suspects.loaded_from if a.type.startswith(("*i", "*u"))]
@@ -327,7 +348,10 @@ def stride(argument: Argument) -> Cause:
     if isinstance(value, int):
         remedy = f"Pass a contiguous tensor or reorder the axes, so that {name}=1"
         return Cause(f"a thread's elements are {name}={value} apart", change, remedy)
-    remedy = f"Pass {name}=1, which Triton specializes on, or declare it as tl.constexpr"
+    remedy = (
+        f"Pass {name}=1, which Triton specializes on unless the parameter has an annotation, or "
+        "declare it as tl.constexpr"
+    )
     clause = f"a thread's elements are {name} apart, which is known only at run time"
     return Cause(clause, change, remedy)
 

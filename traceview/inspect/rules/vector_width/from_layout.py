@@ -8,16 +8,21 @@ from functools import lru_cache
 
 from traceview import units
 from traceview.inspect.kernel_report import line_name
+from traceview.inspect.recompilations import Place
 from traceview.inspect.rules.vector_width.causes import (
     Narrow,
     NarrowReason,
     by_loaded,
+    declared,
     in_words,
     no_multiple,
     not_divisible,
+    own_bound,
     padded,
     with_value,
 )
+from traceview.ptx.addresses.request_costs import SECTOR_BYTES
+from traceview.ptx.addresses.slicing import Array
 from traceview.ptx.model import Compiled
 from traceview.ptx.ttgir.parser import parse_ttgir
 from traceview.ptx.ttgir.vector_limit import VECTOR_BYTES, Culprit, VectorLimit, vector_limits
@@ -51,13 +56,25 @@ _MADE = {
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
 _LARGER = "Use a larger block, or give each block more work, so that a thread moves 16 bytes"
-_MORE = "Give each block more work, such as several rows, so that a thread has more of the tile"
+_SHARED = (
+    "Find what gives the tile this layout: an address that Triton cannot follow (a remainder, a "
+    "quotient), or another access or a cast to a wider type that shares it"
+)
+_FEW = (
+    "Leave it unless the larger tile can change: these are few elements, and several threads load "
+    "the same"
+)
 _PER_GROUP = (
     "Let a block or an inner loop stay within one group, so that the quotient is a scalar: load "
     "one value per group and broadcast it"
 )
-_NO_WRAP = "Mask the elements beyond the end instead of wrapping around"
-_NO_CLAMP = "Mask the elements beyond the end instead of clamping their offsets"
+_NO_WRAP = (
+    "If the remainder only keeps offsets below the end, mask those beyond it instead; if it is the "
+    "column of a row, use a tile of two axes, [rows, columns], in which columns are a tl.arange"
+)
+_NO_CLAMP = (
+    "If what the clamped offsets load is not needed, mask the elements beyond the end instead"
+)
 _MASK_ONLY = (
     "Leave the offsets as they are, and give the condition to the access as its mask: what the "
     "mask leaves out must not be needed"
@@ -106,21 +123,52 @@ def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
 
 
 def limit_of(narrow: Narrow, compiled: Compiled) -> VectorLimit | None:
-    """What Triton's analysis says limits an access, if that gives the width that it has."""
-    text, (source, kind, _) = compiled.stages.get("ttgir"), narrow.place
-    same = (
+    """What Triton's analysis says limits an access, if that gives the width that it has.
+
+    A layout that leaves room in the tile is Triton's answer to an address that it cannot follow, so
+    that another explanation comes first.
+    """
+    listed = [
         limit
-        for limit in (_limits(text) if text else ())
-        if (limit.line, limit.kind) == (source, kind)
-        and (not narrow.array or not limit.arrays or limit.arrays & narrow.array)
-    )
-    return next((limit for limit in same if max(limit.width_bits, 8) == narrow.width), None)
+        for aligned in (True, False)
+        for limit in _limits_at(narrow.place, narrow.array, compiled, aligned_remainders=aligned)
+        if max(limit.width_bits, 8) == narrow.width
+    ]
+    return min(listed, key=lambda limit: _leaves_room(limit, compiled), default=None)
 
 
-@lru_cache(maxsize=2)
-def _limits(ttgir: str) -> tuple[VectorLimit, ...]:
-    module = parse_ttgir(ttgir)
-    return (*vector_limits(module), *vector_limits(module, aligned_remainders=False))
+def tile_bits(place: Place, array: Array, compiled: Compiled) -> float:
+    """The bits per thread of the tiles at a place in TTGIR; infinity where it has none.
+
+    Instructions move more where threads repeat elements of others, or have none.
+    """
+    limits = _limits_at(place, array, compiled, aligned_remainders=True)
+    bits = sum(8 * limit.element_bytes * math.prod(limit.shape) for limit in limits)
+    return bits / (WARP_THREADS * (compiled.num_warps or 1)) or math.inf
+
+
+def _limits_at(
+    place: Place, array: Array, compiled: Compiled, *, aligned_remainders: bool
+) -> list[VectorLimit]:
+    text = compiled.stages.get("ttgir")
+    return [
+        limit
+        for limit in (_limits(text, aligned_remainders) if text else ())
+        if (limit.line, limit.kind) == place[:2]
+        and (not array or not limit.arrays or limit.arrays & array)
+    ]
+
+
+def _leaves_room(limit: VectorLimit, compiled: Compiled) -> bool:
+    """Whether a layout gives threads less than a vector of a tile that has one for each."""
+    threads = WARP_THREADS * (compiled.num_warps or 1)
+    is_own = limit.limit == "layout" and limit.share.kind == "blocked" and not compiled.is_gluon
+    return is_own and math.prod(limit.shape) * limit.element_bytes >= VECTOR_BYTES * threads
+
+
+@lru_cache(maxsize=4)
+def _limits(ttgir: str, aligned_remainders: bool) -> tuple[VectorLimit, ...]:
+    return tuple(vector_limits(parse_ttgir(ttgir), aligned_remainders=aligned_remainders))
 
 
 def _reason(cause: str, remedy: str, *, conditional: bool = False) -> NarrowReason:
@@ -140,7 +188,10 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> NarrowReason:
         return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", remedy)
     if "slice" in limit.share.kind:
         given = f"the layout is that of a larger tile and gives each thread {adjacent}"
-        return _reason(given, _MORE)
+        return _reason(given, _FEW, conditional=True)
+    if _leaves_room(limit, compiled):
+        given = f"the layout gives each thread {adjacent} of a tile of {tile}, which has more"
+        return _reason(given, _SHARED, conditional=True)
     if elements * limit.element_bytes < VECTOR_BYTES * threads:
         return _reason(f"a tile of {tile} elements is too small for {threads:,} threads", fewer)
     return _reason(f"the layout gives each thread {adjacent} of a tile of {tile}", fewer)
@@ -178,15 +229,20 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
     what = _described(culprit)
     if not what:
         return None
-    if limit.limit == "alignment" and culprit.opcode == "tt.get_program_id":
+    is_program_id = culprit.opcode == "tt.get_program_id"
+    if limit.limit == "alignment" and is_program_id:
         where, multiple = what.removeprefix("the program id"), limit.alignment * limit.element_bytes
         start = f"multiples of {units.counted(multiple, 'byte')}, not of {VECTOR_BYTES}"
         return _reason(f"blocks start at {start}{where}", _OTHER_BLOCKS)
-    declared = _multiple(culprit)
+    if limit.limit == "mask" and (culprit.wanted != "divisibility" or is_program_id):
+        differs = f"the mask depends on {what}, so it may differ from element to element"
+        return _reason(differs, own_bound(narrow), conditional=True)
+    name = culprit.name if (culprit.name or "").isidentifier() else ""
+    remedy = declared(name or "such value", name or "value", culprit.need)
     if limit.limit == "mask":
-        return _reason(f"the mask depends on {what}", declared, conditional=True)
+        return _reason(f"the mask depends on {what}", remedy, conditional=True)
     unknown = f"the address depends on {what}, whose alignment is not known"
-    return _reason(unknown, declared, conditional=True)
+    return _reason(unknown, remedy, conditional=True)
 
 
 def _not_adjacent(
@@ -207,18 +263,20 @@ def _not_adjacent(
         return _reason(cause, _PER_GROUP)
     if what.startswith("a remainder"):
         run = _run(culprit, compiled)
-        return _reason(cause, _SHORT_RUNS.format(run) if run else _NO_WRAP)
+        return _reason(cause, _SHORT_RUNS.format(run) if run else _NO_WRAP, conditional=not run)
     if culprit.opcode == "arith.select":
         return _reason(cause, _MASK_ONLY, conditional=True)
     if culprit.opcode.startswith(("arith.min", "arith.max")):
-        return _reason(cause, _NO_CLAMP)
+        return _reason(cause, _NO_CLAMP, conditional=True)
     return _reason(cause, _ALONG)
 
 
 def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
     """The reason where neighbouring threads leave gaps between them; None where they do not."""
     step, size = narrow.layout.threads_apart, narrow.layout.element_bytes
-    if step is None:
+    value = step.parameter.value if step and step.parameter else 1
+    distance = abs(step.of * value) if step and type(value) is int else None
+    if step is None or (distance is not None and distance < 2 * narrow.layout.width_bytes):
         return None
     times, left = divmod(abs(step.of), size)
     if step.parameter and not left:
@@ -229,11 +287,17 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         far = f"{abs(step.of)} × {step.parameter.name} bytes"
     else:
         far = f"{abs(step.of):,} bytes"
+    sectors = "each needs a sector of its own, whatever the width"
+    if distance is None:
+        sectors += f", if that is {SECTOR_BYTES} bytes or more"
+    elif distance < SECTOR_BYTES:
+        shared = SECTOR_BYTES / distance
+        shown = units.count(int(shared) if shared.is_integer() else shared)
+        sectors = f"{shown} of them share a sector"
     return NarrowReason(
         f"neighbouring threads are {far} apart",
         _ROW_PER_WARP if cuda else _ROWS_AS_TILE,
-        "the addresses of neighbouring threads in PTX: each needs a sector of its own, whatever "
-        "the width",
+        f"the addresses of neighbouring threads in PTX: {sectors}",
         proven=True,
     )
 
@@ -266,17 +330,6 @@ def _run(remainder: Culprit, compiled: Compiled) -> str:
     if not isinstance(length, int) or length % 2 == 0:
         return ""
     return f"{name}={length}" if remainder.constant is None else str(length)
-
-
-def _multiple(culprit: Culprit) -> str:
-    """The remedy for a value that may be a multiple, by its name if the source has one."""
-    named = (culprit.name or "").isidentifier()
-    name = culprit.name if named else "the value"
-    return (
-        f"Only if each {name if named else 'such value'} is a multiple of {culprit.need}, which "
-        f"one that is odd disproves, declare it: tl.multiple_of("
-        f"{name if named else 'value'}, {culprit.need})"
-    )
 
 
 def _described(culprit: Culprit) -> str:

@@ -11,10 +11,12 @@ from traceview.inspect.rules.vector_width.causes import (
     Narrow,
     NarrowReason,
     by_loaded,
+    declared,
     in_words,
     loaded_from,
     not_declared_divisible,
     not_known_divisible,
+    own_bound,
     specialized,
     unseen_one,
 )
@@ -71,7 +73,9 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     if not layout.starts_wide and narrow.address.loaded:
         return _loaded_start(loaded_from(narrow), masked=layout.masks_differ)
     if layout.masks_differ:
-        return _masked(stores=narrow.place[1] != "load")
+        cause = "the mask differs from element to element"
+        basis = "addresses in PTX are consecutive, but masks differ within 16 bytes"
+        return NarrowReason(cause, own_bound(narrow), basis)
     if not layout.starts_wide:
         return _UNALIGNED
     if narrow.moved < WIDE_BITS and narrow.count == 1:
@@ -164,27 +168,11 @@ _SAME = NarrowReason(
 _STORE_ONCE = "Store each value once, from a tensor without the repeated axis or from a scalar"
 
 
-def _masked(*, stores: bool) -> NarrowReason:
-    remedy = (
-        "If the rest may be overwritten, store under a mask whose bound is a multiple of 16, and "
-        "select the values with tl.where"
-        if stores
-        else "Load under a mask with the array's own bound, a multiple of 16, and apply the rest "
-        "of the condition with tl.where"
-    )
-    return NarrowReason(
-        "the mask differs from element to element",
-        remedy,
-        "addresses in PTX are consecutive, but masks differ within 16 bytes",
-    )
-
-
 def _loaded_start(source: str, *, masked: bool) -> NarrowReason:
     other = "; and load under a mask whose bound is such a multiple" if masked else ""
     return NarrowReason(
         f"the access starts at an offset loaded{source}, of unknown alignment",
-        "Only if each such offset is a multiple of 16, which one that is odd disproves, declare "
-        f"it: tl.multiple_of(…, 16) around it{other}",
+        f"{declared('such offset', '…', 16)} around it{other}",
         "addresses in PTX are consecutive, but start at a loaded offset",
         conditional=True,
     )

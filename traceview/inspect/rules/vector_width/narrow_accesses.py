@@ -18,6 +18,7 @@ from traceview.inspect.rules.vector_width.causes import (
     NarrowReason,
     Suspects,
 )
+from traceview.inspect.rules.vector_width.from_layout import tile_bits
 from traceview.inspect.rules.vector_width.proven import KINDS, reason_of
 from traceview.ptx.addresses.slicing import together
 from traceview.ptx.addresses.strides import Samples
@@ -57,8 +58,11 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     deepest = max((access.loop_depth for access in moves), default=0)
     # What a loop moves counts in each of its passes: a large tile before it does not outweigh it.
     hottest = {
-        stream: kernel.bits_per_pass(c for c in contexts if c.access.loop_depth >= deepest)
-        for stream, contexts in kernel.global_accesses.items()
+        (place, array): min(
+            kernel.bits_per_pass(c for c in contexts if c.access.loop_depth >= deepest),
+            tile_bits(place, array, kernel.compiled),
+        )
+        for (place, array), contexts in kernel.global_accesses.items()
     }
     most = max(hottest.values(), default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
