@@ -282,6 +282,12 @@ def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]
         yield each, intervals.union(start[tool == each], end[tool == each])
 
 
+def only_by_pauses(trace: Trace, tool: int) -> bool:
+    """Whether pauses before first launches alone show what a tool compiled."""
+    sampled = len(trace.recorded("python_samples")) or len(_compiling_ranges(trace)[tool])
+    return tool in code.AT_FIRST_CALL and not sampled
+
+
 def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers, Integers]:
     """Pauses of threads that end in a load of code: start, end, and the call that launches next."""
     calls, kinds = trace.recorded("api_calls"), call_kinds(trace)

@@ -104,18 +104,23 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     if cause == LAUNCH_LATE:
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
-    claim = idle.claim(severity, "causes", _row_of(trace, device, cause))
-    if line:
-        claim = _at_line(idle, severity, line, usual.rest)
     return replace(
-        claim, edit=_edit(trace, cause, usual), general=not _names_one_place(trace, cause, usual)
+        _shown(idle, severity, cause, line, usual.rest),
+        edit=_edit(trace, cause, usual),
+        general=not _names_one_place(trace, cause, usual),
     )
 
 
-def _at_line(
-    idle: IdleClaim, severity: Severity, line: line_sites.LineSite, samples: IdleSamples
+def _shown(
+    idle: IdleClaim,
+    severity: Severity,
+    cause: int,
+    line: line_sites.LineSite | None,
+    samples: IdleSamples,
 ) -> TimeClaim:
-    """The claim on idle time at a line, shown by its row and by the gap with most of it."""
+    """The claim, shown by a line and the gap with most of its time, else by the cause."""
+    if not line:
+        return idle.claim(severity, "causes", _row_of(idle.trace, idle.device, cause))
     gap = line_sites.gap_at_line(idle.trace, samples, line)
     return replace(idle.claim(severity, "lines", line.row, gap), subject=line.subject())
 
@@ -162,9 +167,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
-    claim = idle.claim(severity, "causes", _row_of(trace, device, LAUNCH_LATE))
-    if line:
-        claim = _at_line(idle, severity, line, part.samples)
+    claim = _shown(idle, severity, LAUNCH_LATE, line, part.samples)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)
     # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
     return replace(claim, edit=edit, saving="at-least" if part.doing == SLEEP else None)

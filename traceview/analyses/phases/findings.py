@@ -20,7 +20,12 @@ from traceview.analyses.phases.guards import GUARDS
 from traceview.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.analyses.wording import by_recorder
 from traceview.facts import code, python_events
-from traceview.facts.compilation import compilation, last_work_ns, working_processes
+from traceview.facts.compilation import (
+    compilation,
+    last_work_ns,
+    only_by_pauses,
+    working_processes,
+)
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.launches import cuda_graphs
 from traceview.facts.operations import Kind, operations
@@ -326,8 +331,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
-    if tool in (code.CUPY, code.NUMBA, code.WARP) and not len(trace.recorded("python_samples")):
-        # Told by pauses before first launches, not by frames of the compiler.
+    if only_by_pauses(trace, tool):
         severity = "medium" if severity == "high" else severity
     values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
