@@ -67,12 +67,12 @@ class LargestClass:
 @record
 class SteadyParts:
     """The steady time of one device (row in devices): `parts_ns` add up to `span_ns`.
-
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
     part of the busy time without which the run would be as much shorter. `starved`
     is True where the program waits for the DataLoader's workers again and again. `named_ns` are
     parts of the parts that have a name of their own (`apart`). `unknown` says
-    how much work was lost where that leaves busy and idle time unknown.
+    how much work was lost where that leaves busy and idle time unknown. `busy_copies_ns` is the
+    part of the copies in which the GPU is busy.
     """
 
     device: int
@@ -84,6 +84,7 @@ class SteadyParts:
     starved: bool = False
     named_ns: Mapping[IdleCause | Activity, int] = field(default_factory=dict)
     unknown: UnknownIdle | None = None
+    busy_copies_ns: int = 0
 
     @property
     def busy_pct(self) -> float:
@@ -112,10 +113,9 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
     rows = steady_operations(trace, device)
     class_ns = _class_times(trace, rows)
-    parts = _work_parts(trace, rows, work[device].steady_ns, _compute_fraction(class_ns))
+    work_ns = _work_parts(trace, rows, work[device].steady_ns, _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
-    for limit, idle_ns in idle.items():
-        parts[limit] = parts.get(limit, 0) + idle_ns
+    parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
     return SteadyParts(
         device,
         spans[device],
@@ -126,6 +126,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         starved_devices(trace)[device],
         named,
         unknown_idle(trace).get(device),
+        work_ns["copies"],
     )
 
 

@@ -61,6 +61,12 @@ SCOREBOARD = (
     ),
     Column("copies_pct", "float64", "that time as a share of steady_ns", nullable=True),
     Column(
+        "copies_exposed_ns",
+        "int64",
+        "the part of copies_ns in which the GPU is busy with copies alone",
+        nullable=True,
+    ),
+    Column(
         "memory_peak_bytes",
         "int64",
         "most device memory allocated at once; null where it was not recorded",
@@ -86,6 +92,7 @@ class Scoreboard:
     communication_pct: float | None
     copies_ns: int | None
     copies_pct: float | None
+    copies_exposed_ns: int | None
     memory_peak_bytes: int | None
     memory_total_bytes: int | None
 
@@ -95,9 +102,13 @@ def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
-        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 7)
-    communication_ns = _part_ns(parts, "communication", _communicates(trace, parts.device))
-    copies_ns = _part_ns(parts, "copies", _copies(trace, parts.device))
+        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 8)
+    ops, communicating = operations(trace), communication_operations(trace)
+    own = selected_operations(trace) & (ops.device == parts.device)
+    copying = (ops.kind == Kind.COPY) & ~communicating
+    communicates, copies = (bool((own & of).any()) for of in (communicating, copying))
+    communication_ns = parts.parts_ns.get("communication", 0) if communicates else None
+    copies_ns = parts.parts_ns.get("copies", 0) if copies else None
     total = int(trace.devices["total_memory_bytes"][parts.device])
 
     def share(part: Limit, time_ns: int | None) -> float | None:
@@ -116,6 +127,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
         communication_pct=share("communication", communication_ns),
         copies_ns=copies_ns,
         copies_pct=share("copies", copies_ns),
+        copies_exposed_ns=parts.busy_copies_ns if copies else None,
         memory_peak_bytes=_memory_peak(trace, parts.device),
         memory_total_bytes=None if total == NULL else total,
     )
@@ -127,21 +139,6 @@ def _launch(trace: Trace, parts: SteadyParts) -> str | None:
         return None
     limit = launch_verdict(trace, parts.device)
     return late_word(trace) if limit == "launch-bound" else limit
-
-
-def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:
-    return parts.parts_ns.get(limit, 0) if occurs else None
-
-
-def _communicates(trace: Trace, device: int) -> bool:
-    own = selected_operations(trace) & (operations(trace).device == device)
-    return bool((own & communication_operations(trace)).any())
-
-
-def _copies(trace: Trace, device: int) -> bool:
-    ops = operations(trace)
-    own = selected_operations(trace) & (ops.device == device) & (ops.kind == Kind.COPY)
-    return bool((own & ~communication_operations(trace)).any())
 
 
 def _memory_peak(trace: Trace, device: int) -> int | None:
