@@ -228,29 +228,36 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     last = np.append(passes.first[1:], passes.end) - 1
     thread = _thread(trace, process, calls["thread"][call])
     until = np.maximum.accumulate(end[last])
-    until = _behind_ranges(trace, thread, start[passes.first], until)
-    begin = np.append(start[passes.first[0]], until[:-1])
+    opens, until = _around_ranges(trace, thread, start[passes.first], until)
+    begin = np.append(opens, until[:-1])
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
 
 
-def _behind_ranges(trace: Trace, thread: int, first: Integers, until: Integers) -> Integers:
-    """The ends of passes, behind the program's ranges that a pass opened and closes itself.
+def _around_ranges(
+    trace: Trace, thread: int, first: Integers, until: Integers
+) -> tuple[int, Integers]:
+    """The begin of the first pass and the ends of all, outside ranges that lie in one pass.
 
     `first` has the first launch of each pass, `until` the end of its last: a range around the
     forward pass ends a few µs later, and would lie across two steps.
     """
     ranges = trace.recorded("ranges")
-    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL) & origins.program_ranges(trace)
+    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
     start, end = ranges["start_ns"][own], ranges["end_ns"][own]
-    of = np.searchsorted(np.append(first[0], until[:-1]), start, side="right") - 1
-    closed = (of >= 0) & (start < until[of]) & (end < np.append(first[1:], end.max(initial=0))[of])
+    around = (start <= first[0]) & (first[0] < end) & (end < first[1])
+    # Before them: of equal ranges the later row is the inner one.
+    opens = int(start[around].min()) - 1 if around.any() else int(first[0])
+    of = np.searchsorted(np.append(opens, until[:-1]), start, side="right") - 1
+    closed = (
+        (of >= 0) & (start < until[of]) & (end < np.append(first[1:], end.max(initial=0) + 1)[of])
+    )
     result = until.copy()
     np.maximum.at(result, of[closed], end[closed])
     # Nothing follows the last pass: it closes its ranges as late as the others do.
     result[-1] = min(result[-1], until[-1] + (result - until)[:-1].max(initial=0))
-    return result
+    return opens, result
 
 
 def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
