@@ -98,9 +98,7 @@ def _busy_without_transfers(trace: Trace, moved: Transfers) -> dict[int, Interva
     other = np.ones(len(ops), bool)
     other[moved.operation] = False
     return {
-        device: intervals.union(
-            ops.start_ns[other & (ops.device == device)], ops.end_ns[other & (ops.device == device)]
-        )
+        device: intervals.covered(ops, other & (ops.device == device))
         for device in groups.different(moved.device).tolist()
     }
 

@@ -51,7 +51,7 @@ def _transfers(trace: Trace, device: int) -> tuple[Intervals, Intervals]:
     ops, moves = operations(trace), communication_operations(trace)
     own = ops.device == device
     chosen = own & moves, own & (ops.kind == Kind.COPY) & ~moves
-    communicates, copies = (intervals.union(ops.start_ns[m], ops.end_ns[m]) for m in chosen)
+    communicates, copies = (intervals.covered(ops, m) for m in chosen)
     return communicates, copies
 
 
@@ -132,9 +132,7 @@ def _contention(trace: Trace) -> Iterator[TimeClaim]:
         lost_ns,
         span_ns=steady_span_ns(trace),
         window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
-        work=LostTime(
-            device, intervals.union(kernels["start_ns"][found.rows], kernels["end_ns"][found.rows])
-        ),
+        work=LostTime(device, intervals.covered(kernels, found.rows)),
         remedy=_WITH_COLLECTIVES if what == "communication" else _WITH_COPIES,
         # What runs beside it may have to run at some time.
         saving="at-most",

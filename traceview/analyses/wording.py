@@ -11,7 +11,7 @@ from traceview import groups, intervals, units
 from traceview.facts.idle.gaps import Gaps, every_gap
 from traceview.facts.kernel_classes import framework, terms
 from traceview.facts.launches import cuda_graphs
-from traceview.facts.operations import Kind, kernel_operations, operations
+from traceview.facts.operations import Kind, Operations, kernel_operations, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples import stacks_through
 from traceview.facts.steps.steps import (
@@ -23,7 +23,7 @@ from traceview.facts.steps.steps import (
     warm_up_end_ns,
 )
 from traceview.findings import Finding, LostTime
-from traceview.tables import Array, Mask
+from traceview.tables import Array, Mask, Table
 from traceview.trace import Trace
 from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.causes import LAUNCH_LATE
@@ -254,25 +254,19 @@ _INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
 # With it a report detects findings about the same idle time, and computes how much is in steps.
 
 
-def lost_in(every: Gaps, chosen: Mask) -> LostTime | None:
-    """The chosen gaps of the device that idled longest in them; None without any."""
-    rows = np.flatnonzero(chosen)
+def lost_in(every: Gaps | Operations | Table, chosen: Array | None = None) -> LostTime | None:
+    """The time of the chosen rows on the device where they take longest; None without any."""
+    device = every["device"] if isinstance(every, Table) else every.device
+    rows = np.arange(len(device)) if chosen is None else np.arange(len(device))[chosen]
     if not len(rows):
         return None
-    device = int(np.argmax(np.bincount(every.device[rows], every.idle_ns[rows])))
-    rows = rows[every.device[rows] == device]
-    return LostTime(device, intervals.union(every.start_ns[rows], every.end_ns[rows]))
+    most = int(np.argmax(np.bincount(device[rows], every.duration_ns[rows])))
+    return LostTime(most, intervals.covered(every, rows[device[rows] == most]))
 
 
 def work_time(trace: Trace, rows: Array) -> LostTime | None:
     """The steady time of operations on the device where they take longest; None without any."""
-    ops = operations(trace)
-    rows = rows[steady_operations(trace)[rows]]
-    if not len(rows):
-        return None
-    device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
-    rows = rows[ops.device[rows] == device]
-    return LostTime(device, intervals.union(ops.start_ns[rows], ops.end_ns[rows]))
+    return lost_in(operations(trace), rows[steady_operations(trace)[rows]])
 
 
 def time_of(trace: Trace, finding: Finding) -> LostTime | None:

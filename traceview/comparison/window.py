@@ -12,7 +12,7 @@ from traceview import groups, intervals
 from traceview.errors import ComparisonRefusedError
 from traceview.facts.compilation import compiling
 from traceview.facts.idle.causes import gap_causes
-from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
+from traceview.facts.idle.gaps import every_gap, main_device
 from traceview.facts.idle.lines import idle_samples
 from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.kernel_classes import communication_operations
@@ -37,35 +37,6 @@ from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_ar
 from traceview.trace import Trace, fact
 from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.activities import CPU
-
-# Exclusive time: at each instant of a window at most one of the intervals that cover it.
-
-
-def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Intervals) -> Integers:
-    """Time of each interval that belongs to it alone, in ns; the times sum to their union's.
-
-    An instant belongs to the interval of least `precedence`, among equals to the one that started
-    first, then to the first row. Rows are in order of start.
-    """
-    own, free = np.zeros(len(start), np.int64), window
-    for level in groups.different(precedence).tolist():
-        rows = np.flatnonzero((precedence == level) & (end > start))
-        if not len(rows):
-            continue
-        # Earlier intervals cover this one up to their latest end so far.
-        reach = np.maximum.accumulate(end[rows])
-        begin = np.maximum(start[rows], np.append(start[rows[:1]], reach[:-1]))
-        own[rows] = intervals.overlap(free, np.minimum(begin, end[rows]), end[rows])
-        free = without(free, intervals.union(start[rows], end[rows]))
-    return own
-
-
-def without(window: Intervals, claimed: Intervals) -> Intervals:
-    """The part of the union `window` that the union `claimed` does not cover."""
-    if not len(window.start) or not len(claimed.start):
-        return window
-    first, last = int(window.start[0]), int(window.end[-1])
-    return intervals.intersection(window, intervals.complement(claimed, first, last))
 
 
 @record
@@ -93,13 +64,11 @@ def run_window(trace: Trace) -> RunWindow:
 
     Raises ComparisonRefusedError where no GPU work was recorded.
     """
-    spans, work = steady_spans_ns(trace), device_work(trace)
-    if not spans:
+    device = main_device(trace)
+    if device < 0:
         raise ComparisonRefusedError(
             f"{trace.path} has no GPU work to compare", "record a program that runs work on a GPU"
         )
-    # The busiest of GPUs with equal spans.
-    device = max(spans, key=lambda gpu: (spans[gpu], work[gpu].steady_ns))
     rows = _steady_steps(trace, device)
     if not len(rows):
         covered = _steady_time(trace, device)
@@ -109,7 +78,7 @@ def run_window(trace: Trace) -> RunWindow:
     # No longer run repeats first uses of kernels and compilation.
     once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
     once &= ~recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
-    covered = without(every, intervals.union(gaps.start_ns[once], gaps.end_ns[once]))
+    covered = intervals.without(every, intervals.covered(gaps, once))
     covered = covered if covered.total() else every
     return RunWindow(device, rows, intervals.overlap(covered, begin, end), covered)
 
@@ -204,8 +173,8 @@ def window_work(trace: Trace) -> WindowWork:
     kinds = np.array([_OF_OPERATION[kind] for kind in Kind], np.int64)[ops.kind]
     kinds[communication_operations(trace)] = WorkKind.COMMUNICATION
     start, end, kind = ops.start_ns[rows], ops.end_ns[rows], kinds[rows]
-    own = exclusive_ns(start, end, _PRECEDENCE[kind], window.covered)
-    idle = without(window.covered, intervals.union(start, end))
+    own = intervals.exclusive_ns(start, end, _PRECEDENCE[kind], window.covered)
+    idle = intervals.without(window.covered, intervals.union(start, end))
     return WindowWork(rows, kind, own, touching[rows], counted[rows], idle)
 
 

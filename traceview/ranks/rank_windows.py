@@ -169,7 +169,7 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
         communication=intervals.union(start[exchanges], end[exchanges]),
         work=intervals.union(start, end),
         busy_without_communication=intervals.union(start[~exchanges], end[~exchanges]),
-        idle=tuple(intervals.union(every.start_ns[of], every.end_ns[of]) for of in causes),
+        idle=tuple(intervals.covered(every, of) for of in causes),
     )
 
 

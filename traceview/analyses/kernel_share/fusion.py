@@ -117,9 +117,9 @@ def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
     device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
     rows = rows[ops.device[rows] == device]
     # On several streams some may run at once.
-    total_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
+    total_ns = intervals.covered(ops, rows).total()
     on_gpu = steady_operations(trace) & (ops.device == device)
-    busy_ns = intervals.union(ops.start_ns[on_gpu], ops.end_ns[on_gpu]).total()
+    busy_ns = intervals.covered(ops, on_gpu).total()
     runs_kernels = (on_gpu & (ops.kind == Kind.KERNEL)).any()
     if total_ns < _LEAST_BUSY_FRACTION * busy_ns or not runs_kernels:
         return

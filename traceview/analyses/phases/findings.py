@@ -250,7 +250,7 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
         "compile_pct": share_pct(compile_ns, span_ns),
         **hit,
     }
-    inside = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    inside = intervals.covered(windows, chosen)
     recompiled = python_events.of_kind(trace, RECOMPILATION, process, inside)
     again = next((each for each in recompiled if each.reasons), None)
     call = again or _compiled_line(trace, process, chosen)
@@ -407,8 +407,8 @@ def _working(trace: Trace, process: int) -> tuple[int, str]:
 def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
     """Whether recorded GPU work fills less than half of some windows."""
     ops, windows = operations(trace), compilation(trace)
-    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
-    work = intervals.union(ops.start_ns, ops.end_ns)
+    covered = intervals.covered(windows, chosen)
+    work = intervals.covered(ops)
     return len(ops) > 0 and 2 * intervals.intersection(covered, work).total() < covered.total()
 
 
@@ -431,7 +431,7 @@ def _compiled_line(trace: Trace, process: int, chosen: Mask) -> SampledLine | No
     that autograd starts have none.
     """
     samples, windows = trace.recorded("python_samples"), compilation(trace)
-    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    covered = intervals.covered(windows, chosen)
     rows = np.flatnonzero(samples["process"] == process)
     stack = samples["stack"][rows[intervals.inside(covered, samples["time_ns"][rows])]]
     compiler, caller = compiler_frames(trace).row[stack], stack_lines(trace).frame[stack]

@@ -16,7 +16,14 @@ from traceview.analyses.gpu_idle.line_sites import starved_devices
 from traceview.analyses.verdict.series import after_warm_up, series
 from traceview.facts import savings
 from traceview.facts.idle import cpu_activity, lines
-from traceview.facts.idle.gaps import UnknownIdle, device_work, gaps, steady_spans_ns, unknown_idle
+from traceview.facts.idle.gaps import (
+    UnknownIdle,
+    device_work,
+    gaps,
+    main_device,
+    steady_spans_ns,
+    unknown_idle,
+)
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
 from traceview.facts.operations import Kind, kernel_operations, operations, operations_by_device
@@ -32,7 +39,7 @@ from traceview.facts.steps.steps import (
 )
 from traceview.findings import UNEVEN, LoopTime
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.tables import Array, Integers, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, DATA_WAIT, Activity
 from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause, Limit
@@ -106,23 +113,22 @@ class SteadyParts:
 @fact
 def steady_parts(trace: Trace) -> SteadyParts | None:
     """The parts of the device with the longest steady time; None where no GPU work is selected."""
-    spans = steady_spans_ns(trace)
-    work = device_work(trace)
-    if not spans:
+    device = main_device(trace)
+    if device < 0:
         return None
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
+    busy_ns = device_work(trace)[device].steady_ns
     rows = steady_operations(trace, device)
     class_ns = _class_times(trace, rows)
-    work_ns = _work_parts(trace, rows, work[device].steady_ns, _compute_fraction(class_ns))
+    work_ns = _work_parts(busy_by_kind(trace), _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
     parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
     return SteadyParts(
         device,
-        spans[device],
-        work[device].steady_ns,
-        min(savings.gpu_limited_ns(trace), work[device].steady_ns),
+        steady_spans_ns(trace)[device],
+        busy_ns,
+        min(savings.gpu_limited_ns(trace), busy_ns),
         parts,
-        _largest_class(trace, rows, class_ns, work[device].steady_ns),
+        _largest_class(trace, rows, class_ns, busy_ns),
         starved_devices(trace)[device],
         named,
         unknown_idle(trace).get(device),
@@ -142,27 +148,39 @@ def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
     }
 
 
-def _work_parts(
-    trace: Trace, rows: Array, busy_ns: int, compute_fraction: float
-) -> dict[Limit, int]:
-    """Busy time of these operations by kind of work."""
-    ops = operations(trace)
-    start, end, of_kind = (picked(each, rows) for each in (ops.start_ns, ops.end_ns, ops.kind))
-    communicating = picked(communication_operations(trace), rows)
-    copying, setting = ((of_kind == kind) & ~communicating for kind in (Kind.COPY, Kind.SET))
+WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
 
-    def covered(chosen: Mask) -> int:
-        return intervals.union(start[chosen], end[chosen]).total()
 
-    without_copies_ns = covered(~copying)
-    computing_ns = covered(~communicating & ~copying) if communicating.any() else without_copies_ns
-    kernels_ns = covered(~communicating & ~copying & ~setting) if setting.any() else computing_ns
-    compute_ns = round(kernels_ns * compute_fraction)
+@fact
+def busy_by_kind(trace: Trace) -> dict[str, int]:
+    """Steady busy time of the main device by class of kernels, whole graphs, memsets and copies.
+
+    Of work that runs at once, kernels count before memsets, communication and copies, in this
+    order, and of equals what started first: the sum is the time of their union.
+    """
+    ops, rows = operations(trace), steady_operations(trace, main_device(trace))
+    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH, MEMSET, COPY]
+    start, end, kind = ops.start_ns[rows], ops.end_ns[rows], ops.kind[rows]
+    label = len(KernelClass) + np.array([0, 2, 1, 0])[kind]
+    label[kind == Kind.KERNEL] = kernel_classes(trace)[ops.row[rows[kind == Kind.KERNEL]]]
+    precedence = np.array([0, 3, 1, 0])[kind]
+    communicating = communication_operations(trace)[rows]
+    label[communicating], precedence[communicating] = KernelClass.COMMUNICATION, 2
+    own_ns = intervals.exclusive_ns(start, end, precedence, intervals.union(start, end))
+    return dict(zip(names, groups.added(label, own_ns, len(names)).tolist(), strict=True))
+
+
+def _work_parts(busy_ns: Mapping[str, int], compute_fraction: float) -> dict[Limit, int]:
+    """Busy time by the limit that its kind of work stands for."""
+    communication_ns = busy_ns[KernelClass.COMMUNICATION.label]
+    copies_ns, computing_ns = busy_ns[COPY], sum(busy_ns.values())
+    computing_ns -= communication_ns + copies_ns
+    compute_ns = round((computing_ns - busy_ns[MEMSET]) * compute_fraction)
     return {
         "gpu-compute": compute_ns,
         "gpu-memory": computing_ns - compute_ns,
-        "communication": without_copies_ns - computing_ns,
-        "copies": busy_ns - without_copies_ns,
+        "communication": communication_ns,
+        "copies": copies_ns,
     }
 
 

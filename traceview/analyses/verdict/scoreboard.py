@@ -9,20 +9,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-
-from traceview import groups, intervals
-from traceview.analyses.verdict.parts import SteadyParts, main_loop, steady_operations, steady_parts
+from traceview import groups
+from traceview.analyses.verdict.parts import (
+    SteadyParts,
+    busy_by_kind,
+    main_loop,
+    steady_operations,
+    steady_parts,
+)
 from traceview.analyses.verdict.series import is_start_up_alone
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
-from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.facts.idle.gaps import device_work, gaps, main_device, steady_spans_ns
 from traceview.facts.idle.launching import verdict as launch_verdict
-from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
+from traceview.facts.kernel_classes import communication_operations
 from traceview.facts.memory import levels, moments
 from traceview.facts.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.records import record
-from traceview.tables import NULL, Column, Integers
+from traceview.tables import NULL, Column
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSE_NAMES, Limit
 
@@ -148,10 +152,6 @@ def _memory_peak(trace: Trace, device: int) -> int | None:
     return int(levels(trace)[device].at(times).max())
 
 
-WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
-_GRAPH = len(KernelClass)
-
-
 @record
 class TimePart:
     """Time of one kind. `name` is a class of kernels, graph, copy, memset, or a cause of idle."""
@@ -188,51 +188,15 @@ def run_time(trace: Trace, run_ns: int) -> RunTime | None:
 @fact
 def _longest_steady(trace: Trace) -> RunTime | None:
     """`run_time`, of a run of unknown duration."""
-    spans = steady_spans_ns(trace)
-    if not spans:
+    device, spans = main_device(trace), steady_spans_ns(trace)
+    if device < 0:
         return None
-    work = device_work(trace)
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
-    busy = [TimePart("busy", *part) for part in _busy_ns(trace, device).items()]
+    busy = [TimePart("busy", *part) for part in busy_by_kind(trace).items()]
     idle = [TimePart("idle", *part) for part in _idle_ns(trace, device).items()]
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])
     parts = tuple(part for part in ordered if part.time_ns)
     return RunTime(device_id, len(spans), 0, spans[device], parts)
-
-
-def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
-    """Steady busy time by kind of work; the sum is that of their union."""
-    ops, rows = operations(trace), steady_operations(trace, device)
-    communicating = communication_operations(trace)[rows]
-    copying = (ops.kind[rows] == Kind.COPY) & ~communicating
-    setting = (ops.kind[rows] == Kind.SET) & ~communicating
-    chosen = ~(communicating | copying | setting)
-    times = _computing_ns(trace, rows[chosen])
-    covered_ns = sum(times.values())
-    added = ((MEMSET, setting), (KernelClass.COMMUNICATION.label, communicating), (COPY, copying))
-    for name, more in added:
-        chosen |= more
-        if more.any():
-            union = intervals.union(ops.start_ns[rows[chosen]], ops.end_ns[rows[chosen]])
-            times[name] = union.total() - covered_ns
-            covered_ns = union.total()
-    return times
-
-
-def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
-    """Time of kernels by class, and of whole graphs; what started first counts."""
-    ops = operations(trace)
-    labels = np.full(len(rows), _GRAPH)
-    kernels = ops.kind[rows] == Kind.KERNEL
-    labels[kernels] = kernel_classes(trace)[ops.row[rows[kernels]]]
-    start, end = ops.start_ns[rows], ops.end_ns[rows]
-    reached = np.maximum.accumulate(end) if len(end) else end
-    own = end - start
-    own[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
-    sums = groups.added(labels, own, _GRAPH + 1)
-    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
-    return dict(zip(names, sums.tolist(), strict=True))
 
 
 def _idle_ns(trace: Trace, device: int) -> dict[str, int]:

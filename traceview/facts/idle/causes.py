@@ -141,7 +141,7 @@ def idle_graph(trace: Trace) -> Dependencies:
     ops, gaps = operations(trace), gap_bounds(trace)
     if len(ops) <= WHOLE_GRAPH:
         return dependencies(trace)
-    idle = intervals.union(gaps.start_ns, gaps.end_ns)
+    idle = intervals.covered(gaps)
     ends = np.zeros(len(ops), bool)
     ends[gaps.after] = True
     if len(operations_by_device(trace)) > 1:

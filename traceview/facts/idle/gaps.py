@@ -62,18 +62,14 @@ def busy_by_process(trace: Trace) -> dict[int, dict[int, Intervals]]:
         for device, places in groups.rows_of(ops.device[rows]).items():
             there = rows[places]
             alone = len(there) == len(operations_by_device(trace)[device])
-            of_process[device] = (
-                busy(trace)[device]
-                if alone
-                else intervals.union(ops.start_ns[there], ops.end_ns[there])
-            )
+            of_process[device] = busy(trace)[device] if alone else intervals.covered(ops, there)
     return result
 
 
 def busy_ns(trace: Trace, chosen: Mask) -> int:
     """Time covered by the chosen operations."""
     ops = operations(trace)
-    return intervals.union(ops.start_ns[chosen], ops.end_ns[chosen]).total()
+    return intervals.covered(ops, chosen).total()
 
 
 class DeviceWork(NamedTuple):
@@ -112,6 +108,12 @@ def steady_spans_ns(trace: Trace) -> dict[int, int]:
         device: work.steady_ns + every.steady_idle_ns(device)
         for device, work in device_work(trace).items()
     }
+
+
+def main_device(trace: Trace) -> int:
+    """The device (row in devices) with the longest steady span, the busiest of equals; else −1."""
+    spans, work = steady_spans_ns(trace), device_work(trace)
+    return max(spans, key=lambda device: (spans[device], work[device].steady_ns), default=-1)
 
 
 def steady_span_ns(trace: Trace) -> int:

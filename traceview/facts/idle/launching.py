@@ -139,11 +139,11 @@ def copying_ns(trace: Trace, device: int) -> int:
     rows = rows[chosen[rows] & (ops.device[rows] == device)]
     if device_work(trace)[device].steady_ns:
         rows = rows[~operations_in_warm_up(trace)[rows]]
-    copies = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+    copies = intervals.covered(ops, rows)
     if 2 * copies.total() < work_ns(trace, device):
         return 0
     others = np.flatnonzero(chosen & (ops.device == device) & (ops.kind != Kind.COPY))
-    beside = intervals.union(ops.start_ns[others], ops.end_ns[others])
+    beside = intervals.covered(ops, others)
     return copies.total() - int(intervals.overlap(beside, *copies).sum())
 
 

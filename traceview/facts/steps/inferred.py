@@ -228,24 +228,25 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     last = np.append(passes.first[1:], passes.end) - 1
     thread = _thread(trace, process, calls["thread"][call])
     until = np.maximum.accumulate(end[last])
-    opens, until = _around_ranges(trace, thread, start[passes.first], until)
+    # Ranges of libraries around the only kind of launch are the calls that make a pass.
+    alone = len(groups.different(kind[passes.first[0] : passes.end])) == 1
+    ranges = trace.recorded("ranges")
+    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
+    own &= origins.program_ranges(trace) | alone
+    opens, until = _around_ranges(ranges.take(own), start[passes.first], until)
     begin = np.append(opens, until[:-1])
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
 
 
-def _around_ranges(
-    trace: Trace, thread: int, first: Integers, until: Integers
-) -> tuple[int, Integers]:
+def _around_ranges(ranges: Table, first: Integers, until: Integers) -> tuple[int, Integers]:
     """The begin of the first pass and the ends of all, outside ranges that lie in one pass.
 
     `first` has the first launch of each pass, `until` the end of its last: a range around the
     forward pass ends a few µs later, and would lie across two steps.
     """
-    ranges = trace.recorded("ranges")
-    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
-    start, end = ranges["start_ns"][own], ranges["end_ns"][own]
+    start, end = ranges["start_ns"], ranges["end_ns"]
     around = (start <= first[0]) & (first[0] < end) & (end < first[1])
     # Before them: of equal ranges the later row is the inner one.
     opens = int(start[around].min()) - 1 if around.any() else int(first[0])

@@ -13,8 +13,8 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
    Regular pauses that do not fit the other launches between passes group nothing.
 5. Where regular passes are less than half of all launches, kinds are looked for that occur once in
    each pass, whatever else it launches (`once_per_pass`).
-6. A program that launches one kernel again and again has passes from wait to wait, or of one launch
-   each where it never waits: if it has a framework, only where the CPU pauses long between them.
+6. A program that launches one kernel again and again has passes from wait to wait, or where it
+   never waits passes of one launch, if the CPU pauses long between them.
 7. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
    its anchor as the CPU pauses longest, or at the anchor.
 """
@@ -71,7 +71,7 @@ _LEAST_COVERAGE = 0.2
 _LEAST_REGULAR = 0.5
 _LEAST_SINGLE = 0.8
 _APART_NS = 100_000
-"""A framework launches the layers of one call closer than that."""
+"""Layers of one call, and launches of one loop over data, follow each other more closely."""
 _AS_GOOD = 0.01
 _AGREEING = 0.7
 _MOST_ANCHORS = 48
@@ -130,12 +130,10 @@ def find_repetition(
     loop = _several_launches(kind, pause_ns, optimizer, marked, of_model)
     if loop is not None or marked is None:
         return loop
-    return _of_one_kind(kind, pause_ns, marked, of_model)
+    return _of_one_kind(kind, pause_ns, marked)
 
 
-def _of_one_kind(
-    kind: Integers, pause_ns: Integers, marked: Mask, of_model: bool
-) -> Repetition | None:
+def _of_one_kind(kind: Integers, pause_ns: Integers, marked: Mask) -> Repetition | None:
     """The passes of a loop that launches nothing but one kind."""
     begins = np.flatnonzero(np.append(True, np.diff(kind) != 0))
     ends = np.append(begins[1:], len(kind))
@@ -145,7 +143,7 @@ def _of_one_kind(
         return None
     seen = first + np.flatnonzero(marked[first:end])
     if len(seen) < 2:
-        apart = not of_model or arrays.median(pause_ns[first + 1 : end]) >= _APART_NS
+        apart = arrays.median(pause_ns[first + 1 : end]) >= _APART_NS
         return _repetition(np.arange(first, end), end) if apart else None
     lag = int(arrays.median(np.diff(seen)))
     if np.mean(np.diff(seen) == lag) < _AGREEING:
