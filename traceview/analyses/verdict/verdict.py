@@ -25,6 +25,7 @@ from traceview.facts.dependencies.forecast import UNRECORDED_NS, without_recorde
 from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.kernel_classes import KernelClass
+from traceview.facts.pacing import paced
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.inferred import LEAST_NS
 from traceview.facts.steps.steps import steps_source
@@ -209,6 +210,9 @@ def _phrases(
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
+    if pace := paced(trace, parts.device):
+        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
+        yield f"paced: waits {waited} of the {period} of a pass"
 
 
 def _no_work(trace: Trace) -> str:
