@@ -181,12 +181,9 @@ def _reads_between(trace: Trace) -> bool:
     down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
     reads = int(np.count_nonzero(down))
     fraction = reads / max(int(np.count_nonzero(steady)), 1)
-    several = reads >= _SEVERAL_READS * max(_steady_steps(trace), 1)
+    later = np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace))
+    several = reads >= _SEVERAL_READS * max(int(later), 1)
     return fraction > _MANY_READS or (several and fraction > _SOME_READS)
-
-
-def _steady_steps(trace: Trace) -> int:
-    return int(np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace)))
 
 
 def _one_program_per_step(trace: Trace) -> bool:

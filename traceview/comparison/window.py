@@ -21,7 +21,6 @@ from traceview.facts.operations import Kind, operations
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
 from traceview.facts.steps.recompilation import recompiling
-from traceview.facts.steps.series import WARMED_UP_STEPS
 from traceview.facts.steps.steps import (
     longest_loop,
     operations_in_warm_up_ranges,
@@ -29,6 +28,7 @@ from traceview.facts.steps.steps import (
     step_of_operations,
     steps,
     warm_up_end_ns,
+    warm_up_of,
 )
 from traceview.facts.waits import wait_sites
 from traceview.intervals import Intervals
@@ -86,12 +86,7 @@ def run_window(trace: Trace) -> RunWindow:
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
     rows = longest_loop(trace, operations(trace).device == device)
-    if not len(rows):
-        return rows
-    warm = pace(trace).warm_up[rows].copy()
-    # The first step loads code and fills caches, even where it takes no longer.
-    warm[0] |= len(rows) >= WARMED_UP_STEPS
-    steady: Integers = rows if warm.all() else rows[~warm]
+    steady: Integers = rows[~warm_up_of(trace, rows)]
     return steady
 
 
@@ -102,7 +97,7 @@ def _steady_time(trace: Trace, device: int) -> Intervals:
     warm = operations_in_warm_up_ranges(trace)
     if warm is not None:
         chosen &= ~warm
-    kept = (every.device == device) & ~every.one_time
+    kept = every.steady(device)
     first = _before_first_work(trace, device, chosen)
     return intervals.union(
         np.concatenate((first.start, ops.start_ns[chosen], every.start_ns[kept])),

@@ -28,11 +28,10 @@ from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
 from traceview.facts.operations import Kind, kernel_operations, operations, operations_by_device
 from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import (
     loop_names,
-    operations_in_warm_up,
     pace,
+    steady_operations,
     step_of_operations,
     steps,
     warm_up_end_ns,
@@ -117,7 +116,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     if device < 0:
         return None
     busy_ns = device_work(trace)[device].steady_ns
-    rows = steady_operations(trace, device)
+    rows = steady_rows(trace, device)
     class_ns = _class_times(trace, rows)
     work_ns = _work_parts(busy_by_kind(trace), _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
@@ -136,16 +135,10 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     )
 
 
-def steady_operations(trace: Trace, device: int) -> RowNumbers:
-    return _steady_by_device(trace).get(device, groups.NO_ROWS)
-
-
-@fact
-def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
-    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
-    return {
-        device: rows[picked(steady, rows)] for device, rows in operations_by_device(trace).items()
-    }
+def steady_rows(trace: Trace, device: int) -> RowNumbers:
+    """The steady operations of a device."""
+    rows = operations_by_device(trace).get(device, groups.NO_ROWS)
+    return rows[picked(steady_operations(trace), rows)]
 
 
 WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
@@ -158,7 +151,7 @@ def busy_by_kind(trace: Trace) -> dict[str, int]:
     Of work that runs at once, kernels count before memsets, communication and copies, in this
     order, and of equals what started first: the sum is the time of their union.
     """
-    ops, rows = operations(trace), steady_operations(trace, main_device(trace))
+    ops, rows = operations(trace), steady_rows(trace, main_device(trace))
     names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH, MEMSET, COPY]
     start, end, kind = ops.start_ns[rows], ops.end_ns[rows], ops.kind[rows]
     label = len(KernelClass) + np.array([0, 2, 1, 0])[kind]
@@ -231,9 +224,7 @@ def _idle_parts(
 ) -> tuple[dict[Limit, int], dict[IdleCause | Activity, int]]:
     """Steady idle time by the limit that its cause stands for, and of it the named parts."""
     every = gaps(trace)
-    steady = (every.device == device) & ~every.one_time
-    summed = np.bincount(every.cause[steady], every.idle_ns[steady], len(CAUSES)).astype(np.int64)
-    idle_ns = dict(zip(CAUSES, summed.tolist(), strict=True))
+    idle_ns = dict(zip(CAUSES, every.by_cause(every.steady(device)).tolist(), strict=True))
     parts: dict[Limit, int] = {}
     for cause, time_ns in idle_ns.items():
         if time_ns:
@@ -258,8 +249,7 @@ def _idle_parts(
 def _late_ns(trace: Trace, device: int) -> dict[int, int]:
     """Steady launch-late idle time by what samples show the CPU at instead, as in ACTIVITIES."""
     every, samples = gaps(trace), lines.idle_samples(trace)
-    late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
-    own = late[samples.gap]
+    own = every.steady(device, LAUNCH_LATE)[samples.gap]
     spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
     return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from traceview import groups
 from traceview.analyses.verdict.parts import (
     SteadyParts,
     busy_by_kind,
     main_loop,
-    steady_operations,
     steady_parts,
+    steady_rows,
 )
 from traceview.analyses.verdict.series import is_start_up_alone
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
@@ -138,7 +137,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
 
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
-    few = len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS
+    few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
     if few or is_start_up_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
@@ -192,15 +191,9 @@ def _longest_steady(trace: Trace) -> RunTime | None:
     if device < 0:
         return None
     busy = [TimePart("busy", *part) for part in busy_by_kind(trace).items()]
-    idle = [TimePart("idle", *part) for part in _idle_ns(trace, device).items()]
+    idle_ns = gaps(trace).by_cause(gaps(trace).steady(device))
+    idle = [TimePart("idle", *part) for part in zip(CAUSE_NAMES, idle_ns.tolist(), strict=True)]
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])
     parts = tuple(part for part in ordered if part.time_ns)
     return RunTime(device_id, len(spans), 0, spans[device], parts)
-
-
-def _idle_ns(trace: Trace, device: int) -> dict[str, int]:
-    every = gaps(trace)
-    steady = (every.device == device) & ~every.one_time
-    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSE_NAMES))
-    return dict(zip(CAUSE_NAMES, sums.tolist(), strict=True))

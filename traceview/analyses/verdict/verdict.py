@@ -12,8 +12,8 @@ from traceview.analyses.verdict.parts import (
     MainLoop,
     SteadyParts,
     main_loop,
-    steady_operations,
     steady_parts,
+    steady_rows,
 )
 from traceview.analyses.verdict.series import (
     ColdPasses,
@@ -106,10 +106,12 @@ def _limited(trace: Trace) -> Verdict:
     if parts.unknown is not None:
         text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
-    operations = len(steady_operations(trace, parts.device))
+    operations = len(steady_rows(trace, parts.device))
     too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
     if too_few or is_start_up_alone(trace):
-        text = _next_to_nothing(operations, parts)
+        # Where a memset or two are all that ran, no share of the time means anything.
+        counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
+        text = f"Next to no GPU work was recorded: {counted} of {busy}"
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
@@ -270,12 +272,6 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         about = "" if UNRECORDED_NS in trace.run else "about "
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
     return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
-
-
-def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
-    """Where a memset or two are all that ran, no share of the time means anything."""
-    counted = units.counted(operations, "operation")
-    return f"Next to no GPU work was recorded: {counted} of {units.duration(parts.busy_ns)}"
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:

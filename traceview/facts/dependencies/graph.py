@@ -552,7 +552,7 @@ class _Builder:
         chosen = np.flatnonzero(item >= 0)
         item, does = item[chosen], every.does[chosen]
         names = self.trace.recorded("api_calls").texts("name")
-        frees = names.matching(_frees)[every.call[chosen]]
+        frees = names.isin(_FREES)[every.call[chosen]]
         copying = np.isin(does, _COPYING)
         self._copies(item[copying])
         syncing = (does == CallKind.SYNCHRONIZE) | frees
@@ -642,7 +642,7 @@ class _Builder:
         syncs, calls = self.trace.recorded("synchronizations"), self.trace.recorded("api_calls")
         kind, stream = np.zeros(len(call), np.uint8), np.full(len(call), -1, np.int64)
         names = calls.texts("name")
-        kind[names.matching(_device_wide)[call]] = _CONTEXT
+        kind[names.isin(_DEVICE_WIDE)[call]] = _CONTEXT
         if not len(syncs):
             return kind, stream
         row = match(
@@ -736,21 +736,13 @@ _LOOKS, _WAITS_BACK = 16, 4
 _COPYING = (CallKind.COPY, CallKind.COPY_ASYNC)
 _MOST_THREADS = 32
 _CONTEXT, _STREAM = 1, 2
-
-
-def _frees(name: str) -> bool:
-    """Whether the call frees device memory outside a pool: it waits for the device (CUDA's
-    documentation of cudaFree; so does hipFree)."""
-    return name in ("cudaFree", "cuMemFree", "cuMemFree_v2", "hipFree", "cudaFreeHost")
-
-
-def _device_wide(name: str) -> bool:
-    return name in (
-        "cudaDeviceSynchronize",
-        "cuCtxSynchronize",
-        "hipDeviceSynchronize",
-        "cudaThreadSynchronize",
-    )
+_FREES = ("cudaFree", "cuMemFree", "cuMemFree_v2", "hipFree", "cudaFreeHost")
+"""They free device memory outside a pool, and wait for the device (CUDA's documentation of
+cudaFree; so does hipFree)."""
+_DEVICE_WIDE = (
+    *("cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"),
+    "hipDeviceSynchronize",
+)
 
 
 def _between(start: Array, since: int | None, until: int | None) -> Mask | None:

@@ -45,7 +45,7 @@ def _verdicts(trace: Trace) -> dict[int, str]:
             result[device] = "unknown"
             continue
         steady = counted_gaps(trace, device, every)
-        idle_ns = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSES))
+        idle_ns = every.by_cause(steady)
         drained, full_ns = drained_in_steps(trace, device), queue_full_ns(trace, device)
         result[device] = judge(idle_ns, work_ns(trace, device), drained, full_ns)
     return result

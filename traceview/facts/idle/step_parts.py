@@ -179,7 +179,13 @@ def _gpus(trace: Trace) -> _Gpus:
     idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
     return _Gpus(
         own=Lanes.union(lane, ops.start_ns, ops.end_ns),
-        program=_lanes(_busy_by_program(trace, devices)),
+        program=_lanes(
+            {
+                process * devices + device: covered
+                for process, by_device in busy_by_process(trace).items()
+                for device, covered in by_device.items()
+            }
+        ),
         any=_lanes(busy(trace)),
         idle=idle,
         causes={each: idle.coverage(cause == each) for each in groups.different(cause).tolist()},
@@ -196,15 +202,6 @@ def _lanes_of_work(trace: Trace, devices: int) -> RowNumbers:
     lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
     # Row −1, for no step, is the extra row at the end.
     return lane[step_of_operations(trace)] + operations(trace).device
-
-
-def _busy_by_program(trace: Trace, devices: int) -> dict[int, Intervals]:
-    """The busy time of each process on each device, by process * devices + device."""
-    return {
-        process * devices + device: covered
-        for process, by_device in busy_by_process(trace).items()
-        for device, covered in by_device.items()
-    }
 
 
 def _lanes(unions: Mapping[int, Intervals]) -> Lanes:

@@ -226,7 +226,8 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
         return None
     last = np.append(passes.first[1:], passes.end) - 1
-    thread = _thread(trace, process, calls["thread"][call])
+    launching, main = calls["thread"][call], main_threads(trace)[process]
+    thread = int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
     until = np.maximum.accumulate(end[last])
     # Ranges of libraries around the only kind of launch are the calls that make a pass.
     alone = len(groups.different(kind[passes.first[0] : passes.end])) == 1
@@ -307,12 +308,6 @@ def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
     after = np.searchsorted(start_ns[ops.call[rows]], waited)
     result[after[after < len(rows)]] = True
     return result
-
-
-def _thread(trace: Trace, process: int, launching: Array) -> int:
-    """The main thread of the process if it launches, else the thread that launches most."""
-    main = main_threads(trace)[process]
-    return int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
 
 
 def _as_ranges(passes: list[_Passes]) -> Table:
