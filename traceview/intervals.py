@@ -278,7 +278,7 @@ def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Inte
     first, then to the first row. Rows are in order of start.
     """
     own, free = np.zeros(len(start), np.int64), window
-    for level in np.unique(precedence).tolist():
+    for level in np.flatnonzero(np.bincount(precedence)).tolist():
         rows = np.flatnonzero((precedence == level) & (end > start))
         if not len(rows):
             continue
