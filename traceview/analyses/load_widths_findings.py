@@ -122,7 +122,9 @@ def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
     # Modules that read code take long to import, and most traces have none.
     from traceview.inspect.launched_widths import MOST_DISASSEMBLED, running_widths
 
-    few = min(_covering(launched), MOST_DISASSEMBLED)
+    # The longest kernels that together take nearly all the time.
+    spent = np.cumsum([float(each.total_ns) for each in launched])
+    few = min(int(np.searchsorted(spent, _TIME_COVERED * spent[-1])) + 1, MOST_DISASSEMBLED)
     widths = running_widths([each.compiled for each in launched], few)
     pairs = list(zip(launched, widths, strict=True))
     seen: set[int] = set()
@@ -134,12 +136,6 @@ def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
         seen.update(map(id, code.runs))
         bounds.append(_bound(trace, code, known, twins, counted=first))
     return tuple(bounds)
-
-
-def _covering(launched: Sequence[LaunchedCode]) -> int:
-    """The number of longest kernels that together take nearly all the time."""
-    spent = np.cumsum([float(each.total_ns) for each in launched])
-    return int(np.searchsorted(spent, _TIME_COVERED * spent[-1])) + 1 if len(spent) else 0
 
 
 def _bound(

@@ -114,7 +114,8 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
         return_counts=True,
     )
     rows = np.flatnonzero(alone)
-    sums = _prefix_hashes(names[rows])
+    terms = names[rows] * _powers(len(rows))[: len(rows)]
+    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
     for number in groups.most_first(count)[:MOST_GRAPHS].tolist():
         kernels, own = int(sequences[0, number]), which.reshape(-1) == number
         starts = _passes(sums, kernels, sequences[1, number])
@@ -149,11 +150,6 @@ def _powers(count: int) -> Hashes:
     result = np.full(max(count, 1), _BASE)
     result[0] = 1
     return np.cumprod(result, dtype=np.uint64)
-
-
-def _prefix_hashes(names: Hashes) -> Hashes:
-    terms = names * _powers(len(names))[: len(names)]
-    return np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
 
 
 def _passes(sums: Hashes, kernels: int, sought: np.uint64) -> Integers:

@@ -19,7 +19,7 @@ from traceview.facts.ranges.nesting import LaneCoverage, LanePosition, Lanes, in
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Integers, RowNumbers, thrifty
+from traceview.tables import Integers, thrifty
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSE_NAMES
 
@@ -171,7 +171,9 @@ def step_parts(trace: Trace) -> Parts:
 
 def _gpus(trace: Trace) -> _Gpus:
     ops, gap, devices = operations(trace), gaps(trace), len(trace.devices)
-    lane = _lanes_of_work(trace, devices)
+    # Of each operation of a step; row −1, for no step, is the extra row at the end.
+    lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
+    lane = lane[step_of_operations(trace)] + ops.device
     pairs = groups.different(lane)
     pairs = pairs[pairs >= 0].astype(np.int64)
     count = np.bincount(pairs // devices)
@@ -195,13 +197,6 @@ def _gpus(trace: Trace) -> _Gpus:
         lane=pairs,
         devices=devices,
     )
-
-
-def _lanes_of_work(trace: Trace, devices: int) -> RowNumbers:
-    """Series * devices + device of each operation of a step; others are below 0."""
-    lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
-    # Row −1, for no step, is the extra row at the end.
-    return lane[step_of_operations(trace)] + operations(trace).device
 
 
 def _lanes(unions: Mapping[int, Intervals]) -> Lanes:
