@@ -7,13 +7,13 @@ after at most one sort.
 from __future__ import annotations
 
 from ctypes import Structure, c_int64, c_void_p
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from traceview.compiled import library
 from traceview.compiled.library import address
-from traceview.tables import Array, Integers, Mask, RowNumbers
+from traceview.tables import Array, Integers, Mask, RowNumbers, Table
 
 
 class Intervals(NamedTuple):
@@ -56,6 +56,22 @@ def by_start(start: Integers, end: Integers) -> Intervals:
 def union(start: Integers, end: Integers) -> Intervals:
     """The union as disjoint intervals in order; touching intervals merge."""
     return _covered(by_start(start, end), least=1)
+
+
+class HasTimes(Protocol):
+    """Anything with the start and end of each row, as columns."""
+
+    @property
+    def start_ns(self) -> Integers: ...
+    @property
+    def end_ns(self) -> Integers: ...
+
+
+def covered(rows: HasTimes | Table, chosen: Array | slice = slice(None)) -> Intervals:
+    """The time of the chosen rows, as a union."""
+    if isinstance(rows, Table):
+        return union(rows["start_ns"][chosen], rows["end_ns"][chosen])
+    return union(rows.start_ns[chosen], rows.end_ns[chosen])
 
 
 def covered_twice(start: Integers, end: Integers) -> Intervals:
@@ -250,3 +266,33 @@ def overlapping(start: Array, end: Array) -> tuple[bool, Integers]:
     rows, found, ordered = np.empty(len(start), np.int64), c_int64(), c_int64()
     library.call("traceview_overlapping", start, end, len(start), rows, found, ordered)
     return bool(ordered.value), rows[: found.value].copy()
+
+
+# Exclusive time: at each instant of a window at most one of the intervals that cover it.
+
+
+def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Intervals) -> Integers:
+    """Time of each interval that belongs to it alone, in ns; the times sum to their union's.
+
+    An instant belongs to the interval of least `precedence`, among equals to the one that started
+    first, then to the first row. Rows are in order of start.
+    """
+    own, free = np.zeros(len(start), np.int64), window
+    for level in np.flatnonzero(np.bincount(precedence)).tolist():
+        rows = np.flatnonzero((precedence == level) & (end > start))
+        if not len(rows):
+            continue
+        # Earlier intervals cover this one up to their latest end so far.
+        reach = np.maximum.accumulate(end[rows])
+        begin = np.maximum(start[rows], np.append(start[rows[:1]], reach[:-1]))
+        own[rows] = overlap(free, np.minimum(begin, end[rows]), end[rows])
+        free = without(free, union(start[rows], end[rows]))
+    return own
+
+
+def without(window: Intervals, claimed: Intervals) -> Intervals:
+    """The part of the union `window` that the union `claimed` does not cover."""
+    if not len(window.start) or not len(claimed.start):
+        return window
+    first, last = int(window.start[0]), int(window.end[-1])
+    return intersection(window, complement(claimed, first, last))

@@ -378,7 +378,7 @@ def class_claim(
     """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time."""
     kernels = trace.recorded("kernels")
     kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
-    when = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
+    when = intervals.covered(kernels, rows)
     return replace(
         kernel_claim(trace, device, rows, values, effect, gaining),
         subject=gpu_subject(trace, device),

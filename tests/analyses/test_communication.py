@@ -278,3 +278,32 @@ def test_equal_collectives_of_one_rank_do_not_wait(tmp_path):
 def test_a_rate_that_no_integer_holds_is_cut():
     amount, time = np.array([1 << 62, NULL, 8]), np.array([1, 1, 0])
     assert known_rates(amount, time).tolist() == [1 << 62, NULL, NULL]
+
+
+@pytest.mark.parametrize("kind", ["AllGather", "AllReduce"])
+@pytest.mark.parametrize(
+    ("shown", "of_fsdp"),
+    [
+        ("FSDP::pre_forward (blocks.3)", True),
+        ("FullyShardedDataParallel.forward", True),
+        ("fsdp::all_gather_copy_in", True),
+        ("/site-packages/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py", True),
+        ("/site-packages/torch/distributed/tensor/parallel/style.py", False),
+        ("DistributedDataParallel.forward", False),
+        ("DeepSpeedZeroOptimizer.step", False),
+        ("my_fsdp_like_gather", False),
+    ],
+)
+def test_fsdp_is_named_where_names_show_it(tmp_path, kind, shown, of_fsdp):
+    """Tensor parallelism, sequence parallelism and ZeRO gather as well."""
+    export = Export()
+    for start in range(0, 40 * MS, 4 * MS):
+        name = f"ncclDevKernel_{kind}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        export.launch((start, start + 10), (start + 20, start + 3 * MS), name=name, stream=20)
+        export.launch((start + 12, start + 15), (start + 3 * MS, start + 4 * MS), name="gemm")
+        if shown.startswith("/"):
+            export.python_sample(start + 5, (shown, 9, "unshard"), ("/home/me/train.py", 3, "main"))
+        else:
+            export.range(shown, start, start + 30)
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+    assert ("FSDP" in finding.action) is (of_fsdp and kind == "AllGather")

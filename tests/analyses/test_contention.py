@@ -51,6 +51,7 @@ def test_kernels_that_transfers_slow_down(tmp_path, beside, seed):
     assert values["beside"] == beside
     assert values["kernels"] == 4
     assert values["slowdown_factor"] == pytest.approx(slowdown, rel=0.03)
+    assert values["took_ns"] == pytest.approx(slowdown * values["alone_ns"], rel=0.03)
     assert ("NCCL_MAX_NCHANNELS" in found.action) is (beside == "communication")
 
 
@@ -64,3 +65,19 @@ def test_kernels_that_take_as_long_beside_transfers(tmp_path, beside, seed):
 def test_one_grid_for_work_of_several_sizes_shows_nothing(tmp_path):
     draw = np.random.default_rng(7)
     assert not claims(overlapped(draw, "communication", 1.3, spread=0.4), tmp_path)
+
+
+def test_only_kernels_that_ran_both_ways_are_compared(tmp_path):
+    """One that runs beside transfers alone, and one that runs without them alone, say nothing."""
+    export = overlapped(np.random.default_rng(8), "communication", 1.5)
+    once = overlapped(np.random.default_rng(8), "communication", 1.5)
+    for layer in range(40):
+        at = 60_000 * US + layer * 900 * US
+        times = (at, at + US), (at + 10 * US, at + 800 * US)
+        once.launch(*times, name="beside" if layer % 2 else "alone")
+        if layer % 2:
+            times = (at, at + US), (at + 5 * US, at + 810 * US)
+            once.launch(*times, name=TRANSFERS["communication"], stream=20)
+    [apart], [both] = claims(export, tmp_path), claims(once, tmp_path)
+    assert apart.evidence.values == both.evidence.values
+    assert apart.message == both.message

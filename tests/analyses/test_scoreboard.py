@@ -7,8 +7,11 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA
+from traceview import units
 from traceview.analyses.verdict import SCOREBOARD, Scoreboard, scoreboard
 from traceview.render.report.document import tiles
+
+US = 1_000
 
 
 def test_each_field_has_its_meaning():
@@ -28,6 +31,30 @@ def test_exposed_time_of_a_small_recording(tmp_path):
     assert board.gpu_busy_pct == pytest.approx(100 * 100 / 140)
     assert board.communication_pct == board.copies_pct == pytest.approx(100 * 10 / 140)
     assert (board.steps, board.step_median_ns, board.memory_peak_bytes) == (0, None, None)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("kernel_us", [1, 20, 400])
+@pytest.mark.parametrize("copy_us", [5, 300])
+def test_exposed_copies_are_a_part_of_the_busy_time(tmp_path, copy_us, kernel_us, waits):
+    """A frame is uploaded and processed; idle time until a copy ends is no copy."""
+    export, at = Export(), 0
+    for _ in range(30):
+        source = "pageable" if waits else "pinned"
+        copied = at + 200 * US + copy_us * US
+        times = (at, copied if waits else at + 5 * US), (at + 200 * US, copied)
+        export.copy(*times, bytes=10**6, source=source)
+        times = (copied + 10, copied + 20), (copied + 5 * US, copied + 5 * US + kernel_us * US)
+        export.launch(*times)
+        at += 900 * US
+    board = scoreboard(export.load(tmp_path))
+    assert 100 * board.copies_exposed_ns / board.steady_ns <= board.gpu_busy_pct
+    busy_pct = 100 * 30 * (copy_us + kernel_us) * US / board.steady_ns
+    assert board.gpu_busy_pct == pytest.approx(busy_pct, rel=0.05)
+    assert board.copies_exposed_ns == pytest.approx(30 * copy_us * US, rel=0.05)
+    shown = next(tile for tile in tiles(board) if tile.field == "copies_pct")
+    assert shown.value == units.percent(100 * board.copies_exposed_ns / board.steady_ns)
+    assert shown.detail == f"{units.duration(board.copies_exposed_ns)} exposed"
 
 
 def test_what_did_not_happen_is_absent(tmp_path):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from traceview import intervals
-from traceview.comparison.window import exclusive_ns
-from traceview.intervals import Intervals
+from traceview.intervals import Intervals, exclusive_ns
 
 
 def counted(start, end, precedence, window) -> list[int]:

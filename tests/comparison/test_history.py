@@ -9,6 +9,7 @@ import pytest
 
 import traceview
 from tests.places import DATA
+from traceview import units
 from traceview.cli import run
 from traceview.errors import InputError
 
@@ -85,3 +86,21 @@ def test_a_folder_without_runs_is_an_error_in_one_line(tmp_path, kind, capsys):
         traceview.history(place)
     assert run(["history", str(place)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("names", [("mlp_sync", "rates"), ("rates", "mlp_sync"), ("rates",)])
+def test_steps_and_whole_runs_are_drawn_and_summed_up_apart(tmp_path, names):
+    """What has no steps lasts as long as its work: no step is compared with it."""
+    for number, name in enumerate(("mlp_nosync", *names)):
+        copy = shutil.copy(DATA / f"{name}.sqlite.xz", tmp_path / f"{number}_{name}.sqlite.xz")
+        os.utime(copy, (number, number))
+    history = traceview.history(tmp_path)
+    with_steps = {row["run"]: bool(row["steps"]) for row in history.runs.rows()}
+    page, last = history.to_html(), [*with_steps.values()][-1]
+    assert "Time per step" in page
+    assert ("Time per run" in page) is not all(with_steps.values())
+    alike = [row["step_ns"] for row in history.runs.rows() if bool(row["steps"]) is last]
+    times = [units.duration(each) for each in (alike[0], alike[-1])]
+    text = str(history).partition("\n")[0]
+    assert f"per {'step' if last else 'run'}" in text
+    assert all(time in text for time in times)

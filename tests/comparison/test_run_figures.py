@@ -11,6 +11,8 @@ import pytest
 
 from tests.build import Export
 from tests.conftest import GPU_RECORDINGS
+from tests.trace.kineto import traces
+from traceview import intervals
 from traceview.analyses.gpu_idle import analysis as gpu_idle
 from traceview.comparison.run_figures import figures_of
 from traceview.comparison.window import run_window
@@ -252,3 +254,19 @@ def test_operators_and_libraries_are_no_places(tmp_path):
         ("kernel", "forward"),
         ("idle", "forward"),
     }
+
+
+@pytest.mark.parametrize("trial_us", [0, 300, 1200, 1800])
+def test_the_launch_of_the_first_work_counts_unless_warm_up_runs_meanwhile(tmp_path, trial_us):
+    """A pass of one graph, and before it perhaps a kernel launched in a range named warm_up."""
+    events = [traces.call("cudaGraphLaunch", 1000, 900, 9), traces.kernel("node", 2000, 500, 9)]
+    if trial_us:
+        events += [traces.span("user_annotation", "warm_up", 0, 200)]
+        events += [traces.call("cudaLaunchKernel", 10, 5, 1)]
+        events += [traces.kernel("trial", 100, trial_us, 1)]
+    trace = load(traces.write(tmp_path / "t.json", events))
+    covered, trial = run_window(trace).covered, trace.kernels.texts("name").isin(["trial"])
+    first_us = int(trace.kernels["start_ns"].max() - covered.start[0]) // 1000
+    assert first_us == min(1000, 2000 - 100 - trial_us)
+    start_ns, end_ns = (trace.kernels[edge][trial] for edge in ("start_ns", "end_ns"))
+    assert not intervals.overlap(covered, start_ns, end_ns).any()

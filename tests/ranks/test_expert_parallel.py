@@ -73,6 +73,11 @@ def test_what_each_rank_waits_and_nobody_is_late(tmp_path, seed):
     (finding,) = (each for each in report.result.findings if each.cause == "uneven-work")
     assert "in combine" in finding.message
     assert "in dispatch" in finding.message
+    row = finding.evidence.row["rank"]
+    assert finding.subject.name == f"rank {row}"
+    wait_ns = finding.evidence.values["wait_ns"]
+    assert table[row]["wait_ns"] == pytest.approx(wait_ns, rel=0.01)
+    assert wait_ns in np.sort([each["wait_ns"] for each in table.values()]).tolist()[1:]
 
 
 def test_a_rank_with_more_work_is_late(tmp_path):

@@ -205,7 +205,16 @@ def compute(trace: Trace) -> Result:
     return Result(
         tables,
         tuple(findings(trace, [EXPOSED, CONTENTION])),
-        Deferred(lambda: _summary(tables["ranks"])),
+        Deferred(
+            lambda: (
+                {
+                    "ranks": len(ranks),
+                    "most_exposed_ns": int(ranks["exposed_ns"].max()),
+                }
+                if len(ranks := tables["ranks"])
+                else {}
+            )
+        ),
         tuple(_notes(trace, moved, waits)),
     )
 
@@ -234,15 +243,14 @@ def _collectives(trace: Trace, moved: Transfers, waits: Waiting, devices: Intege
             "exposed_ns": share.exposed_ns,
             "wait_ns": np.where(paired, wait, NULL),
             "bus_bytes_per_s": known_rates(known_sums(by, moved.bus_bytes), total - wait),
-            "communicator": Texts.of(_hex(moved.communicator[by.first])),
+            "communicator": Texts.of(
+                None if number == NULL else f"{number % 2**64:016x}"
+                for number in moved.communicator[by.first].tolist()
+            ),
             "ranks": np.where(ranks > 0, ranks, NULL),
         },
     )
     return table.take(np.lexsort((-total, -share.exposed_ns)))
-
-
-def _hex(numbers: Integers) -> list[str | None]:
-    return [None if n == NULL else f"{n % 2**64:016x}" for n in numbers.tolist()]
 
 
 def _groups(waits: Waiting, devices: Integers, numbers: Integers) -> Iterator[str | None]:
@@ -300,15 +308,6 @@ def _step_median_ns(trace: Trace, moved: Transfers, device: int) -> int | None:
     longest = own[every.series[own] == np.argmax(total_ns)]
     steady = longest[~timed.warm_up[longest]]
     return round(float(np.median(timed.duration_ns[steady if len(steady) else longest])))
-
-
-def _summary(ranks: Table) -> dict[str, Cell]:
-    if not len(ranks):
-        return {}
-    return {
-        "ranks": len(ranks),
-        "most_exposed_ns": int(ranks["exposed_ns"].max()),
-    }
 
 
 def _notes(trace: Trace, moved: Transfers, waits: Waiting) -> Iterator[str]:

@@ -98,9 +98,7 @@ def _busy_without_transfers(trace: Trace, moved: Transfers) -> dict[int, Interva
     other = np.ones(len(ops), bool)
     other[moved.operation] = False
     return {
-        device: intervals.union(
-            ops.start_ns[other & (ops.device == device)], ops.end_ns[other & (ops.device == device)]
-        )
+        device: intervals.covered(ops, other & (ops.device == device))
         for device in groups.different(moved.device).tolist()
     }
 
@@ -163,16 +161,21 @@ _OVERLAP = (
     "own, in fewer and larger pieces. Or exchange fewer bytes."
 )
 _LARGER = (
-    "Exchange more per call: small messages use little of the link (bucket_cap_mb of "
-    "DistributedDataParallel, larger units of FSDP). And overlap it with compute."
+    "Exchange more per call, as small messages use little of the link: larger buckets (of "
+    "DistributedDataParallel: bucket_cap_mb), or one call for several tensors. And overlap it with "
+    "compute."
 )
 _BY_KIND = {
-    "all-gather": " FSDP gathers the next unit early with forward_prefetch=True, or with "
-    "set_modules_to_forward_prefetch.",
     "dispatch": " Alternate two micro-batches: one computes while the other is dispatched.",
     "combine": " Alternate two micro-batches: one computes while the other is combined.",
 }
 """Follows the remedy by overlap, by the kind with most exposed time."""
+_OF_FSDP = (
+    " FSDP gathers the next unit early with forward_prefetch=True, or with "
+    "set_modules_to_forward_prefetch."
+)
+_FSDP = re.compile(r"\bfsdp::|FullyShardedDataParallel|/torch/distributed/fsdp/", re.IGNORECASE)
+"""Names of ranges and files of frames that FSDP alone has; others gather, too."""
 _LESS_WORK = "Give {late_gpu} less work per step, or the other GPUs more."
 _LATE_IDLE = (
     "Look at why {late_gpu} is idle before it communicates (gpu-idle): the other GPUs wait for it."
@@ -210,7 +213,8 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     elif not waits_mostly:
         message = _message(moved, waits, absent, rows[moved.kind[rows] == kind])
         small = bool(message) and int(message["message_bytes"] or 0) < _SMALL_BYTES
-        overlap = _OVERLAP + _BY_KIND.get(moved.kinds[kind], "")
+        of_fsdp = moved.kinds[kind] == "all-gather" and _uses_fsdp(trace)
+        overlap = _OVERLAP + (_OF_FSDP if of_fsdp else _BY_KIND.get(moved.kinds[kind], ""))
         values, remedy = {**message, **values}, _LARGER if small else overlap
     # Only the GPU that the others wait for can save what they wait.
     hidden = Gain(exposed_ns, exposed_ns)
@@ -248,6 +252,13 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             "does": "works longer between transfers" if works else "is idle longer between them",
         },
     )
+
+
+def _uses_fsdp(trace: Trace) -> bool:
+    """Whether a range or a stack of the recording is FSDP's."""
+    columns = (("ranges", "name"), ("python_frames", "file"))
+    texts = (trace.recorded(table).texts(column) for table, column in columns)
+    return any(each.matching(_FSDP.search).any() for each in texts)
 
 
 def _exposure(trace: Trace, moved: Transfers, rows: Integers) -> tuple[int, int]:

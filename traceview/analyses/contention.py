@@ -1,8 +1,8 @@
 """What overlap costs: the same kernel beside communication or a copy, and without one.
 
 A collective takes SMs, memory bandwidth and cache from the kernels that run beside it. Launches of
-one kernel with one grid are compared in pairs of a GPU: those that ran wholly beside a transfer
-with those that ran alone.
+one kernel with one grid and block are compared on a GPU: each that ran wholly beside a transfer
+with the median of those that ran alone.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ _SLOWER, _MOSTLY = 1.1, 0.7
 
 @record
 class Contended:
-    """Pairs of one GPU: the rows of kernels beside a transfer, and what each took more."""
+    """Rows of kernels of a GPU beside a transfer, and what each took beyond the median alone."""
 
     rows: RowNumbers
     more_ns: Integers
-    kernels: int
 
     @property
     def lost_ns(self) -> int:
@@ -52,7 +51,7 @@ def _transfers(trace: Trace, device: int) -> tuple[Intervals, Intervals]:
     ops, moves = operations(trace), communication_operations(trace)
     own = ops.device == device
     chosen = own & moves, own & (ops.kind == Kind.COPY) & ~moves
-    communicates, copies = (intervals.union(ops.start_ns[m], ops.end_ns[m]) for m in chosen)
+    communicates, copies = (intervals.covered(ops, m) for m in chosen)
     return communicates, copies
 
 
@@ -72,7 +71,8 @@ def contended(trace: Trace, device: int, beside: Intervals, neither: Intervals) 
 def _slower(
     rows: RowNumbers, took_ns: Integers, alike: groups.Groups, beside: Mask, alone: Mask
 ) -> Contended | None:
-    more, judged_ns, slower_ns, kernels = np.zeros(len(rows), np.int64), 0, 0, 0
+    more, compared = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
+    judged_ns, slower_ns, kernels = 0, 0, 0
     for number in np.flatnonzero(groups.count(alike, beside) >= _LEAST_CALLS).tolist():
         own = np.flatnonzero(alike.ids == number)
         free, held = own[alone[own]], own[beside[own]]
@@ -81,14 +81,13 @@ def _slower(
         low, usual, high = np.quantile(took_ns[free], (0.1, 0.5, 0.9))
         if high > _ALIKE * low:
             continue
-        more[held] = took_ns[held] - round(float(usual))
+        more[held], compared[held] = took_ns[held] - round(float(usual)), True
         judged_ns += int(took_ns[held].sum())
         if np.median(took_ns[held]) >= _SLOWER * usual:
             slower_ns, kernels = slower_ns + int(took_ns[held].sum()), kernels + 1
     if kernels < _LEAST_KERNELS or slower_ns < _MOSTLY * judged_ns:
         return None
-    found = np.flatnonzero(more)
-    return Contended(rows[found], more[found], kernels)
+    return Contended(rows[compared], more[compared])
 
 
 _WITH_COLLECTIVES = (
@@ -133,9 +132,7 @@ def _contention(trace: Trace) -> Iterator[TimeClaim]:
         lost_ns,
         span_ns=steady_span_ns(trace),
         window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
-        work=LostTime(
-            device, intervals.union(kernels["start_ns"][found.rows], kernels["end_ns"][found.rows])
-        ),
+        work=LostTime(device, intervals.covered(kernels, found.rows)),
         remedy=_WITH_COLLECTIVES if what == "communication" else _WITH_COPIES,
         # What runs beside it may have to run at some time.
         saving="at-most",
@@ -145,6 +142,6 @@ def _contention(trace: Trace) -> Iterator[TimeClaim]:
 
 CONTENTION = FindingRule(
     _contention,
-    "{calls:launch|launches} of {kernels:kernel} take {took_ns} beside {beside}; the same ones "
-    "take {alone_ns} without: {slowdown_factor}.",
+    "{calls:launch|launches} of {kernels:kernel} take {took_ns} beside {beside}. At the median of "
+    "launches of the same size that run alone, they would take {alone_ns}: {slowdown_factor}.",
 )

@@ -341,7 +341,7 @@ def _inside_launches(trace: Trace, rows: Integers, by_device: Mapping[int, Integ
         of_thread = groups.rows_of(picked(calls.thread, made))
         for thread in threads.keys() & of_thread.keys():
             own, launched = rows[threads[thread]], made[of_thread[thread]]
-            inside = intervals.union(calls.start_ns[launched], calls.end_ns[launched])
+            inside = intervals.covered(calls, launched)
             result[own] += intervals.overlap(inside, every.start_ns[own], every.end_ns[own])
     return result
 

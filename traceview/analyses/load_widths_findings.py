@@ -111,38 +111,31 @@ class WidthBound:
 @fact
 def width_bounds(trace: Trace) -> tuple[WidthBound, ...]:
     """The bound of each variant that ran, longest first. Raises MissingTableError without code."""
-    launched = [each for each in gathered_code(trace).launched if not _communicates(each)]
+    # The link determines the time of a kernel that exchanges data between GPUs.
+    launched = [
+        each
+        for each in gathered_code(trace).launched
+        if not any(classify(run.name) is KernelClass.COMMUNICATION for run in each.runs)
+    ]
     if not launched:
         return ()
     # Modules that read code take long to import, and most traces have none.
     from traceview.inspect.launched_widths import MOST_DISASSEMBLED, running_widths
 
-    few = min(_covering(launched), MOST_DISASSEMBLED)
+    # The longest kernels that together take nearly all the time.
+    spent = np.cumsum([float(each.total_ns) for each in launched])
+    few = min(int(np.searchsorted(spent, _TIME_COVERED * spent[-1])) + 1, MOST_DISASSEMBLED)
     widths = running_widths([each.compiled for each in launched], few)
     pairs = list(zip(launched, widths, strict=True))
     seen: set[int] = set()
     bounds = []
     for code, known in pairs:
-        twins = [w for other, w in pairs if code.alike and _share_launches(code, other)]
-        first = seen.isdisjoint(map(id, code.runs))
+        runs = {id(run) for run in code.runs}
+        twins = [w for other, w in pairs if code.alike and not runs.isdisjoint(map(id, other.runs))]
+        first = seen.isdisjoint(runs)
         seen.update(map(id, code.runs))
         bounds.append(_bound(trace, code, known, twins, counted=first))
     return tuple(bounds)
-
-
-def _communicates(code: LaunchedCode) -> bool:
-    """Whether the kernel exchanges data between GPUs, so that the link determines its time."""
-    return any(classify(run.name) is KernelClass.COMMUNICATION for run in code.runs)
-
-
-def _covering(launched: Sequence[LaunchedCode]) -> int:
-    """The number of longest kernels that together take nearly all the time."""
-    spent = np.cumsum([float(each.total_ns) for each in launched])
-    return int(np.searchsorted(spent, _TIME_COVERED * spent[-1])) + 1 if len(spent) else 0
-
-
-def _share_launches(one: LaunchedCode, other: LaunchedCode) -> bool:
-    return not {id(run) for run in one.runs}.isdisjoint(map(id, other.runs))
 
 
 def _bound(

@@ -155,7 +155,7 @@ def _freeing_line(trace: Trace, freed: Integers) -> tuple[SampledLine | None, st
     hit = np.zeros(len(samples), bool)
     for thread in groups.different(calls.thread[freed]).tolist():
         own = freed[calls.thread[freed] == thread]
-        inside = intervals.union(calls.start_ns[own], calls.end_ns[own])
+        inside = intervals.covered(calls, own)
         hit |= (samples["thread"] == thread) & intervals.inside(inside, samples["time_ns"])
     stack = samples["stack"][hit]
     stack = stack[stacks.frame[stack] >= 0] if len(stack) else stack

@@ -21,7 +21,6 @@ from traceview.analyses.memory_copies_rows import (
     kept_ns,
     longest_of,
     rows_of,
-    time_of,
 )
 from traceview.facts import savings
 from traceview.facts.copies import pageable_uploads
@@ -36,7 +35,7 @@ from traceview.facts.savings import Gain
 from traceview.facts.steps.steps import operations_in_warm_up, steps
 from traceview.facts.waits import stalls, wait_sites
 from traceview.facts.work.peaks import GIVEN, bytes_per_s, peaks
-from traceview.findings import RECORDING, Clause, LostTime, severity_of
+from traceview.findings import RECORDING, Clause, severity_of
 from traceview.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.tables import Cell, Column, Mask, RowNumbers, Table, TableSpec
 from traceview.trace import Trace, fact
@@ -184,7 +183,7 @@ def _exposed_claim(
         copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
         subject=subject,
         span_ns=spans[device],
-        work=time_of(on_gpu),
+        work=wording.lost_in(on_gpu),
         # The GPU also idles before such a copy: one cause, and one remedy.
         cause=CAUSE_NAMES[COPY_WAIT] if slow else "",
         remedy=remedy,
@@ -293,7 +292,7 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
         ),
         subject=gpu_subject(trace, device),
         span_ns=spans.get(device, 0),
-        work=LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"])),
+        work=wording.lost_in(on_gpu),
         remedy=_remedy_within(trace, in_loops),
         # The pauses before the copies go with them: measured in docs/accuracy.md.
         saving="at-least" if in_loops else "about",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import groups, intervals
+from traceview.analyses.wording import lost_in
 from traceview.facts.copies import compute_time, exposure, outer_migration_time, outer_migrations
 from traceview.facts.idle.gaps import steady_span_ns
 from traceview.facts.operations import Kind, migrations, operations
@@ -263,13 +264,6 @@ def longest_of(copies: Table, row: Mapping[str, Cell]) -> tuple[int, int]:
     return int(copies["start_ns"][longest]), int(copies["end_ns"][longest])
 
 
-def time_of(copies: Table) -> LostTime:
-    """The time of copies on the GPU where they take longest."""
-    device = int(np.argmax(np.bincount(copies["device"], copies.duration_ns)))
-    on_gpu = copies.take(copies["device"] == device)
-    return LostTime(device, intervals.union(on_gpu["start_ns"], on_gpu["end_ns"]))
-
-
 def copy_claim(
     copies: Table,
     row: Mapping[str, Cell],
@@ -314,7 +308,8 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
     directions = copies.texts("direction")
     for direction in groups.different(directions.codes):
         alike = copies.take(directions.codes == direction)
-        moved, total_ns = time_of(alike), int(alike.duration_ns.sum())
+        moved, total_ns = lost_in(alike), int(alike.duration_ns.sum())
+        assert moved
         saved_ns = total_ns if early else _in_use(trace, moved).total()
         if severity_of(saved_ns, span_ns):
             sums: dict[str, Cell] = {
@@ -325,7 +320,7 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
             }
             ops = operations(trace)
             own = ops.device == moved.device
-            busy = intervals.union(ops.start_ns[own], ops.end_ns[own])
+            busy = intervals.covered(ops, own)
             held_ns = intervals.intersection(moved.time, busy).total()
             sums |= {"held_ns": held_ns} if held_ns else {}
             row = next(copies_by_kind(trace, alike).rows())
@@ -359,7 +354,7 @@ def _prefetched(trace: Trace) -> Iterator[TimeClaim]:
         alike, exposed_ns = copies.take(by_kind.ids == worst), int(exposed[worst])
         row = next(copies_by_kind(trace, alike).rows())
         claim = copy_claim(alike, row, {**row, "exposed_ns": exposed_ns}, exposed_ns, figures=())
-        yield replace(claim, span_ns=steady_span_ns(trace), work=time_of(alike))
+        yield replace(claim, span_ns=steady_span_ns(trace), work=lost_in(alike))
 
 
 def _outer(trace: Trace) -> Iterator[TimeClaim]:

@@ -125,7 +125,7 @@ def compute(trace: Trace) -> Result | Skipped:
     if len(known) and not known.any():
         return _work_unknown(trace)
     all_peaks, devices = peaks(trace), groups.different(items.device[known]).tolist()
-    if devices and not any(_has_rates(all_peaks[device]) for device in devices):
+    if devices and not any({MEMORY, *KINDS} & all_peaks[device].keys() for device in devices):
         return _peaks_unknown(trace, devices[0])
     _, kernel_points, table = _points(trace)
     claimed = ((point, finding_of(trace, RULE, claim)) for point, claim in _latency_bound(trace))
@@ -165,10 +165,6 @@ def _record(trace: Trace) -> str:
         ways.append("sampled counters (traceview record --gpu-metrics)")
     count = "count with ncu and pass traceview report --ncu FILE.csv"
     return f"record with {' or '.join(ways)}, or {count}" if ways else count
-
-
-def _has_rates(known: Peaks) -> bool:
-    return MEMORY in known or any(kind in known for kind in KINDS)
 
 
 def _peaks_unknown(trace: Trace, device: int) -> Skipped:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview import groups
 from traceview.analyses import wording
 from traceview.analyses.gpu_idle.late_parts import does_other_work
 from traceview.analyses.verdict.verdict import waits_for_data, waits_for_results
@@ -117,7 +116,7 @@ def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> T
     work = work_ns(trace, device)
     if verdict in _AHEAD and 2 * (copying := copying_ns(trace, device)) >= work:
         figures, remedy = {**figures, "copying_ns": copying, "busy_ns": work}, _COPY_LESS
-    of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
+    of_cause = every.by_cause(counted)
     most = CAUSES[int(np.argmax(of_cause))]
     words = {"gpu": gpu_name(trace, device), "verdict": says, "cause": most.idle or most.lost}
     if "{fewer}" in remedy:
@@ -148,7 +147,7 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
     """The entry of VERDICTS that says most of a device; `counted` are the gaps that count."""
     every = gaps(trace)
     if verdict == "mixed" and row["steady_idle_pct"] is not None:
-        of_cause = groups.added(every.cause[counted], every.idle_ns[counted], len(CAUSES))
+        of_cause = every.by_cause(counted)
         return "one cause" if 2 * of_cause.max() > of_cause.sum() else verdict
     if verdict != "launch-bound":
         return verdict

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter, methodcaller
-
 import numpy as np
 import numpy.typing as npt
 
@@ -160,7 +158,9 @@ def operator_table(trace: Trace) -> Table:
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return Table.empty(OPERATORS.columns)
-    names = _without_shapes(ranges.texts("name"))
+    # Without shapes.
+    names = ranges.texts("name")
+    names = names.map([each.partition(", sizes = ")[0] for each in names.values.tolist()])
     own, total, inner = _times_ns(range_tree(trace), names, len(ranges))
     by = groups.group(names.codes[rows])
     own_ns = groups.sums(by, own[rows])
@@ -175,11 +175,6 @@ def operator_table(trace: Trace) -> Table:
         },
     )
     return table.take(groups.most_first(own_ns))
-
-
-def _without_shapes(names: Texts) -> Texts:
-    parted = map(methodcaller("partition", ", sizes = "), names.values.tolist())
-    return names.map(list(map(itemgetter(0), parted)))
 
 
 def _times_ns(tree: RangeTree, names: Texts, count: int) -> tuple[Integers, Integers, Mask]:

@@ -308,6 +308,8 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])
     argument = _range_argument(trace, worst, label)
     passed = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
+    launched = np.flatnonzero(step_of_operations(trace) == worst)[:1]
+    device = int(operations(trace).device[launched].max(initial=-1))
     return TimeClaim(
         Subject("range", label),
         {
@@ -328,7 +330,7 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
         span_ns=steady_span_ns(trace),
         window=(int(timed.begin_ns[worst]), int(timed.end_ns[worst])),
         lost=_idle_in(trace, rows, lost_ns),
-        work=LostTime(_device(trace, worst), passed),
+        work=LostTime(device, passed),
         words={
             "which": _SEVERAL if len(rows) > 1 else "{step}",
             "of_series": "" if steps_source(trace) == "repetition" else " of {series}",
@@ -353,12 +355,6 @@ def slow_steps(chosen: Mask) -> FindingRule:
         "Look at what {step} does that the others do not[: --range {range_argument}].",
         general=True,
     )
-
-
-def _device(trace: Trace, step: int) -> int:
-    """The device of the first operation of a step, −1 where it launched none."""
-    launched = np.flatnonzero(step_of_operations(trace) == step)[:1]
-    return int(operations(trace).device[launched].max(initial=-1))
 
 
 def _idle_in(trace: Trace, rows: Integers, excess_ns: int) -> LostTime | None:

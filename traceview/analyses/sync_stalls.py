@@ -91,7 +91,7 @@ def _waited_ns(waits: Waits, chosen: Mask) -> int:
     """Time of waits, as a union per thread: a driver call inside a runtime call counts once."""
     threads = groups.different(waits.thread[chosen])
     own = (chosen & (waits.thread == thread) for thread in threads)
-    return sum(intervals.union(waits.start_ns[on], waits.end_ns[on]).total() for on in own)
+    return sum(intervals.covered(waits, on).total() for on in own)
 
 
 def _notes(trace: Trace, listed: ListedWaits) -> tuple[str, ...]:

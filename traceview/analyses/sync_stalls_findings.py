@@ -384,7 +384,7 @@ def _after_waits(trace: Trace, rows: Integers) -> _After | None:
     others = np.isin(every.gap, every.gap[drained]) & ~caused & ~every.one_time
     if not others.any():
         return None
-    idle_ns = groups.added(every.cause[others], every.idle_ns[others], len(CAUSES))
+    idle_ns = every.by_cause(others)
     most = int(np.argmax(idle_ns))
     return _After(most, int(idle_ns[most]))
 

@@ -227,11 +227,6 @@ _COST_REMEDIES = (
 )
 
 
-def _span(trace: Trace) -> tuple[int, int]:
-    ops = operations(trace)
-    return (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
-
-
 _MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
 _COLD = "The recording is cold, so savings per step are unknown: "
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
@@ -267,7 +262,8 @@ _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
 
 def _overheads(trace: Trace) -> Table:
     overheads = trace.recorded("overheads")
-    first, last = _span(trace)
+    ops = operations(trace)
+    first, last = (int(ops.start_ns[0]), int(ops.end_ns.max())) if len(ops) else (0, 0)
     by_purpose = groups.group(overheads.texts("name").codes, overheads.texts("kind").codes)
     total = groups.sums(by_purpose, overheads.duration_ns)
     within = np.clip(overheads["end_ns"], first, last) - np.clip(overheads["start_ns"], first, last)

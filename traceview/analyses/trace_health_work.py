@@ -74,16 +74,17 @@ _SEE_GPU = (
 def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
     """What the calls of CUDA alone say: where the CPU was, which may have waited for the GPU."""
     calls = trace.recorded("api_calls")
-    by_name = groups.group(calls.texts("name").codes)
-    total = groups.sums(by_name, calls.duration_ns)
-    longest = int(np.argmax(total))
-    inside = intervals.union(calls["start_ns"], calls["end_ns"]).total()
+    start, end, names = calls["start_ns"], calls["end_ns"], calls.texts("name")
+    # Calls of several threads, and one inside another, are at the same time.
+    by_name = groups.rows_of(names.codes).values()
+    times_ns = [intervals.union(start[own], end[own]).total() for own in by_name]
+    rows = [*by_name][int(np.argmax(times_ns))]
     values: dict[str, Value] = {
-        "inside_ns": inside,
-        "span_ns": int(calls["end_ns"].max() - calls["start_ns"].min()),
-        "call": str(calls.texts("name").take(by_name.first)[longest]),
-        "call_ns": int(total[longest]),
-        "calls": int(groups.count(by_name)[longest]),
+        "inside_ns": intervals.union(start, end).total(),
+        "span_ns": int(end.max() - start.min()),
+        "call": str(names[int(rows[0])]),
+        "call_ns": max(times_ns),
+        "calls": len(rows),
     }
     return (
         "The CPU was inside CUDA calls for {inside_ns} of {span_ns}: {call_ns} in {call} "

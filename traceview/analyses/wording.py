@@ -11,7 +11,7 @@ from traceview import groups, intervals, units
 from traceview.facts.idle.gaps import Gaps, every_gap
 from traceview.facts.kernel_classes import framework, terms
 from traceview.facts.launches import cuda_graphs
-from traceview.facts.operations import Kind, kernel_operations, operations
+from traceview.facts.operations import Kind, Operations, kernel_operations, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.samples import stacks_through
 from traceview.facts.steps.steps import (
@@ -23,7 +23,7 @@ from traceview.facts.steps.steps import (
     warm_up_end_ns,
 )
 from traceview.findings import Finding, LostTime
-from traceview.tables import Array, Mask
+from traceview.tables import Array, Mask, Table
 from traceview.trace import Trace
 from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.causes import LAUNCH_LATE
@@ -181,12 +181,9 @@ def _reads_between(trace: Trace) -> bool:
     down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
     reads = int(np.count_nonzero(down))
     fraction = reads / max(int(np.count_nonzero(steady)), 1)
-    several = reads >= _SEVERAL_READS * max(_steady_steps(trace), 1)
+    later = np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace))
+    several = reads >= _SEVERAL_READS * max(int(later), 1)
     return fraction > _MANY_READS or (several and fraction > _SOME_READS)
-
-
-def _steady_steps(trace: Trace) -> int:
-    return int(np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace)))
 
 
 def _one_program_per_step(trace: Trace) -> bool:
@@ -254,25 +251,19 @@ _INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
 # With it a report detects findings about the same idle time, and computes how much is in steps.
 
 
-def lost_in(every: Gaps, chosen: Mask) -> LostTime | None:
-    """The chosen gaps of the device that idled longest in them; None without any."""
-    rows = np.flatnonzero(chosen)
+def lost_in(every: Gaps | Operations | Table, chosen: Array | None = None) -> LostTime | None:
+    """The time of the chosen rows on the device where they take longest; None without any."""
+    device = every["device"] if isinstance(every, Table) else every.device
+    rows = np.arange(len(device)) if chosen is None else np.arange(len(device))[chosen]
     if not len(rows):
         return None
-    device = int(np.argmax(np.bincount(every.device[rows], every.idle_ns[rows])))
-    rows = rows[every.device[rows] == device]
-    return LostTime(device, intervals.union(every.start_ns[rows], every.end_ns[rows]))
+    most = int(np.argmax(np.bincount(device[rows], every.duration_ns[rows])))
+    return LostTime(most, intervals.covered(every, rows[device[rows] == most]))
 
 
 def work_time(trace: Trace, rows: Array) -> LostTime | None:
     """The steady time of operations on the device where they take longest; None without any."""
-    ops = operations(trace)
-    rows = rows[steady_operations(trace)[rows]]
-    if not len(rows):
-        return None
-    device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
-    rows = rows[ops.device[rows] == device]
-    return LostTime(device, intervals.union(ops.start_ns[rows], ops.end_ns[rows]))
+    return lost_in(operations(trace), rows[steady_operations(trace)[rows]])
 
 
 def time_of(trace: Trace, finding: Finding) -> LostTime | None:

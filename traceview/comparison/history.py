@@ -38,7 +38,11 @@ RUNS = TableSpec(
     ),
     brief="run step_ns change_pct gpu_busy_pct peak_memory_bytes findings",
 )
-CHART = Chart("columns", "runs", "Time per step", "run", "step_ns", most=60)
+CHARTS = {
+    of_step: Chart("columns", "runs", f"Time per {what}", "run", "step_ns", most=60)
+    for of_step, what in ((True, "step"), (False, "run"))
+}
+"""By whether a run has steps: a step is no longer or shorter than a whole run."""
 
 
 @record
@@ -56,6 +60,10 @@ class History(display.Written):
     folder: str
     runs: Table
     failed: tuple[UnreadRun, ...] = ()
+
+    def with_steps(self, of_step: bool) -> Table:
+        """The runs with steps, or those without."""
+        return self.runs.take((self.runs["steps"] > 0) == of_step)
 
 
 def history_of(folder: Path, load: Callable[[Path], Trace]) -> History:

@@ -128,7 +128,10 @@ def side(
     """
     inputs = [given] if isinstance(given, str | Path | Trace) else list(given)
     sources = [source for named in inputs for source in _sources(named)]
-    identities = [_identity(source) for source in sources]
+    # Equal for a file and links to it.
+    identities: list[Hashable] = [
+        id(each) if isinstance(each, Trace) else os.path.realpath(each) for each in sources
+    ]
     if not force:
         # Before any is read: reading takes long.
         names: dict[Hashable, str] = {}
@@ -164,11 +167,6 @@ def _sources(named: Input) -> Sequence[Recording]:
     if not recordings:
         raise ComparisonRefusedError(f"{path} has no recordings", USE_RECORDINGS)
     return recordings
-
-
-def _identity(source: Recording) -> Hashable:
-    """Equal for a file and links to it."""
-    return id(source) if isinstance(source, Trace) else os.path.realpath(source)
 
 
 def _rank_of(trace: Trace) -> int | None:

@@ -12,7 +12,7 @@ from traceview import groups, intervals
 from traceview.errors import ComparisonRefusedError
 from traceview.facts.compilation import compiling
 from traceview.facts.idle.causes import gap_causes
-from traceview.facts.idle.gaps import device_work, every_gap, steady_spans_ns
+from traceview.facts.idle.gaps import every_gap, main_device
 from traceview.facts.idle.lines import idle_samples
 from traceview.facts.idle.stack_sites import stack_sites
 from traceview.facts.kernel_classes import communication_operations
@@ -21,7 +21,6 @@ from traceview.facts.operations import Kind, operations
 from traceview.facts.ranges.origins import program_ranges
 from traceview.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
 from traceview.facts.steps.recompilation import recompiling
-from traceview.facts.steps.series import WARMED_UP_STEPS
 from traceview.facts.steps.steps import (
     longest_loop,
     operations_in_warm_up_ranges,
@@ -29,6 +28,7 @@ from traceview.facts.steps.steps import (
     step_of_operations,
     steps,
     warm_up_end_ns,
+    warm_up_of,
 )
 from traceview.facts.waits import wait_sites
 from traceview.intervals import Intervals
@@ -37,35 +37,6 @@ from traceview.tables import Array, Integers, Mask, RowNumbers, Texts, object_ar
 from traceview.trace import Trace, fact
 from traceview.trace.schema import TORCH_PROFILER
 from traceview.vocabulary.activities import CPU
-
-# Exclusive time: at each instant of a window at most one of the intervals that cover it.
-
-
-def exclusive_ns(start: Integers, end: Integers, precedence: Array, window: Intervals) -> Integers:
-    """Time of each interval that belongs to it alone, in ns; the times sum to their union's.
-
-    An instant belongs to the interval of least `precedence`, among equals to the one that started
-    first, then to the first row. Rows are in order of start.
-    """
-    own, free = np.zeros(len(start), np.int64), window
-    for level in groups.different(precedence).tolist():
-        rows = np.flatnonzero((precedence == level) & (end > start))
-        if not len(rows):
-            continue
-        # Earlier intervals cover this one up to their latest end so far.
-        reach = np.maximum.accumulate(end[rows])
-        begin = np.maximum(start[rows], np.append(start[rows[:1]], reach[:-1]))
-        own[rows] = intervals.overlap(free, np.minimum(begin, end[rows]), end[rows])
-        free = without(free, intervals.union(start[rows], end[rows]))
-    return own
-
-
-def without(window: Intervals, claimed: Intervals) -> Intervals:
-    """The part of the union `window` that the union `claimed` does not cover."""
-    if not len(window.start) or not len(claimed.start):
-        return window
-    first, last = int(window.start[0]), int(window.end[-1])
-    return intervals.intersection(window, intervals.complement(claimed, first, last))
 
 
 @record
@@ -93,13 +64,11 @@ def run_window(trace: Trace) -> RunWindow:
 
     Raises ComparisonRefusedError where no GPU work was recorded.
     """
-    spans, work = steady_spans_ns(trace), device_work(trace)
-    if not spans:
+    device = main_device(trace)
+    if device < 0:
         raise ComparisonRefusedError(
             f"{trace.path} has no GPU work to compare", "record a program that runs work on a GPU"
         )
-    # The busiest of GPUs with equal spans.
-    device = max(spans, key=lambda gpu: (spans[gpu], work[gpu].steady_ns))
     rows = _steady_steps(trace, device)
     if not len(rows):
         covered = _steady_time(trace, device)
@@ -109,7 +78,7 @@ def run_window(trace: Trace) -> RunWindow:
     # No longer run repeats first uses of kernels and compilation.
     once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
     once &= ~recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
-    covered = without(every, intervals.union(gaps.start_ns[once], gaps.end_ns[once]))
+    covered = intervals.without(every, intervals.covered(gaps, once))
     covered = covered if covered.total() else every
     return RunWindow(device, rows, intervals.overlap(covered, begin, end), covered)
 
@@ -117,12 +86,7 @@ def run_window(trace: Trace) -> RunWindow:
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
     rows = longest_loop(trace, operations(trace).device == device)
-    if not len(rows):
-        return rows
-    warm = pace(trace).warm_up[rows].copy()
-    # The first step loads code and fills caches, even where it takes no longer.
-    warm[0] |= len(rows) >= WARMED_UP_STEPS
-    steady: Integers = rows if warm.all() else rows[~warm]
+    steady: Integers = rows[~warm_up_of(trace, rows)]
     return steady
 
 
@@ -133,27 +97,28 @@ def _steady_time(trace: Trace, device: int) -> Intervals:
     warm = operations_in_warm_up_ranges(trace)
     if warm is not None:
         chosen &= ~warm
-    kept = (every.device == device) & ~every.one_time
-    first = _before_first_work(trace, chosen)
+    kept = every.steady(device)
+    first = _before_first_work(trace, device, chosen)
     return intervals.union(
         np.concatenate((first.start, ops.start_ns[chosen], every.start_ns[kept])),
         np.concatenate((first.end, ops.end_ns[chosen], every.end_ns[kept])),
     )
 
 
-def _before_first_work(trace: Trace, chosen: Mask) -> Intervals:
-    """The time from the launch call of the first work to its start; none in a program's start-up.
+def _before_first_work(trace: Trace, device: int, chosen: Mask) -> Intervals:
+    """The time from the launch call of the first chosen work of a GPU to its start.
 
-    Of a pass that is recorded alone it is part: a graph of 4,600 nodes takes 9 ms to launch.
+    None in a program's start-up, and none in which work of warm-up still runs. Of a pass that is
+    recorded alone it is part: a graph of 4,600 nodes takes 9 ms to launch.
     """
     ops = operations(trace)
     in_program = trace.recorder == TORCH_PROFILER or cut_window(trace) is not None
     rows = np.flatnonzero(chosen)[:1]
     if not in_program or not len(rows) or ops.call[rows[0]] < 0:
-        return Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    called = np.maximum(
-        trace.recorded("api_calls")["start_ns"][ops.call[rows]], warm_up_end_ns(trace)
-    )
+        return intervals.EMPTY
+    before = np.flatnonzero(ops.device[: rows[0]] == device)
+    called = trace.recorded("api_calls")["start_ns"][ops.call[rows]]
+    called = np.maximum(called, ops.end_ns[before].max(initial=warm_up_end_ns(trace)))
     return Intervals(np.minimum(called, ops.start_ns[rows]), ops.start_ns[rows])
 
 
@@ -203,8 +168,8 @@ def window_work(trace: Trace) -> WindowWork:
     kinds = np.array([_OF_OPERATION[kind] for kind in Kind], np.int64)[ops.kind]
     kinds[communication_operations(trace)] = WorkKind.COMMUNICATION
     start, end, kind = ops.start_ns[rows], ops.end_ns[rows], kinds[rows]
-    own = exclusive_ns(start, end, _PRECEDENCE[kind], window.covered)
-    idle = without(window.covered, intervals.union(start, end))
+    own = intervals.exclusive_ns(start, end, _PRECEDENCE[kind], window.covered)
+    idle = intervals.without(window.covered, intervals.union(start, end))
     return WindowWork(rows, kind, own, touching[rows], counted[rows], idle)
 
 

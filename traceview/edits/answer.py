@@ -81,7 +81,7 @@ def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
     busy = along_inferred = 0.0
     for number in used.tolist():
         items = np.flatnonzero(device == number) + graph.calls
-        covered = intervals.union(times.start_ns[items], times.end_ns[items])
+        covered = intervals.covered(times, items)
         busy += intervals.intersection(covered, window).total()
         parts = _parts(graph, items, covered)
         length = intervals.overlap(window, parts.start_ns, parts.end_ns)

@@ -135,7 +135,7 @@ def compiling(trace: Trace, start: Integers, end: Integers, windows: Mask | None
     """
     every = compilation(trace)
     chosen = slice(None) if windows is None else windows
-    covered = intervals.union(every.start_ns[chosen], every.end_ns[chosen])
+    covered = intervals.covered(every, chosen)
     result: Mask = 2 * intervals.overlap(covered, start, end) > end - start
     return result
 
@@ -253,7 +253,7 @@ def _of_ranges(trace: Trace, process: int, every: Integers) -> Intervals:
     ranges = trace.recorded("ranges")
     rows = every[ranges["process"][every] == process]
     rows = rows[ranges["end_ns"][rows] <= last_work_ns(trace, process)]
-    return intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
+    return intervals.covered(ranges, rows)
 
 
 @fact
@@ -282,6 +282,12 @@ def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]
         yield each, intervals.union(start[tool == each], end[tool == each])
 
 
+def only_by_pauses(trace: Trace, tool: int) -> bool:
+    """Whether pauses before first launches alone show what a tool compiled."""
+    sampled = len(trace.recorded("python_samples")) or len(_compiling_ranges(trace)[tool])
+    return tool in code.AT_FIRST_CALL and not sampled
+
+
 def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers, Integers]:
     """Pauses of threads that end in a load of code: start, end, and the call that launches next."""
     calls, kinds = trace.recorded("api_calls"), call_kinds(trace)
@@ -306,7 +312,7 @@ def _autotuner_kernels(trace: Trace, process: int) -> Intervals:
     """Time from one autotuner kernel to the next, where they follow each other closely."""
     kernels, every = trace.recorded("kernels"), _autotuner_rows(trace)
     rows = every[kernels["process"][every] == process]
-    covered = intervals.union(kernels["start_ns"][rows], kernels["end_ns"][rows])
+    covered = intervals.covered(kernels, rows)
     if not len(covered.start):
         return covered
     apart = covered.start[1:] - covered.end[:-1] > PAUSE_NS

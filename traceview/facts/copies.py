@@ -108,7 +108,7 @@ def outer_migration_time(trace: Trace) -> dict[int, Intervals]:
     times = {}
     for device in groups.different(copies["device"][outer]).tolist():
         there = outer & (copies["device"] == device)
-        times[device] = intervals.union(copies["start_ns"][there], copies["end_ns"][there])
+        times[device] = intervals.covered(copies, there)
     return times
 
 

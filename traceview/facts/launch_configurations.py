@@ -136,7 +136,7 @@ class Configurations:
     def __getitem__(self, place: int) -> Configuration:
         texts = {name: str(getattr(self, name)[place] or "") for name in _TEXTS}
         numbers = {name: int(getattr(self, name)[place]) for name in _NUMBERS}
-        grid, block = (_sides(sides[place]) for sides in (self.grid, self.block))
+        grid, block = (tuple(sides[place].tolist()) for sides in (self.grid, self.block))
         return Configuration(grid=grid, block=block, **texts, **numbers)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Configuration]:
@@ -170,11 +170,6 @@ _NUMBERS = tuple(
 def _product(sides: Integers) -> Integers:
     whole = sides.astype(np.float64).prod(axis=1) < _MOST_BLOCKS
     return np.where(whole, sides.prod(axis=1), _MOST_BLOCKS)
-
-
-def _sides(values: Integers) -> Sides:
-    x, y, z = values.tolist()
-    return x, y, z
 
 
 @fact

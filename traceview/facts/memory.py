@@ -307,7 +307,7 @@ def _recurring_on(trace: Trace, device: int) -> Recurring | None:
     if releases < (len(rows) - releases) // 2 or not _all_along(trace, device, rows[freed], number):
         return None
     calls, every = api_calls(trace), gaps(trace)
-    caused = (every.cause == ALLOCATION) & (every.device == device) & ~every.one_time
+    caused = every.steady(device, ALLOCATION)
     caused &= np.isin(every.within, rows)
     return Recurring(
         device,

@@ -7,6 +7,7 @@ was open at its launch. Layers that differ in their numbers alone are one: `h.#.
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -82,17 +83,12 @@ def _called(trace: Trace) -> dict[str, ModuleLine]:
             place = str(row["file"]), int(row["line"]), str(row["function"]), source
             known.setdefault(str(row["reason"]), set()).add(place)
     several = {path for path, places in known.items() if len(places) > 1}
+    # The path of a module begins with those of the modules around it.
     return {
         path: ModuleLine(_NUMBER.sub("#", path.removeprefix(_FORWARD)), *next(iter(places)))
         for path, places in known.items()
-        if several.isdisjoint(_around(path))
+        if several.isdisjoint(accumulate(path.split("."), "{}.{}".format))
     }
-
-
-def _around(path: str) -> list[str]:
-    """The paths of a module and of those around it."""
-    parts = path.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def most_time(

@@ -41,7 +41,7 @@ def compilations(trace: Trace, process: int) -> Intervals:
     """When torch.compile compiled for a process."""
     events = events_of(trace, COMPILATION, RECOMPILATION, BACKWARD)
     own = events["process"] == process
-    return intervals.union(events["start_ns"][own], events["end_ns"][own])
+    return intervals.covered(events, own)
 
 
 def events_of(trace: Trace, *kinds: str) -> Table:

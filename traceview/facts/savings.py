@@ -176,7 +176,7 @@ def of_operations(
     gone = (less >= duration_ns)[counted] & (effect.becomes != "faster")
     rows, less = rows[counted], less[counted]
     if own_ns is None:
-        covered_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
+        covered_ns = intervals.covered(ops, rows).total()
         own_ns = min(int(less.sum()), covered_ns)
     if not ops.launched[rows].any():
         return Gain(own_ns, own_ns)

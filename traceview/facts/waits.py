@@ -337,7 +337,7 @@ def benign_time(waits: Waits, busy: Mapping[int, Intervals], ops: Operations) ->
             covered = busy.get(device)
             if covered is None:
                 own = ops.process == process
-                covered = intervals.union(ops.start_ns[own], ops.end_ns[own])
+                covered = intervals.covered(ops, own)
             result[rows] = intervals.overlap(covered, waits.start_ns[rows], waits.end_ns[rows])
     return result
 

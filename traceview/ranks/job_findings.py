@@ -103,8 +103,8 @@ def small_messages(
             "computing[, at {bus_bytes_per_s}].",
             values,
         ),
-        "Exchange more per call: bucket_cap_mb of DistributedDataParallel, larger units of FSDP, "
-        "or one call for several tensors.",
+        "Exchange more per call: larger buckets (of DistributedDataParallel: bucket_cap_mb), or "
+        "one call for several tensors.",
         exposed_ns,
         Subject("collective", str(row["kind"])),
         Evidence(values, "collectives", {key: row[key] for key in ("group", "kind", "bytes")}),
@@ -198,16 +198,17 @@ def shared_waits(job: JobFacts) -> Iterator[Finding]:
         for waits in [job.exposed_wait_ns(rank)]
     ])  # fmt: skip
     steps = max(int(job.steps.steady.sum()), 1)
-    of_kind = by_kind[np.argsort(by_kind.sum(axis=1))[len(by_kind) // 2]]
+    place = int(np.argsort(by_kind.sum(axis=1))[len(by_kind) // 2])
+    of_kind, rank = by_kind[place], job.ranks[place].name.rank
     wait_ns, step_ns = int(of_kind.sum()), job.span_ns // steps
     severity = severity_of(wait_ns, step_ns)
     if severity is None or wait_ns < _EXPOSED_SHARE * step_ns:
         return
     most = [int(kind) for kind in np.argsort(-of_kind)[:2] if of_kind[kind]]
     values: dict[str, Value] = {"wait_ns": wait_ns, "step_ns": step_ns}
-    for place, kind in enumerate(most):
-        values |= {f"kind_{place}": KINDS[kind], f"kind_{place}_ns": int(of_kind[kind])}
-    parts = ", ".join(f"{{kind_{place}_ns}} in {{kind_{place}}}" for place in range(len(most)))
+    for at, kind in enumerate(most):
+        values |= {f"kind_{at}": KINDS[kind], f"kind_{at}_ns": int(of_kind[kind])}
+    parts = ", ".join(f"{{kind_{at}_ns}} in {{kind_{at}}}" for at in range(len(most)))
     what = "batch sizes, lengths, or tokens per expert (replicate busy experts)"
     yield Finding(
         severity,
@@ -215,8 +216,8 @@ def shared_waits(job: JobFacts) -> Iterator[Finding]:
         f"{parts}. No rank is always last: their work between collectives is uneven.",
         f"Share the work evenly: {what}. Or let each rank work on another micro-batch meanwhile.",
         wait_ns * steps,
-        Subject("rank", f"rank {job.ranks[int(by_kind.sum(axis=1).argmax())].name.rank}"),
-        Evidence(values, "ranks"),
+        Subject("rank", f"rank {rank}"),
+        Evidence(values, "ranks", {"rank": rank}),
         share_pct(wait_ns, step_ns),
         cause="uneven-work",
         general=True,

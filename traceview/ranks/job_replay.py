@@ -1,6 +1,7 @@
 """What a job wins without the lateness of a rank: the graphs of all ranks replayed as one.
 
-It is the share of the step that is won without the recorder, as in the report of one recording.
+As in the report of one recording, that is the share of a step that is won where the recorder's cost
+is taken off each call.
 
 In the steps in which a rank is late, what makes it late becomes as much as on the median other
 rank: the time of its CPU, the longest calls and pauses first; the work of its GPU, all by one
@@ -254,9 +255,9 @@ def job_replay(
 ) -> JobReplay | None:
     """The joint graph of the ranks, the late ones first of all; None if it cannot be had.
 
-    `whole` are the graphs of ranks as edits need them, else what was packed of them. None is it
-    where some where some rank's launches were not recorded, where nothing relates the clocks, and
-    where no steady steps follow each other on all ranks.
+    `whole` holds the graphs of ranks that edits need unpacked; of the others the packed ones are
+    used. None where the launches of a rank were not recorded, nothing relates the clocks, or no
+    steady steps follow each other on all ranks.
     """
     chosen = _chosen(ranks, matched, late)
     graphs = {rank: graph for rank in chosen if (graph := ranks[rank].graph) is not None}

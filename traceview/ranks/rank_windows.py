@@ -14,8 +14,7 @@ from traceview.facts.collectives import transfers
 from traceview.facts.idle.gaps import every_gap
 from traceview.facts.kernel_classes import communication_operations
 from traceview.facts.operations import Kind, operations
-from traceview.facts.steps.series import WARMED_UP_STEPS
-from traceview.facts.steps.steps import longest_loop, pace, steps
+from traceview.facts.steps.steps import longest_loop, pace, steps, warm_up_of
 from traceview.intervals import Intervals
 from traceview.ranks.figures import Numbered, RankName, RankSteps, no_steps
 from traceview.records import record
@@ -169,7 +168,7 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
         communication=intervals.union(start[exchanges], end[exchanges]),
         work=intervals.union(start, end),
         busy_without_communication=intervals.union(start[~exchanges], end[~exchanges]),
-        idle=tuple(intervals.union(every.start_ns[of], every.end_ns[of]) for of in causes),
+        idle=tuple(intervals.covered(every, of) for of in causes),
     )
 
 
@@ -185,16 +184,13 @@ def rank_steps(trace: Trace, rows: Integers, time: RankTime) -> RankSteps:
     if not len(rows):
         return no_steps()
     timed, names = pace(trace), steps(trace).names.take(rows)
-    warm = timed.warm_up[rows].copy()
-    # The first step loads code and fills caches, even where it takes no longer.
-    warm[0] |= len(rows) >= WARMED_UP_STEPS
     begin, end = timed.begin_ns[rows], timed.end_ns[rows]
     return RankSteps(
         names=tuple(map(str, names.decode())),
         number=_numbers(names),
         begin_ns=begin,
         end_ns=end,
-        warm_up=warm & ~warm.all(),
+        warm_up=warm_up_of(trace, rows),
         **parts_of(time, begin, end),
     )
 

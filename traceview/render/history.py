@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from traceview import units
-from traceview.comparison.history import CHART, RUNS, History, UnreadRun
+from traceview.comparison.history import CHARTS, RUNS, History, UnreadRun
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 from traceview.render.base.page import STYLES, Style, rendered, table_view
 from traceview.render.base.safe_text import visible
@@ -38,14 +38,16 @@ def history_document(history: History) -> Document:
 
 
 def headline(history: History) -> str:
-    """`7 runs: 24.1 → 18.3 ms per step, 24.1 % less`, by the first and the last run."""
-    first, last = (int(history.runs["step_ns"][row]) for row in (0, -1))
-    runs = units.counted(len(history.runs), "run")
-    if len(history.runs) < 2 or not first:
-        return f"{runs}: {units.duration(last)} per step"
+    """`7 runs: 24.1 → 18.3 ms per step, 24.1 % less`, by the last run and the first like it."""
+    of_step = bool(history.runs["steps"][-1])
+    alike = history.with_steps(of_step)["step_ns"]
+    first, last = int(alike[0]), int(alike[-1])
+    runs, what = units.counted(len(history.runs), "run"), "step" if of_step else "run"
+    if len(alike) < 2 or not first:
+        return f"{runs}: {units.duration(last)} per {what}"
     change = 100.0 * (last - first) / first
     told = f"{units.percent(abs(change))} {'more' if change > 0 else 'less'}"
-    return f"{runs}: {units.duration(first)} → {units.duration(last)} per step, {told}"
+    return f"{runs}: {units.duration(first)} → {units.duration(last)} per {what}, {told}"
 
 
 def render_text(history: History, *, width: int = 80, color: bool = False) -> str:
@@ -66,15 +68,14 @@ def _blocks(history: History, width: int) -> Iterator[RenderableType]:
 
 
 def render_html(history: History, version: str) -> str:
-    """The page: a bar per run, and the table."""
-    drawing = layout(CHART, history.runs)
+    """The page: a bar per run, of steps and of whole runs apart, and the table."""
+    charts = [(each, layout(each, history.with_steps(kind))) for kind, each in CHARTS.items()]
     return rendered(
         "history.html",
         Style(STYLES),
         title=history.folder,
         headline=headline(history),
-        chart=draw(drawing, CHART.title) if drawing else "",
-        chart_title=CHART.title,
+        charts=[(each.title, draw(drawing, each.title)) for each, drawing in charts if drawing],
         table=table_view(RUNS, history.runs, None, "runs"),
         failed=history.failed,
         version=version,

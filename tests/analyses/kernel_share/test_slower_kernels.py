@@ -1,9 +1,11 @@
 """Slower kernels, memsets and per-tensor optimizers: found where they are, silent elsewhere."""
 
+import numpy as np
 import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
+from traceview import intervals
 from traceview.analyses.kernel_share.analysis import ANALYSIS
 
 US = 1_000
@@ -100,11 +102,12 @@ def test_a_library_may_choose_an_older_kernel(export, tmp_path):
     assert not advice(export, tmp_path, "older architecture")
 
 
-def with_memsets(name, times=1200):
+def with_memsets(name, times=1200, sizes=(4096,)):
     export = Export()
     for number in range(times):
         start = 10 * US * number
-        export.set((start, start + 2), (start + 10, start + 1010))
+        size = sizes[number % len(sizes)]
+        export.set((start, start + 2), (start + 10, start + 1010), bytes=size)
         export.launch((start + 3, start + 5), (start + 1010, start + 9 * US), name=name)
         export.sync("cudaStreamSynchronize_v3020", start + 6, start + 9 * US + 10)
     return export
@@ -126,6 +129,21 @@ def test_a_memset_before_each_kernel_of_the_program(tmp_path):
 )
 def test_workspaces_of_libraries_and_few_memsets_are_no_storm(name, times, tmp_path):
     assert not advice(with_memsets(name, times), tmp_path, "memset")
+
+
+@pytest.mark.parametrize(
+    "sizes", [(4096,), (1 << 20,), (4096, 1 << 24), (512, 64, 1 << 22, 1 << 22)]
+)
+def test_each_memset_is_claimed_once_by_its_size(sizes, tmp_path):
+    found = advice(with_memsets("jacobi", 2400, sizes), tmp_path, "memset")
+    counted = [finding.evidence.values["memsets"] for finding in found]
+    large = sum(size >= 1 << 20 for size in sizes) * 2400 // len(sizes)
+    assert sorted(counted) == sorted(count for count in (large, 2400 - large) if count)
+    parts = [finding.work.time for finding in found]
+    assert (
+        sum(part.total() for part in parts)
+        == intervals.union(*(np.concatenate(side) for side in zip(*parts, strict=True))).total()
+    )
 
 
 @pytest.mark.parametrize(("names", "found"), [((UPDATE,), 1), ((NEW_GEMM,), 0)])

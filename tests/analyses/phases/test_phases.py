@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from tests.facts.phases.test_compilation import COMPILE, MS, launching, sampled
+from tests.facts.phases.test_compilation import COMPILE, GENERATED, MS, launching, sampled
 from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
 from traceview.analyses.phases.analysis import ANALYSIS
 from traceview.analyses.verdict import verdict
@@ -157,3 +157,26 @@ def test_an_ordinary_loop_has_no_finding(tmp_path):
 
     assert not result.findings
     assert rows(result, "totals", "phase") == [("compute",)]
+
+
+@pytest.mark.parametrize("shown", ["pauses", "range", "samples"])
+@pytest.mark.parametrize("name", sorted(GENERATED))
+def test_pauses_alone_make_no_finding_severe(tmp_path, name, shown):
+    """A thread that calls nothing before it loads a generated kernel may do other work."""
+    export, at = Export(), 0
+    for number in range(3):
+        if shown == "samples":
+            sampled(export, at // MS + 1, at // MS + 200, COMPILE)
+        elif shown == "range":
+            export.range("executor_utils::Nvrtc", at + MS, at + 200 * MS)
+        export.call("cuModuleLoadData", at + 200 * MS, at + 201 * MS)
+        times = (at + 202 * MS, at + 203 * MS), (at + 204 * MS, at + 205 * MS)
+        export.launch(*times, name=f"{name}{number}" if "nvf" in name else name)
+        at += 210 * MS
+    for _ in range(20):
+        times = (at, at + 100), (at + 200, at + MS)
+        export.launch(*times, name="own")
+        at += MS
+    found = ask(ANALYSIS, export, tmp_path).findings
+    [severity] = [each.severity for each in found if "Compilation by" in each.message]
+    assert severity == ("medium" if shown == "pauses" else "high")

@@ -119,6 +119,21 @@ def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
     assert result.findings[0].severity == "high"
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("nested", [False, True])
+def test_calls_at_the_same_time_count_once(tmp_path, threads, nested):
+    """Of several threads, or one within the other, as a retry of cuCtxSynchronize in itself."""
+    export = Export()
+    for thread in range(threads):
+        export.launch_without_kernel((0, 2), thread=thread)
+        export.call("cuCtxSynchronize", 10, 110, thread=thread)
+        if nested:
+            export.call("cuCtxSynchronize", 20, 100, thread=thread)
+    [(_, said)] = status(ask(ANALYSIS, export, tmp_path), "GPU work")
+    calls = threads * (2 if nested else 1)
+    assert f"102 ns of 110 ns: 100 ns in cuCtxSynchronize ({calls} call" in said
+
+
 def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpack):
     report = analyze(load(unpack("jax")))
 

@@ -365,3 +365,31 @@ def test_a_step_ends_behind_the_ranges_that_it_opened(tmp_path, passes):
 
     found = steps(trace)
     assert found.operations.tolist() == [4] * len(found)
+
+
+@pytest.mark.parametrize(
+    "name", ["stencil", "void at::native::vectorized_elementwise_kernel<4>(x)"]
+)
+@pytest.mark.parametrize("around", [None, "aten::add, seq = 1"])
+@pytest.mark.parametrize("pause_us", [5, 200])
+@pytest.mark.parametrize("per_wait", [0, 1, 3, 10])
+def test_a_loop_that_launches_one_kernel(tmp_path, name, around, pause_us, per_wait):
+    """A pass lasts from wait to wait; without waits each launch is one that comes long after."""
+    us, at, ready, launched = MS // 1000, 1000, 0, 60
+    export = Export()
+    for number in range(launched):
+        ready = max(ready, at + 20 * us) + 50 * us
+        export.launch((at, at + 4 * us), (ready - 50 * us, ready), name=name)
+        if around:
+            export.range(around, at - us, at + 6 * us)
+        at += (8 + pause_us) * us
+        if per_wait and number % per_wait == per_wait - 1:
+            export.sync("cudaStreamSynchronize_v3020", at, max(at, ready) + us)
+            at = max(at, ready) + 10 * us
+    found = steps(with_steps(export.load(tmp_path)))
+    if per_wait:
+        assert found.operations.tolist() == [per_wait] * (launched // per_wait)
+    elif pause_us < 100:
+        assert not len(found)
+    else:
+        assert found.operations.tolist() == [1] * launched

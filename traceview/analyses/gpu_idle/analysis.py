@@ -164,7 +164,7 @@ def _devices(trace: Trace, gaps: Gaps) -> Table:
     for device in groups.different(operations(trace).device[selected_operations(trace)]).tolist():
         work_ns, steady_ns = device_work(trace)[device]
         idle_ns = int(gaps.idle_ns[gaps.device == device].sum())
-        steady_idle_ns = gaps.steady_idle_ns(device)
+        steady_idle_ns = int(gaps.idle_ns[gaps.steady(device)].sum())
         span_ns, steady_span_ns = work_ns + idle_ns, steady_ns + steady_idle_ns
         rows.append(
             {

@@ -23,13 +23,14 @@ from traceview.facts.idle.lines import IdleSamples, joined, lines_of
 from traceview.facts.launches import loses_graphs, waits
 from traceview.facts.memory import recurring
 from traceview.facts.operations import gpu_cells, operations
+from traceview.facts.pacing import paced
 from traceview.facts.ranges.origins import only_profiler_step
 from traceview.facts.ranges.selection import selected_calls, selected_windows
 from traceview.findings import SEVERITIES, Edit, Severity, Subject, severity_of
 from traceview.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.tables import Cell, Mask
 from traceview.trace import Trace
-from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT, SLEEP
+from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT, PROCESS, SLEEP
 from traceview.vocabulary.causes import (
     ALLOCATION,
     CAUSES,
@@ -74,7 +75,8 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
     usual = habit(trace, cause, device, own)
     *lost, lost_by_rest = usual.lost(trace)
     for part, lost_by_part in zip(usual.parts, lost, strict=True):
-        yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
+        if part.doing not in (SLEEP, PROCESS) or not paced(trace, device):
+            yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
     if severity := severity_of(usual.idle_ns, span_ns):
         others = steady & (gaps(trace).device != device)
         yield replace(_rest(trace, cause, usual, severity, others), lost=lost_by_rest)
@@ -104,18 +106,23 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     if cause == LAUNCH_LATE:
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
-    claim = idle.claim(severity, "causes", _row_of(trace, device, cause))
-    if line:
-        claim = _at_line(idle, severity, line, usual.rest)
     return replace(
-        claim, edit=_edit(trace, cause, usual), general=not _names_one_place(trace, cause, usual)
+        _shown(idle, severity, cause, line, usual.rest),
+        edit=_edit(trace, cause, usual),
+        general=not _names_one_place(trace, cause, usual),
     )
 
 
-def _at_line(
-    idle: IdleClaim, severity: Severity, line: line_sites.LineSite, samples: IdleSamples
+def _shown(
+    idle: IdleClaim,
+    severity: Severity,
+    cause: int,
+    line: line_sites.LineSite | None,
+    samples: IdleSamples,
 ) -> TimeClaim:
-    """The claim on idle time at a line, shown by its row and by the gap with most of it."""
+    """The claim, shown by a line and the gap with most of its time, else by the cause."""
+    if not line:
+        return idle.claim(severity, "causes", _row_of(idle.trace, idle.device, cause))
     gap = line_sites.gap_at_line(idle.trace, samples, line)
     return replace(idle.claim(severity, "lines", line.row, gap), subject=line.subject())
 
@@ -162,9 +169,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
-    claim = idle.claim(severity, "causes", _row_of(trace, device, LAUNCH_LATE))
-    if line:
-        claim = _at_line(idle, severity, line, part.samples)
+    claim = _shown(idle, severity, LAUNCH_LATE, line, part.samples)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)
     # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
     return replace(claim, edit=edit, saving="at-least" if part.doing == SLEEP else None)
@@ -295,6 +300,21 @@ def without_work(trace: Trace) -> Iterator[TimeClaim]:
         )
 
 
+def of_paced(trace: Trace) -> Iterator[TimeClaim]:
+    """One claim per GPU whose work a paced loop launches."""
+    for device in steady_spans_ns(trace):
+        if loop := paced(trace, device):
+            values = {"waited_ns": loop.usual_wait_ns, "period_ns": loop.period_ns}
+            yield TimeClaim(
+                gpu_subject(trace, device),
+                {**values, "api": loop.api},
+                "causes",
+                _row_of(trace, device, LAUNCH_LATE),
+                words={"gpu": gpu_name(trace, device)},
+                severity="info",
+            )
+
+
 _FROM_BEFORE = "the recording begins while the CPU waits for work from before it"
 
 
@@ -337,6 +357,14 @@ RULES = (
         "did other work until then, and no other figure counts that time.",
         "Check whether other steps do this too. If so, prepare the input of a step while the GPU "
         "works on the one before: on another thread or process, such as DataLoader workers.",
+    ),
+    FindingRule(
+        of_paced,
+        "The loop that launches the work of {gpu} is paced: it waits {waited_ns} of the "
+        "{period_ns} of a pass in {api} (medians), and passes follow each other at that period "
+        "however long the work in them takes: nothing faster shortens a pass.",
+        "Give each pass more work, or make what it waits for come sooner: the next input, a rate "
+        "limit, another process.",
     ),
     FindingRule(
         without_work,

@@ -143,7 +143,7 @@ def does_other_work(trace: Trace, device: int) -> bool:
     By the same rules as the remedies of the findings on that time.
     """
     every = gaps(trace)
-    own = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
+    own = every.steady(device, LAUNCH_LATE)
     late = habit(trace, LAUNCH_LATE, device, own & ~line_sites.in_accidents(trace))
     if sum(part.time_ns for part in late.parts) > late.idle_ns:
         return True

@@ -189,7 +189,7 @@ def _site(
 ) -> LineSite:
     top = int(rows[np.argmax(lines.time_ns[rows])])
     cells = {name: _cell(values, top) for name, values in line_cells(trace, lines).items()}
-    inner_ns = int(lines.time_ns[top])
+    inner_ns, own = int(lines.time_ns[top]), lines_of(trace, samples) == int(lines.line[top])
     inner = cells["inner"] if 2 * inner_ns >= time_ns else None
     return LineSite(
         file=str(cells["file"]),
@@ -199,7 +199,7 @@ def _site(
         inner_alone=inner_ns >= _INNER_ALONE * time_ns,
         source=None if cells["source"] is None else str(cells["source"]),
         time_ns=time_ns,
-        other_work=2 * _work_ns(trace, samples, int(lines.line[top])) > time_ns,
+        other_work=2 * int(samples.time_ns[own & works_on_cpu(trace, samples)].sum()) > time_ns,
         row={name: cells[name] for name in ROW},
         number=int(lines.line[top]),
         native=bool(stack_sites(trace).native[lines.site[top]]),
@@ -213,12 +213,6 @@ def _undone(trace: Trace, samples: IdleSamples, line: int) -> ModuleLine | None:
     own = samples.take(lines_of(trace, samples) == line)
     found = most_time(trace, gaps(trace).after[own.gap], own.time_ns)
     return found[0] if found else None
-
-
-def _work_ns(trace: Trace, samples: IdleSamples, line: int) -> int:
-    """Time of a line spent in work other than launching."""
-    at_line = lines_of(trace, samples) == line
-    return int(samples.time_ns[at_line & works_on_cpu(trace, samples)].sum())
 
 
 def _cell(values: Array | Texts, row: int) -> Cell:
@@ -290,7 +284,7 @@ def _most(steps: int) -> float:
 
 def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
     every, calls = gaps(trace), api_calls(trace)
-    own = np.flatnonzero((every.cause == cause) & (every.device == device) & ~every.one_time)
+    own = np.flatnonzero(every.steady(device, cause))
     if not len(own):
         return
     # No length of a garbage collection is usual: it is long by the objects that there are.

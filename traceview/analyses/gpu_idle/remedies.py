@@ -465,7 +465,8 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
 
     Memsets may come between the plan and the kernel, which is the first one on their stream.
     """
-    own = _planned_kernels(trace)
+    kernels = trace.recorded("kernels")
+    own = kernels.texts("name").matching(_KERNELS.match)
     if not own.any():
         return 0
     calls = _calls_attention(trace)
@@ -473,15 +474,9 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     chosen = python[calls[samples.site[python]]]
     kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
     hit = (kernel >= 0) & own[kernel]
-    if _grids(trace, kernel[hit]) <= _FEW_GRIDS:
+    if groups.group(*(kernels[f"grid_{axis}"][kernel[hit]] for axis in "xyz")).size <= _FEW_GRIDS:
         return 0
     return int(samples.time_ns[chosen[hit]].sum())
-
-
-def _planned_kernels(trace: Trace) -> Mask:
-    """True for the rows of kernels that are cuDNN's attention."""
-    names = trace.recorded("kernels").texts("name")
-    return names.isin([name for name in map(str, names.values) if _KERNELS.match(name)])
 
 
 def _calls_attention(trace: Trace) -> Mask:
@@ -501,12 +496,6 @@ def _next_kernels(trace: Trace, operation: Integers) -> RowNumbers:
     following = np.append(key, -1)[at]
     on_stream = following // max(len(ops), 1) == ops.stream[operation]
     return np.where(on_stream, ops.row[following % max(len(ops), 1)], -1).astype(np.int32)
-
-
-def _grids(trace: Trace, kernel: RowNumbers) -> int:
-    """The number of different grids of some kernels."""
-    kernels = trace.recorded("kernels")
-    return len(groups.group(*(kernels[f"grid_{axis}"][kernel] for axis in "xyz")).first)
 
 
 # Remedies for idle time in which the CPU did one thing but launching, by who did it.

@@ -179,7 +179,7 @@ def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
         start, end = work["start_ns"][of_process], work["end_ns"][of_process]
         covered = intervals.union(start, end)
         total_ns += int(intervals.overlap(covered, every.start_ns[rows], every.end_ns[rows]).sum())
-        dry = intervals.union(every.start_ns[rows], every.end_ns[rows])
+        dry = intervals.covered(every, rows)
         number += int((intervals.overlap(dry, start, end) > 0).sum())
     return total_ns, number
 
@@ -187,7 +187,7 @@ def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
 def in_collections(idle: IdleClaim) -> None:
     """Say how often Python collected garbage in the gaps, how long, and the line that asked."""
     every, events = gaps(idle.trace), collections(idle.trace)
-    dry = intervals.union(every.start_ns[idle.gaps], every.end_ns[idle.gaps])
+    dry = intervals.covered(every, idle.gaps)
     took_ns = intervals.overlap(dry, events["start_ns"], events["end_ns"])
     events = events.take(2 * took_ns > events.duration_ns)
     if not len(events):

@@ -233,13 +233,15 @@ def _whole_graph_notes(trace: Trace) -> tuple[str, ...]:
 def _by_name(kernels: Table, labels: Texts, duration_ns: Integers, steady_ns: Integers) -> Table:
     by_kernel = groups.group(kernels.texts("name").codes)
     figures = groups.stats(by_kernel, duration_ns)
+    names = kernels.texts("name").take(by_kernel.first)
+    tiles = [tile(str(name)) for name in names.values]
     table = Table(
         KERNELS.columns,
         {
-            "name": kernels.texts("name").take(by_kernel.first),
+            "name": names,
             "short_name": kernels.texts("short_name").take(by_kernel.first),
             "label": labels.take(by_kernel.first),
-            "tile": _tiles(kernels.texts("name").take(by_kernel.first)),
+            "tile": names.map([None if one is None else str(one) for one in tiles]),
             "calls": figures.calls,
             "total_ns": figures.total,
             "mean_ns": np.rint(figures.total / np.maximum(figures.calls, 1)).astype(np.int64),
@@ -278,12 +280,6 @@ def _by_class(
         },
     )
     return table.take(np.lexsort((-figures.total, devices)))
-
-
-def _tiles(names: Texts) -> Texts:
-    """The tiles of library GEMMs, from their names."""
-    tiles = [tile(str(name)) for name in names.values]
-    return names.map([None if one is None else str(one) for one in tiles])
 
 
 def _by_range(

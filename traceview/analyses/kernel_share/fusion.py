@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,11 +26,10 @@ from traceview.facts.operations import (
     operations,
     operations_by_stream,
 )
-from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.savings import Effect
 from traceview.facts.steps.steps import (
-    operations_in_warm_up,
     steady_kernels,
+    steady_operations,
     step_of_operations,
     steps,
 )
@@ -67,40 +66,38 @@ from traceview.vocabulary.libraries import tile
 # rule says that 0.917 ms can be saved; with torch.compile they took 2.80 ms, 0.925 ms less.
 
 _MANY, _LEAST_FRACTION = 1_000, 0.25
+_LARGE_BYTES, _LEAST_BUSY_FRACTION = 1 << 20, 0.05
+"""Larger memsets take bandwidth, smaller ones cost a launch: each is claimed as one of the two."""
 
 
 def _storms(trace: Trace) -> Iterator[TimeClaim]:
-    """The GPU with most memsets before kernels of the program."""
-    ops = operations(trace)
-    rows, after = _before_own_kernels(trace)
+    """The GPU with most small memsets right before kernels of the program."""
+    ops, order = operations(trace), operations_by_stream(trace)
+    rows = _memsets(trace, large=False)
+    following = np.full(len(ops), -1, np.int64)
+    following[order[:-1]] = order[1:]
+    rows = rows[following[rows] >= 0]
+    after = following[rows]
+    own = (ops.stream[rows] == ops.stream[after]) & (ops.kind[after] == Kind.KERNEL)
+    own[own] = kernel_owners(trace)[ops.row[after[own]]] == KernelOwner.PROGRAM
+    rows, after = rows[own], after[own]
     if len(rows) < _MANY:
         return
     device = int(np.argmax(np.bincount(ops.device[rows])))
     on_device = ops.device[rows] == device
     rows, after = rows[on_device], after[on_device]
-    steady = selected_operations(trace) & ~operations_in_warm_up(trace) & (ops.device == device)
-    every = int(steady.sum())
+    every = int((steady_operations(trace) & (ops.device == device)).sum())
     if len(rows) < max(_MANY, _LEAST_FRACTION * every):
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
     longest = int(np.argmax(ops.duration_ns[rows]))
-    gain = savings.of_operations(trace, rows)
+    window = int(ops.start_ns[rows[longest]]), int(ops.end_ns[after[longest]])
     values = {
         "memsets": len(rows),
         "operations_pct": 100.0 * len(rows) / every,
         "total_ns": int(ops.duration_ns[rows].sum()),
-        "saved_ns": gain.saved_ns,
     }
-    yield TimeClaim(
-        gpu_subject(trace, device),
-        values,
-        "classes",
-        {**gpu_cells(trace, device), "class": kind.label},
-        **gained(gain),
-        span_ns=steady_spans_ns(trace).get(device, 0),
-        window=(int(ops.start_ns[rows[longest]]), int(ops.end_ns[after[longest]])),
-        work=work_time(trace, rows),
-    )
+    yield _claim_of(trace, device, rows, values, {"class": kind.label}, window)
 
 
 MEMSETS = FindingRule(
@@ -112,45 +109,31 @@ MEMSETS = FindingRule(
 )
 
 
-_LARGE_BYTES, _LEAST_BUSY_FRACTION = 1 << 20, 0.05
-
-
 def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
-    """The GPU with most time in memsets of a MiB and more, which take bandwidth, not launches."""
-    ops, size = operations(trace), trace.recorded("sets")["bytes"]
-    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
-    rows = np.flatnonzero(steady & (ops.kind == Kind.SET))
-    rows = rows[size[ops.row[rows]] >= _LARGE_BYTES]
+    """The GPU with most time in large memsets."""
+    ops, rows = operations(trace), _memsets(trace, large=True)
     if not len(rows):
         return
     device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
     rows = rows[ops.device[rows] == device]
     # On several streams some may run at once.
-    total_ns = intervals.union(ops.start_ns[rows], ops.end_ns[rows]).total()
-    on_gpu = steady & (ops.device == device)
-    busy_ns = intervals.union(ops.start_ns[on_gpu], ops.end_ns[on_gpu]).total()
+    total_ns = intervals.covered(ops, rows).total()
+    on_gpu = steady_operations(trace) & (ops.device == device)
+    busy_ns = intervals.covered(ops, on_gpu).total()
     runs_kernels = (on_gpu & (ops.kind == Kind.KERNEL)).any()
     if total_ns < _LEAST_BUSY_FRACTION * busy_ns or not runs_kernels:
         return
-    gain, longest = savings.of_operations(trace, rows), int(np.argmax(ops.duration_ns[rows]))
-    yield TimeClaim(
-        gpu_subject(trace, device),
-        {
-            "memsets": len(rows),
-            "total_ns": total_ns,
-            "busy_pct": 100.0 * total_ns / busy_ns,
-            "median_bytes": int(np.median(size[ops.row[rows]])),
-            "saved_ns": gain.saved_ns,
-        },
-        "classes",
-        gpu_cells(trace, device),
-        **gained(gain),
-        span_ns=steady_spans_ns(trace).get(device, 0),
-        window=(int(ops.start_ns[rows[longest]]), int(ops.end_ns[rows[longest]])),
-        work=work_time(trace, rows),
-        # Some of it has to be cleared.
-        saving="at-most",
-    )
+    longest = int(rows[np.argmax(ops.duration_ns[rows])])
+    size = trace.recorded("sets")["bytes"][ops.row[rows]]
+    values = {
+        "memsets": len(rows),
+        "total_ns": total_ns,
+        "busy_pct": 100.0 * total_ns / busy_ns,
+        "median_bytes": int(np.median(size)),
+    }
+    window = int(ops.start_ns[longest]), int(ops.end_ns[longest])
+    # Some of it has to be cleared.
+    yield replace(_claim_of(trace, device, rows, values, {}, window), saving="at-most")
 
 
 LARGE_MEMSETS = FindingRule(
@@ -162,16 +145,34 @@ LARGE_MEMSETS = FindingRule(
 )
 
 
-def _before_own_kernels(trace: Trace) -> tuple[RowNumbers, RowNumbers]:
-    """Steady memsets followed on their stream by a kernel of the program, and these kernels."""
-    ops, order = operations(trace), operations_by_stream(trace)
-    place = np.flatnonzero(ops.kind[order[:-1]] == Kind.SET)
-    now, then = order[place], order[place + 1]
-    follows = (ops.stream[now] == ops.stream[then]) & (ops.kind[then] == Kind.KERNEL)
-    now, then = now[follows], then[follows]
-    own = kernel_owners(trace)[ops.row[then]] == KernelOwner.PROGRAM
-    own &= selected_operations(trace)[now] & ~operations_in_warm_up(trace)[now]
-    return now[own], then[own]
+def _memsets(trace: Trace, *, large: bool) -> RowNumbers:
+    """Rows of the steady memsets that are large, or of the others."""
+    ops, size = operations(trace), trace.recorded("sets")["bytes"]
+    rows = np.flatnonzero(steady_operations(trace) & (ops.kind == Kind.SET)).astype(np.int32)
+    chosen: RowNumbers = rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
+    return chosen
+
+
+def _claim_of(
+    trace: Trace,
+    device: int,
+    rows: RowNumbers,
+    values: Mapping[str, Value],
+    kind: Mapping[str, Value],
+    window: tuple[int, int],
+) -> TimeClaim:
+    """The claim that memsets of a GPU go."""
+    gain = savings.of_operations(trace, rows)
+    return TimeClaim(
+        gpu_subject(trace, device),
+        {**values, "saved_ns": gain.saved_ns},
+        "classes",
+        {**gpu_cells(trace, device), **kind},
+        **gained(gain),
+        span_ns=steady_spans_ns(trace).get(device, 0),
+        window=window,
+        work=work_time(trace, rows),
+    )
 
 
 _OF_ONE_TENSOR = r"\bat::native::\w*elementwise_kernel<(?!.*\bFillFunctor\b)"

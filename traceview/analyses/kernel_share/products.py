@@ -39,7 +39,7 @@ from traceview.rules import (
     steady,
     steady_ns,
 )
-from traceview.tables import Integers, Mask, RowNumbers, Texts
+from traceview.tables import Integers, RowNumbers, Texts
 from traceview.trace import Trace, fact
 from traceview.units import Value
 from traceview.vocabulary.frameworks import Framework
@@ -322,7 +322,9 @@ def _narrower(
             least_ns = _LEAST_FRACTION * int(steady_ns(trace)[device])
             if factor <= 1 or not total_ns or total_ns < least_ns:
                 continue
-            others = steady(trace, _between(trace) & ~chosen)
+            # Others on fp32 images become 16 bits under autocast, too.
+            between = np.isin(kernel_classes(trace), _BETWEEN) & named(trace, _is_wide)
+            others = steady(trace, between & ~chosen)
             others = by_gpu(trace, others).get(device, others[:0])
             gaining = np.concatenate([rows, others])
             part = np.repeat([1 - 1 / factor, _HALF], [len(rows), len(others)])
@@ -336,14 +338,6 @@ def _narrower(
             yield replace(claim, values={**claim.values, "nchw_ns": 0})
 
     return claims
-
-
-def _between(trace: Trace) -> Mask:
-    """True for kernels of PyTorch and cuDNN on fp32 images that become 16 bits under autocast.
-
-    GEMMs on CUDA cores have a finding of their own.
-    """
-    return named(trace, _is_wide) & np.isin(kernel_classes(trace), _BETWEEN)
 
 
 def _is_wide(name: str) -> bool:

@@ -36,7 +36,6 @@ from traceview.facts.memory import levels
 from traceview.facts.operations import Kind, gpu_cells, kernel_operations, operations
 from traceview.facts.savings import Effect
 from traceview.facts.steps.steps import steady_kernels
-from traceview.findings import Severity
 from traceview.rules import (
     FindingRule,
     TimeClaim,
@@ -82,14 +81,10 @@ def _recomputations(trace: Trace) -> Iterator[TimeClaim]:
         peak, memory = _memory(trace, device)
         values = {"peak_bytes": peak, "memory_bytes": memory}
         claim = whole_claim(trace, device, rows, values, effect=_WITH_CHECKPOINT)
-        yield replace(claim, at_most=_most_severe(peak, memory))
-
-
-def _most_severe(peak: int | None, memory: int | None) -> Severity:
-    """The most that recomputation can be, by whether there is memory for the activations."""
-    if peak is None or memory is None:
-        return "low"
-    return "info" if peak > _FULL_MEMORY * memory else "high"
+        if peak is None or memory is None:
+            yield replace(claim, at_most="low")
+        else:
+            yield replace(claim, at_most="info" if peak > _FULL_MEMORY * memory else "high")
 
 
 RECOMPUTATION = FindingRule(

@@ -20,7 +20,12 @@ from traceview.analyses.phases.guards import GUARDS
 from traceview.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.analyses.wording import by_recorder
 from traceview.facts import code, python_events
-from traceview.facts.compilation import compilation, last_work_ns, working_processes
+from traceview.facts.compilation import (
+    compilation,
+    last_work_ns,
+    only_by_pauses,
+    working_processes,
+)
 from traceview.facts.idle.gaps import steady_spans_ns
 from traceview.facts.launches import cuda_graphs
 from traceview.facts.operations import Kind, operations
@@ -109,7 +114,8 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
         return_counts=True,
     )
     rows = np.flatnonzero(alone)
-    sums = _prefix_hashes(names[rows])
+    terms = names[rows] * _powers(len(rows))[: len(rows)]
+    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
     for number in groups.most_first(count)[:MOST_GRAPHS].tolist():
         kernels, own = int(sequences[0, number]), which.reshape(-1) == number
         starts = _passes(sums, kernels, sequences[1, number])
@@ -144,11 +150,6 @@ def _powers(count: int) -> Hashes:
     result = np.full(max(count, 1), _BASE)
     result[0] = 1
     return np.cumprod(result, dtype=np.uint64)
-
-
-def _prefix_hashes(names: Hashes) -> Hashes:
-    terms = names * _powers(len(names))[: len(names)]
-    return np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)))
 
 
 def _passes(sums: Hashes, kernels: int, sought: np.uint64) -> Integers:
@@ -245,7 +246,7 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
         "compile_pct": share_pct(compile_ns, span_ns),
         **hit,
     }
-    inside = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    inside = intervals.covered(windows, chosen)
     recompiled = python_events.of_kind(trace, RECOMPILATION, process, inside)
     again = next((each for each in recompiled if each.reasons), None)
     call = again or _compiled_line(trace, process, chosen)
@@ -326,8 +327,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
-    if tool in (code.CUPY, code.NUMBA, code.WARP) and not len(trace.recorded("python_samples")):
-        # Told by pauses before first launches, not by frames of the compiler.
+    if only_by_pauses(trace, tool):
         severity = "medium" if severity == "high" else severity
     values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
@@ -403,8 +403,8 @@ def _working(trace: Trace, process: int) -> tuple[int, str]:
 def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
     """Whether recorded GPU work fills less than half of some windows."""
     ops, windows = operations(trace), compilation(trace)
-    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
-    work = intervals.union(ops.start_ns, ops.end_ns)
+    covered = intervals.covered(windows, chosen)
+    work = intervals.covered(ops)
     return len(ops) > 0 and 2 * intervals.intersection(covered, work).total() < covered.total()
 
 
@@ -427,7 +427,7 @@ def _compiled_line(trace: Trace, process: int, chosen: Mask) -> SampledLine | No
     that autograd starts have none.
     """
     samples, windows = trace.recorded("python_samples"), compilation(trace)
-    covered = intervals.union(windows.start_ns[chosen], windows.end_ns[chosen])
+    covered = intervals.covered(windows, chosen)
     rows = np.flatnonzero(samples["process"] == process)
     stack = samples["stack"][rows[intervals.inside(covered, samples["time_ns"][rows])]]
     compiler, caller = compiler_frames(trace).row[stack], stack_lines(trace).frame[stack]

@@ -37,7 +37,7 @@ def _guarded(trace: Trace) -> Iterator[TimeClaim]:
     rows = rows[own & (ranges["start_ns"][rows] < busy(trace)[device].end[-1])]
     if not len(rows):
         return
-    checks = intervals.union(ranges["start_ns"][rows], ranges["end_ns"][rows])
+    checks = intervals.covered(ranges, rows)
     hidden = intervals.overlap(busy(trace)[device], checks.start, checks.end)
     exposed_ns = checks.total() - int(hidden.sum())
     if severity_of(exposed_ns, spans[device]) is None:

@@ -112,14 +112,10 @@ def _busy_ns(trace: Trace, process: int, start: Integers, end: Integers) -> Inte
     return total // max(len(by_device), 1)
 
 
-def _operations_of(trace: Trace, process: int) -> RowNumbers:
-    return operations_by_process(trace).get(process, groups.NO_ROWS)
-
-
 def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[int, int, int]]:
     """Phase, start and end of each stretch of a process recorded from `first` to `last`."""
     ops, compiled = operations(trace), compilation(trace).of(process)
-    own = _operations_of(trace, process)
+    own = operations_by_process(trace).get(process, groups.NO_ROWS)
     issued = picked(issued_ns(trace), own)
     order = np.argsort(issued, kind="stable")
     own, issued = own[order], issued[order]
@@ -165,7 +161,8 @@ def _by_launches(
     """
     backward, graphs = picked(_backward(trace), own), picked(_of_graphs(trace), own)
     training, usual = passes_around(backward)
-    replay, _ = passes_around(graphs if _launches(trace, own, graphs) > 1 else graphs & False)
+    launches = len(groups.different(operations(trace).call[own[graphs]]))
+    replay, _ = passes_around(graphs if launches > 1 else graphs & False)
     kind = np.full(len(own), Phase.COMPUTE, np.uint8)
     kind[replay] = Phase.REPLAY
     kind[training] = Phase.TRAINING
@@ -265,11 +262,6 @@ def _of_graphs(trace: Trace) -> Mask:
     result: Mask = ops.kind == Kind.GRAPH
     result[ops.launched] |= picked(graph_launch_calls(trace), ops.call[ops.launched])
     return result
-
-
-def _launches(trace: Trace, own: RowNumbers, chosen: Mask) -> int:
-    """Number of API calls that launched the chosen operations."""
-    return len(groups.different(operations(trace).call[own[chosen]]))
 
 
 @fact

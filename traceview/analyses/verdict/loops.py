@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from traceview import groups, intervals, units
-from traceview.analyses.verdict.parts import loop_times, steady_operations
+from traceview.analyses.verdict.parts import loop_times, steady_rows
 from traceview.analyses.verdict.recorded import recorded_span
 from traceview.facts.operations import operations
 from traceview.findings import LoopTime, shortened
@@ -84,7 +84,7 @@ def _share(loops: Sequence[LoopTime], time: Intervals, run_ns: int) -> LoopShare
 
 def _steady_work(trace: Trace, device: int | None) -> Intervals:
     ops = operations(trace)
-    rows = groups.NO_ROWS if device is None else steady_operations(trace, device)
+    rows = groups.NO_ROWS if device is None else steady_rows(trace, device)
     if not len(rows):
         return intervals.EMPTY
     return Intervals(ops.start_ns[rows].min(keepdims=True), ops.end_ns[rows].max(keepdims=True))

@@ -16,23 +16,29 @@ from traceview.analyses.gpu_idle.line_sites import starved_devices
 from traceview.analyses.verdict.series import after_warm_up, series
 from traceview.facts import savings
 from traceview.facts.idle import cpu_activity, lines
-from traceview.facts.idle.gaps import UnknownIdle, device_work, gaps, steady_spans_ns, unknown_idle
+from traceview.facts.idle.gaps import (
+    UnknownIdle,
+    device_work,
+    gaps,
+    main_device,
+    steady_spans_ns,
+    unknown_idle,
+)
 from traceview.facts.idle.step_parts import step_parts
 from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
 from traceview.facts.operations import Kind, kernel_operations, operations, operations_by_device
 from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.ranges.selection import selected_operations
 from traceview.facts.steps.steps import (
     loop_names,
-    operations_in_warm_up,
     pace,
+    steady_operations,
     step_of_operations,
     steps,
     warm_up_end_ns,
 )
 from traceview.findings import UNEVEN, LoopTime
 from traceview.records import record
-from traceview.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.tables import Array, Integers, RowNumbers, picked
 from traceview.trace import Trace, fact
 from traceview.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, DATA_WAIT, Activity
 from traceview.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause, Limit
@@ -67,12 +73,12 @@ class LargestClass:
 @record
 class SteadyParts:
     """The steady time of one device (row in devices): `parts_ns` add up to `span_ns`.
-
     Copies and communication count where no other work runs beside them. `gpu_limited_ns` is the
     part of the busy time without which the run would be as much shorter. `starved`
     is True where the program waits for the DataLoader's workers again and again. `named_ns` are
     parts of the parts that have a name of their own (`apart`). `unknown` says
-    how much work was lost where that leaves busy and idle time unknown.
+    how much work was lost where that leaves busy and idle time unknown. `busy_copies_ns` is the
+    part of the copies in which the GPU is busy.
     """
 
     device: int
@@ -84,6 +90,7 @@ class SteadyParts:
     starved: bool = False
     named_ns: Mapping[IdleCause | Activity, int] = field(default_factory=dict)
     unknown: UnknownIdle | None = None
+    busy_copies_ns: int = 0
 
     @property
     def busy_pct(self) -> float:
@@ -105,63 +112,68 @@ class SteadyParts:
 @fact
 def steady_parts(trace: Trace) -> SteadyParts | None:
     """The parts of the device with the longest steady time; None where no GPU work is selected."""
-    spans = steady_spans_ns(trace)
-    work = device_work(trace)
-    if not spans:
+    device = main_device(trace)
+    if device < 0:
         return None
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
-    rows = steady_operations(trace, device)
+    busy_ns = device_work(trace)[device].steady_ns
+    rows = steady_rows(trace, device)
     class_ns = _class_times(trace, rows)
-    parts = _work_parts(trace, rows, work[device].steady_ns, _compute_fraction(class_ns))
+    work_ns = _work_parts(busy_by_kind(trace), _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
-    for limit, idle_ns in idle.items():
-        parts[limit] = parts.get(limit, 0) + idle_ns
+    parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
     return SteadyParts(
         device,
-        spans[device],
-        work[device].steady_ns,
-        min(savings.gpu_limited_ns(trace), work[device].steady_ns),
+        steady_spans_ns(trace)[device],
+        busy_ns,
+        min(savings.gpu_limited_ns(trace), busy_ns),
         parts,
-        _largest_class(trace, rows, class_ns, work[device].steady_ns),
+        _largest_class(trace, rows, class_ns, busy_ns),
         starved_devices(trace)[device],
         named,
         unknown_idle(trace).get(device),
+        work_ns["copies"],
     )
 
 
-def steady_operations(trace: Trace, device: int) -> RowNumbers:
-    return _steady_by_device(trace).get(device, groups.NO_ROWS)
+def steady_rows(trace: Trace, device: int) -> RowNumbers:
+    """The steady operations of a device."""
+    rows = operations_by_device(trace).get(device, groups.NO_ROWS)
+    return rows[picked(steady_operations(trace), rows)]
+
+
+WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
 
 
 @fact
-def _steady_by_device(trace: Trace) -> dict[int, RowNumbers]:
-    steady = selected_operations(trace) & ~operations_in_warm_up(trace)
-    return {
-        device: rows[picked(steady, rows)] for device, rows in operations_by_device(trace).items()
-    }
+def busy_by_kind(trace: Trace) -> dict[str, int]:
+    """Steady busy time of the main device by class of kernels, whole graphs, memsets and copies.
+
+    Of work that runs at once, kernels count before memsets, communication and copies, in this
+    order, and of equals what started first: the sum is the time of their union.
+    """
+    ops, rows = operations(trace), steady_rows(trace, main_device(trace))
+    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH, MEMSET, COPY]
+    start, end, kind = ops.start_ns[rows], ops.end_ns[rows], ops.kind[rows]
+    label = len(KernelClass) + np.array([0, 2, 1, 0])[kind]
+    label[kind == Kind.KERNEL] = kernel_classes(trace)[ops.row[rows[kind == Kind.KERNEL]]]
+    precedence = np.array([0, 3, 1, 0])[kind]
+    communicating = communication_operations(trace)[rows]
+    label[communicating], precedence[communicating] = KernelClass.COMMUNICATION, 2
+    own_ns = intervals.exclusive_ns(start, end, precedence, intervals.union(start, end))
+    return dict(zip(names, groups.added(label, own_ns, len(names)).tolist(), strict=True))
 
 
-def _work_parts(
-    trace: Trace, rows: Array, busy_ns: int, compute_fraction: float
-) -> dict[Limit, int]:
-    """Busy time of these operations by kind of work."""
-    ops = operations(trace)
-    start, end, of_kind = (picked(each, rows) for each in (ops.start_ns, ops.end_ns, ops.kind))
-    communicating = picked(communication_operations(trace), rows)
-    copying, setting = ((of_kind == kind) & ~communicating for kind in (Kind.COPY, Kind.SET))
-
-    def covered(chosen: Mask) -> int:
-        return intervals.union(start[chosen], end[chosen]).total()
-
-    without_copies_ns = covered(~copying)
-    computing_ns = covered(~communicating & ~copying) if communicating.any() else without_copies_ns
-    kernels_ns = covered(~communicating & ~copying & ~setting) if setting.any() else computing_ns
-    compute_ns = round(kernels_ns * compute_fraction)
+def _work_parts(busy_ns: Mapping[str, int], compute_fraction: float) -> dict[Limit, int]:
+    """Busy time by the limit that its kind of work stands for."""
+    communication_ns = busy_ns[KernelClass.COMMUNICATION.label]
+    copies_ns, computing_ns = busy_ns[COPY], sum(busy_ns.values())
+    computing_ns -= communication_ns + copies_ns
+    compute_ns = round((computing_ns - busy_ns[MEMSET]) * compute_fraction)
     return {
         "gpu-compute": compute_ns,
         "gpu-memory": computing_ns - compute_ns,
-        "communication": without_copies_ns - computing_ns,
-        "copies": busy_ns - without_copies_ns,
+        "communication": communication_ns,
+        "copies": copies_ns,
     }
 
 
@@ -212,9 +224,7 @@ def _idle_parts(
 ) -> tuple[dict[Limit, int], dict[IdleCause | Activity, int]]:
     """Steady idle time by the limit that its cause stands for, and of it the named parts."""
     every = gaps(trace)
-    steady = (every.device == device) & ~every.one_time
-    summed = np.bincount(every.cause[steady], every.idle_ns[steady], len(CAUSES)).astype(np.int64)
-    idle_ns = dict(zip(CAUSES, summed.tolist(), strict=True))
+    idle_ns = dict(zip(CAUSES, every.by_cause(every.steady(device)).tolist(), strict=True))
     parts: dict[Limit, int] = {}
     for cause, time_ns in idle_ns.items():
         if time_ns:
@@ -239,8 +249,7 @@ def _idle_parts(
 def _late_ns(trace: Trace, device: int) -> dict[int, int]:
     """Steady launch-late idle time by what samples show the CPU at instead, as in ACTIVITIES."""
     every, samples = gaps(trace), lines.idle_samples(trace)
-    late = (every.device == device) & ~every.one_time & (every.cause == LAUNCH_LATE)
-    own = late[samples.gap]
+    own = every.steady(device, LAUNCH_LATE)[samples.gap]
     spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
     return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
 

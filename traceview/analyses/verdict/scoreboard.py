@@ -9,20 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-
-from traceview import groups, intervals
-from traceview.analyses.verdict.parts import SteadyParts, main_loop, steady_operations, steady_parts
+from traceview.analyses.verdict.parts import (
+    SteadyParts,
+    busy_by_kind,
+    main_loop,
+    steady_parts,
+    steady_rows,
+)
 from traceview.analyses.verdict.series import is_start_up_alone
 from traceview.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
-from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.facts.idle.gaps import device_work, gaps, main_device, steady_spans_ns
 from traceview.facts.idle.launching import verdict as launch_verdict
-from traceview.facts.kernel_classes import KernelClass, communication_operations, kernel_classes
+from traceview.facts.kernel_classes import communication_operations
 from traceview.facts.memory import levels, moments
 from traceview.facts.operations import Kind, operations
 from traceview.facts.ranges.selection import selected_operations
 from traceview.records import record
-from traceview.tables import NULL, Column, Integers
+from traceview.tables import NULL, Column
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSE_NAMES, Limit
 
@@ -61,6 +64,12 @@ SCOREBOARD = (
     ),
     Column("copies_pct", "float64", "that time as a share of steady_ns", nullable=True),
     Column(
+        "copies_exposed_ns",
+        "int64",
+        "the part of copies_ns in which the GPU is busy with copies alone",
+        nullable=True,
+    ),
+    Column(
         "memory_peak_bytes",
         "int64",
         "most device memory allocated at once; null where it was not recorded",
@@ -86,6 +95,7 @@ class Scoreboard:
     communication_pct: float | None
     copies_ns: int | None
     copies_pct: float | None
+    copies_exposed_ns: int | None
     memory_peak_bytes: int | None
     memory_total_bytes: int | None
 
@@ -95,9 +105,13 @@ def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
-        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 7)
-    communication_ns = _part_ns(parts, "communication", _communicates(trace, parts.device))
-    copies_ns = _part_ns(parts, "copies", _copies(trace, parts.device))
+        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 8)
+    ops, communicating = operations(trace), communication_operations(trace)
+    own = selected_operations(trace) & (ops.device == parts.device)
+    copying = (ops.kind == Kind.COPY) & ~communicating
+    communicates, copies = (bool((own & of).any()) for of in (communicating, copying))
+    communication_ns = parts.parts_ns.get("communication", 0) if communicates else None
+    copies_ns = parts.parts_ns.get("copies", 0) if copies else None
     total = int(trace.devices["total_memory_bytes"][parts.device])
 
     def share(part: Limit, time_ns: int | None) -> float | None:
@@ -116,32 +130,18 @@ def scoreboard(trace: Trace) -> Scoreboard:
         communication_pct=share("communication", communication_ns),
         copies_ns=copies_ns,
         copies_pct=share("copies", copies_ns),
+        copies_exposed_ns=parts.busy_copies_ns if copies else None,
         memory_peak_bytes=_memory_peak(trace, parts.device),
         memory_total_bytes=None if total == NULL else total,
     )
 
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
-    few = len(steady_operations(trace, parts.device)) < LEAST_OPERATIONS
+    few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
     if few or is_start_up_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
     return late_word(trace) if limit == "launch-bound" else limit
-
-
-def _part_ns(parts: SteadyParts, limit: Limit, occurs: bool) -> int | None:
-    return parts.parts_ns.get(limit, 0) if occurs else None
-
-
-def _communicates(trace: Trace, device: int) -> bool:
-    own = selected_operations(trace) & (operations(trace).device == device)
-    return bool((own & communication_operations(trace)).any())
-
-
-def _copies(trace: Trace, device: int) -> bool:
-    ops = operations(trace)
-    own = selected_operations(trace) & (ops.device == device) & (ops.kind == Kind.COPY)
-    return bool((own & ~communication_operations(trace)).any())
 
 
 def _memory_peak(trace: Trace, device: int) -> int | None:
@@ -149,10 +149,6 @@ def _memory_peak(trace: Trace, device: int) -> int | None:
     if device not in levels(trace) or not len(times := moments(trace, device)):
         return None
     return int(levels(trace)[device].at(times).max())
-
-
-WHOLE_GRAPH, COPY, MEMSET = "graph", "copy", "memset"
-_GRAPH = len(KernelClass)
 
 
 @record
@@ -191,55 +187,13 @@ def run_time(trace: Trace, run_ns: int) -> RunTime | None:
 @fact
 def _longest_steady(trace: Trace) -> RunTime | None:
     """`run_time`, of a run of unknown duration."""
-    spans = steady_spans_ns(trace)
-    if not spans:
+    device, spans = main_device(trace), steady_spans_ns(trace)
+    if device < 0:
         return None
-    work = device_work(trace)
-    device = max(spans, key=lambda each: (spans[each], work[each].steady_ns))
-    busy = [TimePart("busy", *part) for part in _busy_ns(trace, device).items()]
-    idle = [TimePart("idle", *part) for part in _idle_ns(trace, device).items()]
+    busy = [TimePart("busy", *part) for part in busy_by_kind(trace).items()]
+    idle_ns = gaps(trace).by_cause(gaps(trace).steady(device))
+    idle = [TimePart("idle", *part) for part in zip(CAUSE_NAMES, idle_ns.tolist(), strict=True)]
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])
     parts = tuple(part for part in ordered if part.time_ns)
     return RunTime(device_id, len(spans), 0, spans[device], parts)
-
-
-def _busy_ns(trace: Trace, device: int) -> dict[str, int]:
-    """Steady busy time by kind of work; the sum is that of their union."""
-    ops, rows = operations(trace), steady_operations(trace, device)
-    communicating = communication_operations(trace)[rows]
-    copying = (ops.kind[rows] == Kind.COPY) & ~communicating
-    setting = (ops.kind[rows] == Kind.SET) & ~communicating
-    chosen = ~(communicating | copying | setting)
-    times = _computing_ns(trace, rows[chosen])
-    covered_ns = sum(times.values())
-    added = ((MEMSET, setting), (KernelClass.COMMUNICATION.label, communicating), (COPY, copying))
-    for name, more in added:
-        chosen |= more
-        if more.any():
-            union = intervals.union(ops.start_ns[rows[chosen]], ops.end_ns[rows[chosen]])
-            times[name] = union.total() - covered_ns
-            covered_ns = union.total()
-    return times
-
-
-def _computing_ns(trace: Trace, rows: Integers) -> dict[str, int]:
-    """Time of kernels by class, and of whole graphs; what started first counts."""
-    ops = operations(trace)
-    labels = np.full(len(rows), _GRAPH)
-    kernels = ops.kind[rows] == Kind.KERNEL
-    labels[kernels] = kernel_classes(trace)[ops.row[rows[kernels]]]
-    start, end = ops.start_ns[rows], ops.end_ns[rows]
-    reached = np.maximum.accumulate(end) if len(end) else end
-    own = end - start
-    own[1:] = np.maximum(end[1:] - np.maximum(start[1:], reached[:-1]), 0)
-    sums = groups.added(labels, own, _GRAPH + 1)
-    names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH]
-    return dict(zip(names, sums.tolist(), strict=True))
-
-
-def _idle_ns(trace: Trace, device: int) -> dict[str, int]:
-    every = gaps(trace)
-    steady = (every.device == device) & ~every.one_time
-    sums = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSE_NAMES))
-    return dict(zip(CAUSE_NAMES, sums.tolist(), strict=True))

@@ -12,8 +12,8 @@ from traceview.analyses.verdict.parts import (
     MainLoop,
     SteadyParts,
     main_loop,
-    steady_operations,
     steady_parts,
+    steady_rows,
 )
 from traceview.analyses.verdict.series import (
     ColdPasses,
@@ -25,6 +25,7 @@ from traceview.facts.dependencies.forecast import UNRECORDED_NS, without_recorde
 from traceview.facts.idle.gaps import UnknownIdle
 from traceview.facts.idle.launching import drained_in_steps
 from traceview.facts.kernel_classes import KernelClass
+from traceview.facts.pacing import paced
 from traceview.facts.ranges.origins import StepsSource
 from traceview.facts.steps.inferred import LEAST_NS
 from traceview.facts.steps.steps import steps_source
@@ -105,10 +106,12 @@ def _limited(trace: Trace) -> Verdict:
     if parts.unknown is not None:
         text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
-    operations = len(steady_operations(trace, parts.device))
+    operations = len(steady_rows(trace, parts.device))
     too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
     if too_few or is_start_up_alone(trace):
-        text = _next_to_nothing(operations, parts)
+        # Where a memset or two are all that ran, no share of the time means anything.
+        counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
+        text = f"Next to no GPU work was recorded: {counted} of {busy}"
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
@@ -209,6 +212,9 @@ def _phrases(
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
         yield "the CPU waits for the GPU in each step"
+    if pace := paced(trace, parts.device):
+        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
+        yield f"paced: waits {waited} of the {period} of a pass"
 
 
 def _no_work(trace: Trace) -> str:
@@ -266,12 +272,6 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         about = "" if UNRECORDED_NS in trace.run else "about "
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
     return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
-
-
-def _next_to_nothing(operations: int, parts: SteadyParts) -> str:
-    """Where a memset or two are all that ran, no share of the time means anything."""
-    counted = units.counted(operations, "operation")
-    return f"Next to no GPU work was recorded: {counted} of {units.duration(parts.busy_ns)}"
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:

@@ -32,6 +32,7 @@ from traceview.compiled import library
 from traceview.facts import operations as work
 from traceview.facts.launches import queue_full, waits
 from traceview.facts.operations import CallKind, api_calls, match
+from traceview.facts.pacing import paced_loops
 from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
@@ -74,6 +75,8 @@ class Edge(IntEnum):
     """The last call of the thread that handed over."""
     WAIT = 7
     """Work that the call waits for."""
+    PACE = 8
+    """The call that began the pass before, where something outside of CUDA paces a loop."""
 
 
 INFERRED = frozenset({Edge.EVENT, Edge.GRAPH, Edge.HELD, Edge.HAND_OVER})
@@ -250,7 +253,7 @@ class _Builder:
     def __init__(
         self, trace: Trace, since_ns: int | None, until_ns: int | None, walked: Walked | None
     ) -> None:
-        self.trace = trace
+        self.trace, self.walked = trace, walked is not None
         calls, ops = api_calls(trace), work.operations(trace)
         inside = _between(calls.start_ns, since_ns, until_ns)
         reached = inside
@@ -490,9 +493,17 @@ class _Builder:
         free[turns] = False
         lag = np.where(free[rows], self.start[rows] - self.end[rows - 1], 0)
         # The call before may reach into this one.
-        self.add(
-            rows, rows - 1, np.minimum(lag, self.start[rows] - self.end[rows - 1]), Edge.THREAD
-        )
+        lag = np.minimum(lag, self.start[rows] - self.end[rows - 1])
+        # Walks look for what the thread did, not for why.
+        for loop in () if self.walked else paced_loops(self.trace):
+            item = self.item_of_call[loop.call]
+            known = (item > 0) & ~self.opens[item]
+            item, waited_ns = item[known], loop.waited_ns[known]
+            place = np.searchsorted(rows, item)
+            lag[place] = np.minimum(lag[place], np.maximum(lag[place] - waited_ns, 0))
+            of, on = item[1:], item[:-1]
+            self.add(of, on, self.start[of] - self.end[on], Edge.PACE)
+        self.add(rows, rows - 1, lag, Edge.THREAD)
         self.add(turns, other, self.start[turns] - self.end[other], Edge.HAND_OVER)
 
     def _turns(self) -> tuple[Array, Array]:
@@ -541,7 +552,7 @@ class _Builder:
         chosen = np.flatnonzero(item >= 0)
         item, does = item[chosen], every.does[chosen]
         names = self.trace.recorded("api_calls").texts("name")
-        frees = names.matching(_frees)[every.call[chosen]]
+        frees = names.isin(_FREES)[every.call[chosen]]
         copying = np.isin(does, _COPYING)
         self._copies(item[copying])
         syncing = (does == CallKind.SYNCHRONIZE) | frees
@@ -631,7 +642,7 @@ class _Builder:
         syncs, calls = self.trace.recorded("synchronizations"), self.trace.recorded("api_calls")
         kind, stream = np.zeros(len(call), np.uint8), np.full(len(call), -1, np.int64)
         names = calls.texts("name")
-        kind[names.matching(_device_wide)[call]] = _CONTEXT
+        kind[names.isin(_DEVICE_WIDE)[call]] = _CONTEXT
         if not len(syncs):
             return kind, stream
         row = match(
@@ -725,21 +736,13 @@ _LOOKS, _WAITS_BACK = 16, 4
 _COPYING = (CallKind.COPY, CallKind.COPY_ASYNC)
 _MOST_THREADS = 32
 _CONTEXT, _STREAM = 1, 2
-
-
-def _frees(name: str) -> bool:
-    """Whether the call frees device memory outside a pool: it waits for the device (CUDA's
-    documentation of cudaFree; so does hipFree)."""
-    return name in ("cudaFree", "cuMemFree", "cuMemFree_v2", "hipFree", "cudaFreeHost")
-
-
-def _device_wide(name: str) -> bool:
-    return name in (
-        "cudaDeviceSynchronize",
-        "cuCtxSynchronize",
-        "hipDeviceSynchronize",
-        "cudaThreadSynchronize",
-    )
+_FREES = ("cudaFree", "cuMemFree", "cuMemFree_v2", "hipFree", "cudaFreeHost")
+"""They free device memory outside a pool, and wait for the device (CUDA's documentation of
+cudaFree; so does hipFree)."""
+_DEVICE_WIDE = (
+    *("cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"),
+    "hipDeviceSynchronize",
+)
 
 
 def _between(start: Array, since: int | None, until: int | None) -> Mask | None:

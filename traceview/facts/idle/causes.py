@@ -48,6 +48,7 @@ from traceview.facts.operations import (
     operations_by_device,
     pool_calls,
 )
+from traceview.facts.pacing import paced_loops
 from traceview.facts.python_events import collections
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, row_numbers
@@ -139,9 +140,10 @@ def idle_parts(trace: Trace) -> blame.IdleParts:
 def idle_graph(trace: Trace) -> Dependencies:
     """The graph that gaps are walked back along; of a long recording what such walks can reach."""
     ops, gaps = operations(trace), gap_bounds(trace)
-    if len(ops) <= WHOLE_GRAPH:
+    # What a thread does in a gap of a paced loop is behind the pace.
+    if len(ops) <= WHOLE_GRAPH and not paced_loops(trace):
         return dependencies(trace)
-    idle = intervals.union(gaps.start_ns, gaps.end_ns)
+    idle = intervals.covered(gaps)
     ends = np.zeros(len(ops), bool)
     ends[gaps.after] = True
     if len(operations_by_device(trace)) > 1:

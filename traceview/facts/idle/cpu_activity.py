@@ -166,7 +166,7 @@ def off_cpu(trace: Trace, thread: int) -> Intervals:
     """Time in which the thread was off the CPU, where thread scheduling was recorded."""
     runs = trace.recorded("thread_runs")
     own: Mask = runs["thread"] == thread
-    return intervals.gaps(intervals.union(runs["start_ns"][own], runs["end_ns"][own]))
+    return intervals.gaps(intervals.covered(runs, own))
 
 
 ELSEWHERE_NS = 200_000

@@ -177,7 +177,7 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
     for number in groups.different(process).tolist():
         own = np.flatnonzero((every.process == number) & (every.duration_ns >= LEAST_WAIT_NS))
         first = own[np.argsort(every.start_ns[own], kind="stable")[:1]]
-        waited = intervals.union(every.start_ns[first], every.end_ns[first])
+        waited = intervals.covered(every, first)
         shared_ns = intervals.overlap(waited, gaps.start_ns, gaps.end_ns)
         # Whatever else was launched before the wait may itself be late.
         alone = copies | (issued_ns(trace)[gaps.after] >= every.end_ns[first].max(initial=0))

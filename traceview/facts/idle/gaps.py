@@ -39,7 +39,7 @@ from traceview.intervals import Intervals
 from traceview.records import record
 from traceview.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.trace import Trace, fact, fact_without_ranges
-from traceview.vocabulary.causes import LOST_WORK
+from traceview.vocabulary.causes import CAUSES, LOST_WORK
 
 
 @fact_without_ranges
@@ -62,18 +62,14 @@ def busy_by_process(trace: Trace) -> dict[int, dict[int, Intervals]]:
         for device, places in groups.rows_of(ops.device[rows]).items():
             there = rows[places]
             alone = len(there) == len(operations_by_device(trace)[device])
-            of_process[device] = (
-                busy(trace)[device]
-                if alone
-                else intervals.union(ops.start_ns[there], ops.end_ns[there])
-            )
+            of_process[device] = busy(trace)[device] if alone else intervals.covered(ops, there)
     return result
 
 
 def busy_ns(trace: Trace, chosen: Mask) -> int:
     """Time covered by the chosen operations."""
     ops = operations(trace)
-    return intervals.union(ops.start_ns[chosen], ops.end_ns[chosen]).total()
+    return intervals.covered(ops, chosen).total()
 
 
 class DeviceWork(NamedTuple):
@@ -109,9 +105,15 @@ def steady_spans_ns(trace: Trace) -> dict[int, int]:
     """
     every = gaps(trace)
     return {
-        device: work.steady_ns + every.steady_idle_ns(device)
+        device: work.steady_ns + int(every.idle_ns[every.steady(device)].sum())
         for device, work in device_work(trace).items()
     }
+
+
+def main_device(trace: Trace) -> int:
+    """The device (row in devices) with the longest steady span, the busiest of equals; else −1."""
+    spans, work = steady_spans_ns(trace), device_work(trace)
+    return max(spans, key=lambda device: (spans[device], work[device].steady_ns), default=-1)
 
 
 def steady_span_ns(trace: Trace) -> int:
@@ -182,9 +184,14 @@ class Gaps(IdleTime):
         np.maximum.at(end, gap.ids, self.end_ns)
         return replace(self.take(main), start_ns=start, end_ns=end)
 
-    def steady_idle_ns(self, device: int) -> int:
-        """Idle time of a device that a longer run repeats."""
-        return int(self.idle_ns[(self.device == device) & ~self.one_time].sum())
+    def steady(self, device: int, cause: int | None = None) -> Mask:
+        """True for the parts on a device that a longer run repeats, of one cause or of all."""
+        chosen: Mask = (self.device == device) & ~self.one_time
+        return chosen if cause is None else chosen & (self.cause == cause)
+
+    def by_cause(self, chosen: Array) -> Integers:
+        """Idle time of the chosen parts by cause, an entry for each of CAUSES."""
+        return groups.added(self.cause[chosen], self.idle_ns[chosen], len(CAUSES))
 
 
 @fact
@@ -271,7 +278,7 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
     process = trace.recorded("api_calls")["process"]
     launching = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
     for device, span_ns in steady_spans_ns(trace).items():
-        hiding = (every.device == device) & (every.cause == LOST_WORK) & ~every.one_time
+        hiding = every.steady(device, LOST_WORK)
         gaps_ns = int(every.idle_ns[hiding].sum())
         # Lost launches and all launches to the device, by process.
         chosen = selected_calls(trace) & np.isin(device_of_calls(trace), (device, ANY_DEVICE))

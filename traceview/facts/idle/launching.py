@@ -45,7 +45,7 @@ def _verdicts(trace: Trace) -> dict[int, str]:
             result[device] = "unknown"
             continue
         steady = counted_gaps(trace, device, every)
-        idle_ns = groups.added(every.cause[steady], every.idle_ns[steady], len(CAUSES))
+        idle_ns = every.by_cause(steady)
         drained, full_ns = drained_in_steps(trace, device), queue_full_ns(trace, device)
         result[device] = judge(idle_ns, work_ns(trace, device), drained, full_ns)
     return result
@@ -139,11 +139,11 @@ def copying_ns(trace: Trace, device: int) -> int:
     rows = rows[chosen[rows] & (ops.device[rows] == device)]
     if device_work(trace)[device].steady_ns:
         rows = rows[~operations_in_warm_up(trace)[rows]]
-    copies = intervals.union(ops.start_ns[rows], ops.end_ns[rows])
+    copies = intervals.covered(ops, rows)
     if 2 * copies.total() < work_ns(trace, device):
         return 0
     others = np.flatnonzero(chosen & (ops.device == device) & (ops.kind != Kind.COPY))
-    beside = intervals.union(ops.start_ns[others], ops.end_ns[others])
+    beside = intervals.covered(ops, others)
     return copies.total() - int(intervals.overlap(beside, *copies).sum())
 
 

@@ -224,7 +224,7 @@ def _doing(trace: Trace, sample: Integers) -> Array:
     calls = api_calls(trace)
     for row in groups.different(thread).tolist():
         own, rows = thread == row, np.flatnonzero(calls.thread == row)
-        in_call = intervals.union(calls.start_ns[rows], calls.end_ns[rows])
+        in_call = intervals.covered(calls, rows)
         blocked[own] = np.where(intervals.inside(in_call, time[own]), CPU, blocked[own])
     blocked[lines.launches[stack]] = CPU
     blocked[_in_sleep_call(trace)[stack] & (blocked == CPU)] = SLEEP
@@ -259,7 +259,7 @@ def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
             chosen &= calls.duration_ns >= LEAST_WAIT_NS
         for row in groups.different(thread).tolist():
             own, rows = thread == row, np.flatnonzero(chosen & (calls["thread"] == row))
-            inside = intervals.union(calls["start_ns"][rows], calls["end_ns"][rows])
+            inside = intervals.covered(calls, rows)
             result[own] = np.where(intervals.inside(inside, time[own]), kind, result[own])
     return result
 

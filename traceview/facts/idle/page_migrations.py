@@ -51,7 +51,7 @@ def _moved(trace: Trace) -> list[tuple[int, bool, Intervals]]:
         (
             int(copies["device"][rows[0]]),
             bool(asked[rows[0]]),
-            intervals.union(copies["start_ns"][rows], copies["end_ns"][rows]),
+            intervals.covered(copies, rows),
         )
         for rows in groups.rows_of(alike.ids).values()
     ]

@@ -330,7 +330,7 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     kind = kinds[calls.texts("name").codes[rows]]
     cuda = api_calls(trace)
     own = cuda.thread == thread
-    in_cuda = intervals.union(cuda.start_ns[own], cuda.end_ns[own])
+    in_cuda = intervals.covered(cuda, own)
     away = off_cpu(trace, thread)
     if "thread_runs" not in trace.tables:
         away = intervals.union(start[kind != CPU], end[kind != CPU])

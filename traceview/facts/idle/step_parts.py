@@ -19,7 +19,7 @@ from traceview.facts.ranges.nesting import LaneCoverage, LanePosition, Lanes, in
 from traceview.facts.steps.steps import Steps, pace, step_of_calls, step_of_operations, steps
 from traceview.intervals import Intervals
 from traceview.records import record
-from traceview.tables import Integers, RowNumbers, thrifty
+from traceview.tables import Integers, thrifty
 from traceview.trace import Trace, fact
 from traceview.vocabulary.causes import CAUSE_NAMES
 
@@ -171,7 +171,9 @@ def step_parts(trace: Trace) -> Parts:
 
 def _gpus(trace: Trace) -> _Gpus:
     ops, gap, devices = operations(trace), gaps(trace), len(trace.devices)
-    lane = _lanes_of_work(trace, devices)
+    # Of each operation of a step; row −1, for no step, is the extra row at the end.
+    lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
+    lane = lane[step_of_operations(trace)] + ops.device
     pairs = groups.different(lane)
     pairs = pairs[pairs >= 0].astype(np.int64)
     count = np.bincount(pairs // devices)
@@ -179,7 +181,13 @@ def _gpus(trace: Trace) -> _Gpus:
     idle, cause = Lanes.of(gap.device, gap.start_ns, gap.end_ns), gap.cause[order]
     return _Gpus(
         own=Lanes.union(lane, ops.start_ns, ops.end_ns),
-        program=_lanes(_busy_by_program(trace, devices)),
+        program=_lanes(
+            {
+                process * devices + device: covered
+                for process, by_device in busy_by_process(trace).items()
+                for device, covered in by_device.items()
+            }
+        ),
         any=_lanes(busy(trace)),
         idle=idle,
         causes={each: idle.coverage(cause == each) for each in groups.different(cause).tolist()},
@@ -189,22 +197,6 @@ def _gpus(trace: Trace) -> _Gpus:
         lane=pairs,
         devices=devices,
     )
-
-
-def _lanes_of_work(trace: Trace, devices: int) -> RowNumbers:
-    """Series * devices + device of each operation of a step; others are below 0."""
-    lane = np.append(steps(trace).series * devices, -devices).astype(np.int32)
-    # Row −1, for no step, is the extra row at the end.
-    return lane[step_of_operations(trace)] + operations(trace).device
-
-
-def _busy_by_program(trace: Trace, devices: int) -> dict[int, Intervals]:
-    """The busy time of each process on each device, by process * devices + device."""
-    return {
-        process * devices + device: covered
-        for process, by_device in busy_by_process(trace).items()
-        for device, covered in by_device.items()
-    }
 
 
 def _lanes(unions: Mapping[int, Intervals]) -> Lanes:

@@ -226,31 +226,40 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
         return None
     last = np.append(passes.first[1:], passes.end) - 1
-    thread = _thread(trace, process, calls["thread"][call])
+    launching, main = calls["thread"][call], main_threads(trace)[process]
+    thread = int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
     until = np.maximum.accumulate(end[last])
-    until = _behind_ranges(trace, thread, start[passes.first], until)
-    begin = np.append(start[passes.first[0]], until[:-1])
+    # Ranges of libraries around the only kind of launch are the calls that make a pass.
+    alone = len(groups.different(kind[passes.first[0] : passes.end])) == 1
+    ranges = trace.recorded("ranges")
+    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
+    own &= origins.program_ranges(trace) | alone
+    opens, until = _around_ranges(ranges.take(own), start[passes.first], until)
+    begin = np.append(opens, until[:-1])
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
 
 
-def _behind_ranges(trace: Trace, thread: int, first: Integers, until: Integers) -> Integers:
-    """The ends of passes, behind the program's ranges that a pass opened and closes itself.
+def _around_ranges(ranges: Table, first: Integers, until: Integers) -> tuple[int, Integers]:
+    """The begin of the first pass and the ends of all, outside ranges that lie in one pass.
 
     `first` has the first launch of each pass, `until` the end of its last: a range around the
     forward pass ends a few µs later, and would lie across two steps.
     """
-    ranges = trace.recorded("ranges")
-    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL) & origins.program_ranges(trace)
-    start, end = ranges["start_ns"][own], ranges["end_ns"][own]
-    of = np.searchsorted(np.append(first[0], until[:-1]), start, side="right") - 1
-    closed = (of >= 0) & (start < until[of]) & (end < np.append(first[1:], end.max(initial=0))[of])
+    start, end = ranges["start_ns"], ranges["end_ns"]
+    around = (start <= first[0]) & (first[0] < end) & (end < first[1])
+    # Before them: of equal ranges the later row is the inner one.
+    opens = int(start[around].min()) - 1 if around.any() else int(first[0])
+    of = np.searchsorted(np.append(opens, until[:-1]), start, side="right") - 1
+    closed = (
+        (of >= 0) & (start < until[of]) & (end < np.append(first[1:], end.max(initial=0) + 1)[of])
+    )
     result = until.copy()
     np.maximum.at(result, of[closed], end[closed])
     # Nothing follows the last pass: it closes its ranges as late as the others do.
     result[-1] = min(result[-1], until[-1] + (result - until)[:-1].max(initial=0))
-    return result
+    return opens, result
 
 
 def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
@@ -299,12 +308,6 @@ def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
     after = np.searchsorted(start_ns[ops.call[rows]], waited)
     result[after[after < len(rows)]] = True
     return result
-
-
-def _thread(trace: Trace, process: int, launching: Array) -> int:
-    """The main thread of the process if it launches, else the thread that launches most."""
-    main = main_threads(trace)[process]
-    return int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
 
 
 def _as_ranges(passes: list[_Passes]) -> Table:

@@ -13,7 +13,8 @@ A loop launches the same kernels in the same order in every pass; a pass is a st
    Regular pauses that do not fit the other launches between passes group nothing.
 5. Where regular passes are less than half of all launches, kinds are looked for that occur once in
    each pass, whatever else it launches (`once_per_pass`).
-6. A program that launches one kernel and waits, again and again, has passes of one launch.
+6. A program that launches one kernel again and again has passes from wait to wait, or where it
+   never waits passes of one launch, if the CPU pauses long between them.
 7. Where optimizer kernels run, a step ends with the last of them. Otherwise it begins as far before
    its anchor as the CPU pauses longest, or at the anchor.
 """
@@ -69,6 +70,8 @@ _LEAST_COVERAGE = 0.2
 # Regular passes of fewer launches are a part of a loop whose launches change.
 _LEAST_REGULAR = 0.5
 _LEAST_SINGLE = 0.8
+_APART_NS = 100_000
+"""Layers of one call, and launches of one loop over data, follow each other more closely."""
 _AS_GOOD = 0.01
 _AGREEING = 0.7
 _MOST_ANCHORS = 48
@@ -127,18 +130,27 @@ def find_repetition(
     loop = _several_launches(kind, pause_ns, optimizer, marked, of_model)
     if loop is not None or marked is None:
         return loop
-    # Passes of one launch, all of one kind, where the host waits between them: without waits
-    # nothing tells such passes from the parts of one.
-    again = np.append(False, (kind[1:] == kind[:-1]) & marked[1:])
-    begins = np.flatnonzero(~again)
+    return _of_one_kind(kind, pause_ns, marked)
+
+
+def _of_one_kind(kind: Integers, pause_ns: Integers, marked: Mask) -> Repetition | None:
+    """The passes of a loop that launches nothing but one kind."""
+    begins = np.flatnonzero(np.append(True, np.diff(kind) != 0))
     ends = np.append(begins[1:], len(kind))
     longest = int(np.argmax(ends - begins))
     first, end = int(begins[longest]), int(ends[longest])
-    return (
-        _repetition(np.arange(first, end), end)
-        if end - first >= _LEAST_SINGLE * len(kind)
-        else None
-    )
+    if end - first < _LEAST_SINGLE * len(kind):
+        return None
+    seen = first + np.flatnonzero(marked[first:end])
+    if len(seen) < 2:
+        apart = arrays.median(pause_ns[first + 1 : end]) >= _APART_NS
+        return _repetition(np.arange(first, end), end) if apart else None
+    lag = int(arrays.median(np.diff(seen)))
+    if np.mean(np.diff(seen) == lag) < _AGREEING:
+        return None
+    # The first pass comes before all waits.
+    begins = np.append(first, seen) if seen[0] - first == lag else seen
+    return _whole_passes(begins, end, lag)
 
 
 def _several_launches(

@@ -267,6 +267,17 @@ def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     return np.minimum(begin, end), end
 
 
+def warm_up_of(trace: Trace, rows: Integers) -> Mask:
+    """True for the steps of a loop that are warm-up; none where all of them would be.
+
+    The first of three or more is: it loads code and fills caches, even where it takes no longer.
+    """
+    warm = pace(trace).warm_up[rows].copy()
+    warm[:1] |= len(rows) >= step_series.WARMED_UP_STEPS
+    result: Mask = warm & ~warm.all()
+    return result
+
+
 @fact
 def warm_up_end_ns(trace: Trace) -> int:
     """Start of the first steady step; all work before it is warm-up.

@@ -150,13 +150,14 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     yield ScoreTile("launch", "Launches", launch, how)
     for field, name, ns, pct in (
         ("communication_pct", "Communication", board.communication_ns, board.communication_pct),
-        ("copies_pct", "Copies", board.copies_ns, board.copies_pct),
+        ("copies_pct", "Copies", board.copies_exposed_ns, board.copies_pct),
     ):
         if ns is None or pct is None:
             yield ScoreTile(field, name, none if ns is None else "unknown")
         else:
             exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
-            yield ScoreTile(field, name, units.percent(pct), exposed)
+            share = 100 * ns / max(board.steady_ns or 0, 1)
+            yield ScoreTile(field, name, units.percent(share), exposed)
     peak, total = board.memory_peak_bytes, board.memory_total_bytes
     if peak is not None:
         of = f"of {units.size(total)}" if total else "allocated"
