@@ -23,7 +23,7 @@ from traceview.cli.output import (
     cls=Verb,
     context_settings={"allow_interspersed_args": False},
     sections={
-        "What to try": ("--module", "--from", "--remedy", "--dry-run"),
+        "What to try": ("-m", "--from", "--remedy", "--dry-run"),
         "Bounds": ("--steps", "--runs", "--seconds"),
         "Output": ("--patch", "--json", "--force", "--no-table"),
     },

@@ -70,6 +70,9 @@ class Runs:
     def __init__(self, program: Program, folder: Path) -> None:
         self.program, self.folder = program, folder
         self.count = 0
+        if setuid := shutil.which("nvidia-modprobe"):
+            # CUDA starts it on a machine's first use of a GPU; with Landlock it has no rights.
+            subprocess.run([setuid, "-u", "-c=0"], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
 
     def spec(self, **options: object) -> Spec:
         """The spec of the next run, whose scratch folder is made; that of the last one goes."""

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,11 @@ def mirror(folder: Path, scratch: Path) -> None:
             if entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE and left > 0:
                 copy.mkdir()
                 waiting.append((Path(entry.path), copy))
-            elif entry.name.endswith(".py") and entry.is_file():
-                shutil.copy2(entry.path, copy)  # Its time, too: bytecode stays valid.
-            else:
+                continue
+            if entry.name.endswith(".py") and entry.is_file():
+                with suppress(OSError):  # With its time: bytecode stays valid.
+                    shutil.copy2(entry.path, copy)
+            if not os.path.lexists(copy):
                 copy.symlink_to(entry.path)
 
 
