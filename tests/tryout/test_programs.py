@@ -20,6 +20,8 @@ from traceview.tryout import ledger
 from traceview.tryout.patch import patch_of
 from traceview.tryout.planned import Planned
 from traceview.tryout.runs import Program, Runs
+from traceview.tryout.schedule import too_few_steps
+from traceview.tryout.spec import RunResult
 from traceview.tryout.verdict import Trial
 
 pytestmark = pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch")
@@ -204,12 +206,24 @@ def test_a_finding_without_a_mechanical_remedy_is_none_to_try(folder, capsys):
 
 
 @pytest.mark.programs
-def test_a_program_is_recorded_for_some_steps(folder, capsys):
+def test_a_program_is_recorded_for_some_steps(folder, capfd):
     before = state_of(folder)
     assert run(["try", "train.py"]) == 0
-    # Without a GPU a recording has no finding.
-    assert "No finding asks for a mechanical remedy." in capsys.readouterr().out
+    # Without a GPU a recording has no finding. What nsys and the program print is not on stdout.
+    shown = capfd.readouterr().out
+    assert shown.startswith("Remedies to try  train.py")
+    assert "No finding asks for a mechanical remedy." in shown
     assert state_of(folder) == before
+
+
+@pytest.mark.parametrize("waits", ["time.sleep(600)", "main()"])
+def test_a_recorded_run_ends_in_time_with_what_it_has(folder, runs, waits):
+    text = PROGRAM.replace("WAIT_S", str(WAIT_S)).replace("    main()\n", f"    {waits}\n")
+    (folder / "train.py").write_text(text)
+    result = runs(records=True, steps=1_000_000, limit_s=3.0)
+    assert (result.error, result.is_late) == ("", True)
+    assert (len(result.steps) > 0) is (waits == "main()")
+    assert too_few_steps(RunResult(is_late=True)) == "time was up: it made 0 training steps"
 
 
 def test_a_patch_says_which_calls_it_does_not_change(folder, runs):

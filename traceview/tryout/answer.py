@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -114,7 +116,8 @@ def _recorded(runs: Runs, limit_s: float, note: Note) -> Path:
     out = Path(spec.result).with_name("recording.sqlite")
     note("recording the program")
     try:
-        recording = record_program(runs.command(spec)[1:], out, options=RecordOptions())
+        with _streams_apart():
+            recording = record_program(runs.command(spec)[1:], out, options=RecordOptions())
     finally:
         result = RunResult.read(Path(spec.result))
     if recording.interrupted:
@@ -129,6 +132,22 @@ def _recorded(runs: Runs, limit_s: float, note: Note) -> Path:
     if recording.path is None:
         raise TraceviewError("the program could not be recorded", "record it and pass --from")
     return recording.path
+
+
+@contextmanager
+def _streams_apart() -> Iterator[None]:
+    """Children print to stderr, as stdout is for the outcome, and read nothing, as other runs."""
+    sys.stdout.flush()
+    own = [os.dup(descriptor) for descriptor in (0, 1)]
+    try:
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        yield
+    finally:
+        for descriptor, was in enumerate(own):
+            os.dup2(was, descriptor)
+            os.close(was)
 
 
 def _tried(

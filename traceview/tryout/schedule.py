@@ -238,7 +238,8 @@ class Schedule:
 
 def too_few_steps(result: RunResult) -> str:
     """What to say of a program that has no training loop that can be timed."""
-    return f"the program made {len(result.steps)} training steps that can be timed"
+    made = f"made {len(result.steps)} training steps"
+    return f"{_TIME_UP}: it {made}" if result.is_late else f"the program {made} that can be timed"
 
 
 def advice(why: str) -> str:

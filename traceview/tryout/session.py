@@ -83,7 +83,7 @@ class Session:
                 self._applied[name] = None
         return text or path.read_bytes()
 
-    def finish(self, error: str = "", rejected: str = "") -> None:
+    def finish(self, error: str = "", rejected: str = "", *, is_late: bool = False) -> None:
         """Write the result, once."""
         if self.is_done or os.getpid() != self._pid:
             return
@@ -101,6 +101,7 @@ class Session:
             precision=self._precision,
             outside=tuple(self._outside),
             is_protected=self._is_protected,
+            is_late=is_late,
         ).write(self._spec.result)
 
     # What remedies call.
@@ -162,7 +163,7 @@ class Session:
     def _is_late(self, *_: object) -> None:
         """End a recording with what it has; at the next alarm, the process."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        self.finish()
+        self.finish(is_late=True)
         raise SystemExit(0)
 
     def _saving(self, original: Any) -> Any:
