@@ -237,6 +237,11 @@ def percent(share: float | None) -> str:
     return quantity("pct", share)
 
 
+def percent_difference(share: float | None) -> str | None:
+    """A percentage with its sign, such as `+12.3 %` or `−0.4 %`."""
+    return None if share is None else f"{share:+.1f} %".replace("-", "−")
+
+
 def count(number: float | None) -> str:
     """A count, such as `12,345`."""
     return quantity("", number)

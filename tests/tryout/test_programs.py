@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,17 @@ import pytest
 import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.cli import run
+from traceview.remedies import BY_NAME
+from traceview.remedies.num_workers import workers
 from traceview.tryout import ledger
+from traceview.tryout.patch import patch_of
+from traceview.tryout.planned import Planned
 from traceview.tryout.runs import Program, Runs
+from traceview.tryout.schedule import too_few_steps
+from traceview.tryout.spec import RunResult
+from traceview.tryout.verdict import Trial
 
-pytest.importorskip("torch")
-pytestmark = [pytest.mark.programs, pytest.mark.long]
+pytestmark = pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch")
 
 PROGRAM = """
 import os, sys, time
@@ -28,7 +35,8 @@ class Samples(Dataset):
     def __len__(self):
         return 100_000
     def __getitem__(self, index):
-        time.sleep(WAIT_S)
+        if not torch.utils.data.get_worker_info():
+            time.sleep(WAIT_S)
         generator = torch.Generator().manual_seed(index)
         return torch.randn(16, generator=generator), index % 4
 
@@ -59,6 +67,25 @@ if __name__ == "__main__":
     main()
 """
 WAIT_S = 0.01
+LIBRARY = """
+from torch.utils.data import DataLoader as Loads, DataLoader
+def named():
+    return Loads([1.0] * 99)
+def own():
+    return DataLoader([1.0] * 99)
+"""
+USES_LIBRARY = """
+import torch
+from torch.utils.data import DataLoader
+import library
+weight = torch.nn.Parameter(torch.ones(()))
+optimizer = torch.optim.SGD([weight], 1e-3)
+loaders = [library.own(), library.named()]
+first, second = DataLoader([1.0, 2.0], **dict(batch_size=1)), DataLoader([3.0] * 99)
+for x in range(99):
+    (weight * x).sum().backward()
+    optimizer.step()
+"""
 
 
 @pytest.fixture
@@ -84,19 +111,18 @@ def runs(folder, tmp_path):
     made = Runs(Program.of(["train.py"]), tmp_path / "work")
 
     def run_once(*remedies, **options):
-        return made.run(made.spec(remedies=remedies, **options), 300)
+        return made.run(made.spec(remedies=remedies, **options), 60)
 
     return run_once
 
 
 def test_remedies_are_kept_and_rejected_and_the_user_s_files_stay(folder, capsys):
     before, environment = state_of(folder), dict(os.environ)
-    named = ("num_workers", "matmul_precision", "fused", "foreach", "channels_last", "zero_grad")
+    named = ("num_workers", "fused", "foreach", "channels_last", "zero_grad")
     report = traceview.try_remedies("train.py", remedies=named, runs=4, steps=10)
     outcome = {trial.planned.name: trial.outcome for trial in report.trials}
     assert outcome == {
         "num_workers": "keep",
-        "matmul_precision": "slower",
         "fused": "changes results",
         "foreach": "failed",
         "channels_last": "rejected",
@@ -110,10 +136,7 @@ def test_remedies_are_kept_and_rejected_and_the_user_s_files_stay(folder, capsys
     patch = report.patch()
     assert "+    for x, y in DataLoader(Samples(), 4, num_workers=" in patch.diff
     assert patch.by_hand == ()
-    assert (
-        subprocess.run(["git", "apply", "--check", "-"], input=patch.diff, text=True).returncode
-        == 0
-    )
+    subprocess.run(["git", "apply", "--check", "-"], input=patch.diff, text=True, check=True)
     assert report.table.stat().st_mode & 0o777 == 0o600
     assert run(["accuracy"]) == 0
     shown = capsys.readouterr().out
@@ -181,12 +204,48 @@ def test_a_finding_without_a_mechanical_remedy_is_none_to_try(folder, capsys):
     assert "No finding asks for a mechanical remedy." in capsys.readouterr().out
 
 
-def test_a_program_is_recorded_for_some_steps(folder, capsys):
+@pytest.mark.programs
+def test_a_program_is_recorded_for_some_steps(folder, capfd):
     before = state_of(folder)
     assert run(["try", "train.py"]) == 0
-    # Without a GPU a recording has no finding.
-    assert "No finding asks for a mechanical remedy." in capsys.readouterr().out
+    # Without a GPU a recording has no finding. What nsys and the program print is not on stdout.
+    shown = capfd.readouterr().out
+    assert shown.startswith("Remedies to try  train.py")
+    assert "No finding asks for a mechanical remedy." in shown
     assert state_of(folder) == before
+
+
+@pytest.mark.parametrize("waits", ["time.sleep(600)", "main()"])
+def test_a_recorded_run_ends_in_time_with_what_it_has(folder, runs, waits):
+    text = PROGRAM.replace("WAIT_S", str(WAIT_S)).replace("    main()\n", f"    {waits}\n")
+    (folder / "train.py").write_text(text)
+    result = runs(records=True, steps=1_000_000, limit_s=3.0)
+    assert (result.error, result.is_late) == ("", True)
+    assert (len(result.steps) > 0) is (waits == "main()")
+    assert too_few_steps(RunResult(is_late=True)) == "time was up: it made 0 training steps"
+
+
+def test_a_patch_says_which_calls_it_does_not_change(folder, runs):
+    (folder / "library").mkdir()
+    (folder / "library" / "__init__.py").write_text(LIBRARY)
+    (folder / "train.py").write_text(USES_LIBRARY)
+    result = runs("num_workers", warmup=2, steps=4)
+    assert result.error == ""
+    planned_ = Planned("num_workers", (BY_NAME["num_workers"],))
+    trial = Trial(planned_, "keep", sites=result.sites)
+    made = patch_of(Program.of(["train.py"]), [trial])
+    keywords = f"num_workers={workers()}, persistent_workers=True"
+    changed = [line for line in made.diff.splitlines() if line.startswith("+") and "Load" in line]
+    assert changed == [
+        f"+    return DataLoader([1.0] * 99, {keywords})",
+        "+first, second = DataLoader([1.0, 2.0], **dict(batch_size=1)), "
+        f"DataLoader([3.0] * 99, {keywords})",
+    ]
+    given = f"DataLoader({keywords})"
+    assert made.by_hand == (
+        ("num_workers", f"{given} (from {Path('library', '__init__.py')}:4)"),
+        ("num_workers", f"{given} (from train.py:8)"),
+    )
 
 
 def test_misuse(folder, capsys):
@@ -200,8 +259,17 @@ def test_misuse(folder, capsys):
     (folder / "bad.py").write_text("import torch\n1 / 0\n")
     assert run(["try", "--remedy", "fused", "bad.py"]) == 1
     assert "the program failed: ZeroDivisionError" in capsys.readouterr().err
+    (folder / "asks.py").write_text("import torch\ninput()\n")
+    assert run(["try", "--remedy", "fused", "asks.py"]) == 1
+    assert "its standard input is empty" in capsys.readouterr().err
+    (folder / "hung.py").write_text("import time\nwhile True:\n    time.sleep(1)\n")
+    assert run(["try", "--remedy", "fused", "--seconds", "2", "hung.py"]) == 1
+    assert "did not finish 28 steps in 2 s; pass more seconds" in capsys.readouterr().err
+    assert run(["try", "-m", "package.train"]) == 1
+    assert "module package.train is not in this folder" in capsys.readouterr().err
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing_behind(folder, tmp_path, number):
     before, temporary = state_of(folder), tmp_path / "temporary"

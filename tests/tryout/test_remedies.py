@@ -28,6 +28,16 @@ def test_each_has_a_file_a_name_and_what_it_may_change():
         assert {*remedy.needs, *remedy.instead_of} <= set(BY_NAME)
 
 
+def test_the_documentation_lists_them_in_their_words():
+    page = (REPOSITORY / "docs" / "try.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+    assert [row[0].strip("`") for row in rows] == [remedy.name for remedy in REMEDIES]
+    for row, remedy in zip(rows, REMEDIES, strict=True):
+        assert row[1].startswith(remedy.does)
+        assert row[-1].startswith(remedy.may_change)
+
+
 @pytest.mark.parametrize(
     "remedy", [r for r in REMEDIES if r.name not in UNASKED], ids=lambda r: r.name
 )

@@ -1,12 +1,19 @@
 """Edits of source texts: applied in memory and written as diffs."""
 
 import ast
+import subprocess
 
 import pytest
 
 from traceview.remedies import SourceEdit, deferred_reads
 from traceview.remedies.deferred_reads import REMEDY
-from traceview.tryout.source import edited, keyword_edits, line_edit, removal
+from traceview.tryout.source import diff, edited, keyword_edits, line_edits, read_source, removal
+
+
+def end_of(text, callee):
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    ends = [(c.end_lineno, c.end_col_offset) for c in calls if ast.unparse(c.func) == callee]
+    return ends[0]
 
 
 @pytest.mark.parametrize(
@@ -29,29 +36,90 @@ from traceview.tryout.source import edited, keyword_edits, line_edit, removal
 def test_a_call_gets_keywords(call, keywords, after):
     callee = "Adam" if "Adam" in call else "DataLoader"
     text = f"import x\n{call}\n"
-    result = edited(text, keyword_edits(text, 2, callee, keywords))
+    result = edited(text, keyword_edits(text, end_of(text, callee), callee, keywords))
     assert result == f"import x\n{after}\n"
     ast.parse(result)
 
 
 def test_a_call_that_is_not_there_gets_none():
-    assert keyword_edits("load(3)\n", 1, "DataLoader", {"a": 1}) is None
-    assert keyword_edits("Adam(x for x in y)\n", 1, "Adam", {"a": 1}) is None
-    assert keyword_edits("DataLoader(3)\n\n", 2, "DataLoader", {"a": 1}) is None
+    assert keyword_edits("load(3)\n", (1, 7), "DataLoader", {"a": 1}) is None
+    assert keyword_edits("Adam(x for x in y)\n", (1, 18), "Adam", {"a": 1}) is None
+    assert keyword_edits("DataLoader(3)\n\n", (2, 0), "DataLoader", {"a": 1}) is None
 
 
-def test_a_statement_goes_behind_the_imports():
-    text = "import os\nimport torch\nfrom x import (\n    y,\n)\nmain()\n"
-    assert edited(text, line_edit(text, "f()")) == text.replace(")\nmain", ")\n\nf()\nmain")
-    assert line_edit("import torch as t\n", "f()") is None
+def test_of_calls_in_one_line_the_one_that_ends_there_gets_keywords():
+    text = "f(x.to(d), y.to(d)).to(e)\n"
+    ends = [(1, 9), (1, 18), (1, 25)]
+    edits = [edit for end in ends[1:] for edit in keyword_edits(text, end, "to", {"b": 1})]
+    assert edited(text, edits) == "f(x.to(d), y.to(d, b=1)).to(e, b=1)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import os\nimport torch\nfrom x import (\n    y,\n)\n", "main()\n"),
+        ("import torch  # first\n", "main()\n"),
+        ('"""Trains."""\nfrom __future__ import annotations\n\nimport torch\n', "main()\n"),
+        ("import os; import torch; x = (\n    1)\n", "main()\n"),
+        ("import os\nos.environ['A'] = '1'\nimport torch.nn\n", "main()\nimport later\n"),
+    ],
+)
+def test_a_statement_goes_behind_the_imports(before, after):
+    text = before + after
+    result = edited(text, line_edits(text, "torch.f()"))
+    assert result == f"{before}\ntorch.f()\n{after}"
+    ast.parse(result)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"""Trains."""\nfrom __future__ import annotations\n', "main()\n"),
+        ("import torch.nn as nn\nfrom torch import optim\n", "import_all()\nimport x\n"),
+        ('"""Trains."""\n', "main()\n"),
+        ("#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n", "@a\n@b\ndef f(): pass\n"),
+        ("", "main()\n"),
+    ],
+)
+def test_torch_is_imported_where_it_is_not(before, after):
+    text = before + after
+    twice = [edit for name in ("f", "g") for edit in line_edits(text, f"torch.{name}()")]
+    result = edited(text, dict.fromkeys(twice))
+    assert result.startswith(f"{before}import torch\n\ntorch.f()\n\ntorch.g()\n")
+    assert result.endswith(after)
+    compile(result, "train.py", "exec")
+
+
+def test_a_module_under_another_name_is_used_by_it():
+    assert edited("import torch as t\n", line_edits("import torch as t\n", "torch.f()")) == (
+        "import torch as t\n\nt.f()\n"
+    )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["x = DataLoader(d)", "x = DataLoader(d)\n"])
+def test_a_diff_is_applied_by_git(tmp_path, monkeypatch, end, last):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "train.py"
+    text = f"# -*- coding: latin-1 -*-\nimport torch\n# é\x0c\n{last}".replace("\n", end)
+    file.write_bytes(text.encode("latin-1"))
+    assert read_source(file) == text
+    plain = text.replace("latin-1", "utf-8").replace("é", "e")
+    file.write_bytes(plain.encode())
+    edits = line_edits(plain, "torch.f()")
+    edits += keyword_edits(plain, end_of(plain, "DataLoader"), "DataLoader", {"a": 1})
+    after = edited(plain, edits)
+    (tmp_path / "out.diff").write_bytes(diff("train.py", plain, after).encode())
+    subprocess.run(["git", "apply", "out.diff"], check=True)
+    assert file.read_bytes().decode() == after
 
 
 def test_a_call_alone_is_removed():
     text = "if x:\n    torch.cuda.empty_cache()\ny = empty_cache()\n"
-    assert edited(text, removal(text, 2, "empty_cache")) == text.replace(
+    assert edited(text, removal(text, (2, 28), "empty_cache")) == text.replace(
         "torch.cuda.empty_cache()\ny", "pass\ny"
     )
-    assert removal(text, 3, "empty_cache") is None
+    assert removal(text, (3, 17), "empty_cache") is None
 
 
 def test_reads_in_sums_of_loops_are_deferred():
@@ -77,7 +145,7 @@ def test_edits_are_applied_from_the_end():
 
 def test_a_call_with_unknown_options_is_left_alone():
     """They may hold the keyword, which would then be given twice."""
-    assert keyword_edits("u.DataLoader(d, **more)", 1, "DataLoader", {"a": True}) is None
+    assert keyword_edits("u.DataLoader(d, **more)", (1, 23), "DataLoader", {"a": True}) is None
 
 
 def test_sums_that_are_kept_stay_numbers():

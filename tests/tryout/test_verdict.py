@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.errors import TraceviewError
+from traceview.errors import InputError, TraceviewError
 from traceview.remedies import BY_NAME
 from traceview.tryout import ledger, schedule, verdict
 from traceview.tryout.planned import Planned, together
@@ -43,7 +43,7 @@ def test_results_are_compared_with_the_noise_and_what_a_remedy_may_change(
     name, factor, noise, equal
 ):
     base = [results()] + ([results(factor=noise)] if noise else [])
-    assert verdict.compare_results(trial(name), base, results(factor=factor))[0] is equal
+    assert verdict.compare_results(trial(name), base, results(factor=factor)).equal is equal
 
 
 def test_other_random_numbers_may_differ_as_seeds_do():
@@ -51,14 +51,18 @@ def test_other_random_numbers_may_differ_as_seeds_do():
     for name, factor, equal in [
         ("num_workers", 1.04, True), ("num_workers", 1.06, False), ("fused", 1.04, False),
     ]:  # fmt: skip
-        assert verdict.compare_results(trial(name), base, results(factor=factor))[0] is equal
-    assert verdict.compare_results(trial("num_workers"), base[:2], results(factor=1.04))[0] is None
+        assert verdict.compare_results(trial(name), base, results(factor=factor)).equal is equal
+    compared = verdict.compare_results(trial("num_workers"), base, results(factor=1.04))
+    assert "no more than two seeds do" in compared.text
+    unknown = verdict.compare_results(trial("num_workers"), base[:2], results(factor=1.04))
+    assert unknown.equal is None
 
 
 def test_results_without_a_run_of_the_same_seed_or_without_losses_are_not_known():
-    assert verdict.compare_results(trial(), [results()], results(3)) == (None, "")
-    assert verdict.compare_results(trial(), [results(losses=())], results(losses=())) == (None, "")
-    assert verdict.compare_results(trial(), [results()] * 2, results(losses=(2.0,)))[0] is False
+    unknown = verdict.ResultComparison(None)
+    assert verdict.compare_results(trial(), [results()], results(3)) == unknown
+    assert verdict.compare_results(trial(), [results(losses=())], results(losses=())) == unknown
+    assert verdict.compare_results(trial(), [results()] * 2, results(losses=(2.0,))).equal is False
 
 
 class FakeRuns:
@@ -81,14 +85,17 @@ class FakeRuns:
             mean = self.step_ns[spec.remedies[-1] if on else ""]
             times.append((step, mean * own * self.random.gauss(1, self.noise)))
         _, result = results(spec.seed, factor=self.factor if spec.remedies else 1.0)
-        ended = spec.last_step > self.steps
         more = self.more if spec.remedies else {}
         fields = {**vars(result), "applied": spec.remedies, **more}
-        return RunResult(**{**fields, "steps": tuple(times), "ended": ended})
+        return RunResult(**{**fields, "steps": tuple(times)})
+
+
+def made(runs, limits=None, left_s=1_800.0):
+    return Schedule(runs, limits or Limits(), lambda _: None, schedule.monotonic() + left_s)
 
 
 def outcomes(runs, *names, limits=None):
-    schedule_ = Schedule(runs, limits or Limits(), lambda _: None)
+    schedule_ = made(runs, limits)
     return {each.planned.name: each for each in schedule_.measure([trial(n) for n in names])}
 
 
@@ -156,18 +163,98 @@ def test_a_program_that_fails_or_makes_no_steps_ends_it_all():
         outcomes(FakeRuns({"": 1e7}, steps=3), "fused")
 
 
-def test_time_up_leaves_trials_undecided(monkeypatch):
-    now = iter(range(0, 10_000, 100))
-    monkeypatch.setattr(schedule, "monotonic", lambda: next(now))
-    found = outcomes(FakeRuns({"": 1e7, "fused": 5e6}), "fused", limits=Limits(seconds=700))
-    assert found["fused"].outcome == "undecided"
-    assert found["fused"].measured.high_ns is None
+class Clock:
+    """Time that passes as runs are made, each of which takes 100 s."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(schedule, "monotonic", lambda: self.now)
+
+    def runs(self, made):
+        run = made.run
+
+        def timed(spec, limit_s):
+            self.now += min(limit_s, 100.0)
+            late = RunResult(error="it did not finish", is_late=True)
+            return run(spec, limit_s) if limit_s >= 100 else late
+
+        made.run = timed
+        return made
+
+
+@pytest.mark.parametrize("seconds", range(150, 2_000, 130))
+def test_all_time_is_bounded_and_what_was_measured_is_kept(monkeypatch, seconds):
+    clock = Clock(monkeypatch)
+    runs = clock.runs(FakeRuns({"": 1e7, "fused": 5e6, "num_workers": 9e6}))
+    schedule_ = made(runs, left_s=seconds)
+    alone = schedule_.measure([trial("num_workers"), trial("fused")])
+    both = schedule_.measure([together(None, [trial("num_workers"), trial("fused")])])
+    assert clock.now <= seconds
+    for found in (*alone, *both):
+        assert found.outcome == "keep" or found.reason.startswith("time was up")
+    assert (alone[1].outcome == "keep") is (seconds > 1_200)
+
+
+def test_no_time_for_one_run_is_said(monkeypatch):
+    runs = Clock(monkeypatch).runs(FakeRuns({"": 1e7}))
+    with pytest.raises(TraceviewError, match="time was up: it did not finish") as raised:
+        made(runs, left_s=50).measure([trial()])
+    assert "--seconds" in raised.value.remedy
+
+
+class Flaky(FakeRuns):
+    """Runs of which those with these numbers fail."""
+
+    def __init__(self, *failing):
+        super().__init__({"": 1e7, "fused": 5e6})
+        self.failing = failing
+
+    def run(self, spec, limit_s):
+        result = super().run(spec, limit_s)
+        return RunResult(error="OSError: busy") if len(self.made) in self.failing else result
+
+
+@pytest.mark.parametrize("failing", [(1,), (3,), (4,), (1, 4, 8)])
+def test_a_run_that_fails_once_is_made_again(failing):
+    assert outcomes(Flaky(*failing), "fused")["fused"].outcome == "keep"
+
+
+def test_a_program_that_goes_on_failing_leaves_what_was_measured():
+    [found] = made(Flaky(*range(6, 20))).measure([trial()])
+    assert (found.outcome, found.reason) == ("failed", "OSError: busy")
+    schedule_ = made(Flaky(*range(4, 20)))
+    [found] = schedule_.measure([trial()])
+    assert (found.outcome, found.measured.runs) == ("undecided", 2)
+    assert found.reason == schedule_.stopped == "the program failed: OSError: busy"
+
+
+@pytest.mark.parametrize("few", [{"runs": 3}, {"steps": 3}])
+def test_too_few_runs_or_steps_to_prove_anything_are_refused(few):
+    with pytest.raises(InputError, match="can prove nothing"):
+        Limits(**few)
+
+
+def test_sites_of_all_runs_and_the_worst_comparison_are_kept():
+    site = ("fused", "a.py", 3, (3, 9), "Adam", {"fused": True})
+    other = ("fused", "b.py", 3, (3, 9), "Adam", {"fused": True})
+
+    class Sites(FakeRuns):
+        def run(self, spec, limit_s):
+            result = super().run(spec, limit_s)
+            seen = (site, other) if len(self.made) > 2 else (site,)
+            factor = 1 + 1e-6 * spec.seed if spec.remedies else 1.0
+            losses = tuple((at, loss * factor) for at, loss in result.losses)
+            return RunResult(**{**vars(result), "sites": seen, "losses": losses})
+
+    found = outcomes(Sites({"": 1e7, "fused": 5e6}), "fused")["fused"]
+    assert found.sites == (site, other)
+    assert found.results.startswith("within 3e-06")
 
 
 def test_all_that_are_kept_are_measured_together():
     runs = FakeRuns({"": 1e7, "fused": 7e6})
     kept = [trial("num_workers"), trial("fused")]
-    (found,) = Schedule(runs, Limits(), lambda _: None).measure([together(None, kept)])
+    (found,) = made(runs).measure([together(None, kept)])
     assert (found.planned.name, found.outcome) == ("together", "keep")
     assert runs.made[:2] == [(), ("num_workers", "fused")]
 
@@ -188,7 +275,7 @@ def test_spec_and_result_are_read_as_written(tmp_path: Path):
     spec = Spec(**{**vars(SPEC), "remedies": ("fused",), "arguments": ("--a", "ü")})
     spec.write(tmp_path / "spec.json")
     assert Spec.read(str(tmp_path / "spec.json")) == spec
-    _, result = results(error="x", sites=(("fused", "a.py", 3, "Adam", {"fused": True}),))
+    _, result = results(error="x", sites=(("fused", "a.py", 3, (3, 9), "Adam", {"fused": True}),))
     result.write(str(tmp_path / "result.json"))
     assert RunResult.read(tmp_path / "result.json") == result
     assert RunResult.read(tmp_path / "none.json") is None

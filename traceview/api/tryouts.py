@@ -29,19 +29,19 @@ def try_remedies(
     scratch copy of the current folder. Its files are not edited.
 
     Arguments:
-        command: the script and its arguments.
+        command: the script, or "-m" and a module, and its arguments.
         trace: a recording of it, as `load` takes or returns; by default the script is recorded.
         remedies: try these, whatever the findings are.
         steps: steps that each run is timed for.
-        runs: most runs per side.
-        seconds: start no run after so long.
+        runs: most runs per side, 4 or more.
+        seconds: bounds all runs together, and the recording by half of it.
         dry_run: only list what would be tried.
         remember: append the outcome to the local table that `traceview accuracy` shows.
         note: gets progress messages.
 
-    Raises InputError for a program that is no Python script, or a dry run without a recording and
-    remedies, TraceviewError if the program fails without any remedy, and what `record` and `load`
-    raise.
+    Raises InputError for a program that is no Python script, too few runs or steps to prove
+    anything, an unknown remedy, or a dry run without a recording and remedies, TraceviewError if
+    the program fails without any remedy, and what `record` and `load` raise.
     """
     from traceview.api.traces import analyze, load
     from traceview.errors import InputError

@@ -23,7 +23,7 @@ from traceview.cli.output import (
     cls=Verb,
     context_settings={"allow_interspersed_args": False},
     sections={
-        "What to try": ("--from", "--remedy", "--dry-run"),
+        "What to try": ("-m", "--from", "--remedy", "--dry-run"),
         "Bounds": ("--steps", "--runs", "--seconds"),
         "Output": ("--patch", "--json", "--force", "--no-table"),
     },
@@ -35,6 +35,9 @@ from traceview.cli.output import (
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
+@click.option(
+    "-m", "--module", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m."
+)
 @click.option(
     "--from",
     "trace",
@@ -60,7 +63,7 @@ from traceview.cli.output import (
 )
 @click.option(
     "--runs",
-    type=click.IntRange(1, 100),
+    type=click.IntRange(4, 100),
     default=8,
     show_default=True,
     metavar="N",
@@ -72,7 +75,7 @@ from traceview.cli.output import (
     default=1_800,
     show_default=True,
     metavar="S",
-    help="Start no run after so many seconds.",
+    help="Bound all runs together, and the recording by half of it.",
 )
 @click.option(
     "--patch",
@@ -88,6 +91,7 @@ from traceview.cli.output import (
 def command(
     script: str,
     arguments: tuple[str, ...],
+    is_module: bool,
     trace: Path | None,
     remedies: tuple[str, ...],
     dry_run: bool,
@@ -102,10 +106,10 @@ def command(
     """Run SCRIPT with each mechanical remedy of its findings, and judge whether to keep it.
 
     Runs the script many times, with and without each remedy in turns, and ends each run after its
-    training steps: nothing behind them runs, such as saving the model. Files are not edited; what
-    the script writes by relative paths goes to a scratch copy of this folder. Not isolated are
-    absolute paths, linked folders, databases, services, and what native libraries (safetensors,
-    OpenCV, HDF5) write.
+    training steps: nothing behind them runs, such as saving the model. Files are not edited: the
+    script runs in a scratch copy of this folder. On Linux nothing can write to the folder itself,
+    so a program fails that does so by absolute paths, or changes its files in C code. Not isolated
+    are other folders, databases and services. Standard input is empty.
 
     A remedy is kept if it is proven faster and losses and gradients stay the same, but for the
     rounding that it is stated to change.
@@ -118,6 +122,7 @@ def command(
     check_writable(files, source=Path(script), force=force, kind="script")
     with progress("Starting") as note:
         report = traceview.try_remedies(
+            *(["-m"] if is_module else []),
             script,
             *_after_dashes(arguments),
             trace=trace,

@@ -331,17 +331,13 @@ def render_difference(difference: BenchDifference, *, width: int = 80, color: bo
 
 
 def _relative(row: VersionDifference) -> str | None:
-    return None if row.delta_pct is None else f"{row.delta_pct:+.1f} %".replace("-", "−")
+    return units.percent_difference(row.delta_pct)
 
 
 def _interval(row: VersionDifference) -> str | None:
     if row.low_ns is None or row.high_ns is None:
         return None
-    return f"{_signed(row.low_ns)} to {_signed(row.high_ns)}"
-
-
-def _signed(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{units.duration(abs(value))}"
+    return f"{units.difference(row.low_ns)} to {units.difference(row.high_ns)}"
 
 
 def _exact(row: VersionDifference) -> list[str]:

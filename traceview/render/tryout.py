@@ -91,7 +91,7 @@ def _outcome(report: TryReport) -> list[RenderableType]:
     blocks: list[RenderableType] = [title, Text(head), rows]
     blocks += [note_block("Note: ", f"{note}.") for note in report.notes]
     by_hand = report.patch().by_hand
-    blocks += [note_block(f"{name}: ", f"{how}.") for name, how in by_hand]
+    blocks += [note_block(f"{name}, by hand: ", f"{visible(how)}.") for name, how in by_hand]
     return blocks
 
 
@@ -112,7 +112,8 @@ def _sentence(trial: Trial, base_ns: float) -> str:
     """The difference with its interval, the forecast, and what came of the results."""
     parts = []
     if m := trial.measured:
-        parts.append(f"{units.difference(m.delta_ns)} ({_signed(m.delta_pct)}{_interval(m)})")
+        share = units.percent_difference(m.delta_pct)
+        parts.append(f"{units.difference(m.delta_ns)} ({share}{_interval(m)})")
     if said := _forecast(trial.planned, base_ns):
         parts.append(f"forecast {said}")
     if trial.outcome == "undecided" and not trial.reason:
@@ -149,8 +150,8 @@ def render_accuracy(rows: Sequence[Row], *, width: int = 80, color: bool = False
         rows,
         program=lambda row: visible(row.program),
         said=lambda row: _said(row),
-        measured=lambda row: _signed(row.saved_pct),
-        off=lambda row: _signed(row.off_pct),
+        measured=lambda row: units.percent_difference(row.saved_pct),
+        off=lambda row: units.percent_difference(row.off_pct),
         verdict="outcome",
     )
     off = [abs(row.off_pct) for row in rows if row.off_pct is not None]
@@ -167,7 +168,3 @@ def _said(row: Row) -> str | None:
         return None
     error = f" ± {row.said_error_pct:.1f}" if row.said_error_pct else ""
     return f"{_SAVING.get(row.saving, '')} {row.said_pct:.1f}{error} %".strip()
-
-
-def _signed(pct: float | None) -> str | None:
-    return None if pct is None else f"{pct:+.1f} %".replace("-", "−")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING
 
 from traceview import units
 from traceview.errors import TraceviewError
 from traceview.records import record
 from traceview.tryout import ledger
 from traceview.tryout.patch import Patch, patch_of
-from traceview.tryout.planned import Planned, planned, together
+from traceview.tryout.planned import Planned, known_names, planned, together
 from traceview.tryout.runs import Program, Runs, work_folder
-from traceview.tryout.schedule import Limits, Schedule
-from traceview.tryout.verdict import Trial, step_ns
+from traceview.tryout.schedule import Limits, Schedule, advice, too_few_steps
+from traceview.tryout.spec import RunResult
+from traceview.tryout.verdict import LEAST_STEPS, Trial, step_ns
 
 if TYPE_CHECKING:
     from traceview.reporting import Report
@@ -72,7 +76,8 @@ class TryReport:
     def rows(self) -> list[ledger.Row]:
         """The outcome as rows of the local table."""
         every = [*self.trials, *([self.together] if self.together else [])]
-        return ledger.rows_of(self.program.script.name, self.device, every)
+        by_hand = self.patch().by_hand
+        return ledger.rows_of(self.program.script.name, self.device, every, by_hand)
 
     def patch(self) -> Patch:
         """The change of the source that the kept remedies make."""
@@ -83,46 +88,72 @@ def answer(request: TryRequest, analyze: Analyze, note: Note) -> TryReport:
     """Try remedies on a program, whose trace `analyze` reads. Raises as `try_remedies` does."""
     program = Program.of(request.command)
     limits = Limits(request.steps, request.runs, request.seconds)
-    if not request.dry_run:
-        with work_folder() as folder:
-            runs = Runs(program, Path(folder))
-            report = _report(request, analyze, runs, note)
-            chosen = tuple(planned(report, request.remedies))
-            empty = TryReport(program, chosen, limits)
-            return _tried(empty, runs, report, request, note) if chosen else empty
-    report = None if request.trace is None else analyze(request.trace)
-    return TryReport(program, tuple(planned(report, request.remedies)), limits)
+    known_names(request.remedies)
+    if request.dry_run:
+        report = None if request.trace is None else analyze(request.trace)
+        return TryReport(program, tuple(planned(report, request.remedies)), limits)
+    deadline = monotonic() + limits.seconds
+    with work_folder() as folder:
+        runs = Runs(program, Path(folder))
+        report = None
+        if request.trace is not None or not request.remedies:
+            trace = request.trace or _recorded(runs, limits.seconds / 2, note)
+            note("reading the trace")
+            report = analyze(trace)
+        chosen = tuple(planned(report, request.remedies))
+        empty = TryReport(program, chosen, limits)
+        if not chosen:
+            return empty
+        return _tried(empty, Schedule(runs, limits, note, deadline), report, runs, request)
 
 
-def _report(request: TryRequest, analyze: Analyze, runs: Runs, note: Note) -> Report | None:
-    """The report of the trace, or of a recording made now; None where remedies are named."""
-    if request.trace is None and request.remedies:
-        return None
-    trace = _recorded(runs, note) if request.trace is None else request.trace
-    note("reading the trace")
-    return analyze(trace)
-
-
-def _recorded(runs: Runs, note: Note) -> Path:
+def _recorded(runs: Runs, limit_s: float, note: Note) -> Path:
+    """A recording of the program. Raises TraceviewError if it fails, or has no steps."""
     from traceview.recorders import RecordOptions
     from traceview.recorders import record as record_program
 
-    spec = runs.spec(records=True, steps=RECORDED_STEPS)
+    spec = runs.spec(records=True, steps=RECORDED_STEPS, limit_s=limit_s)
     out = Path(spec.result).with_name("recording.sqlite")
     note("recording the program")
-    recording = record_program(runs.command(spec)[1:], out, options=RecordOptions())
+    try:
+        with _streams_apart():
+            recording = record_program(runs.command(spec)[1:], out, options=RecordOptions())
+    finally:
+        result = RunResult.read(Path(spec.result))
     if recording.interrupted:
         raise KeyboardInterrupt
+    what = ""
+    if result and result.error:
+        what = f"the program failed: {result.error}"
+    elif result and len(result.steps) < LEAST_STEPS:
+        what = too_few_steps(result)
+    if what:
+        raise TraceviewError(what, advice(what))
     if recording.path is None:
         raise TraceviewError("the program could not be recorded", "record it and pass --from")
     return recording.path
 
 
+@contextmanager
+def _streams_apart() -> Iterator[None]:
+    """Children print to stderr, as stdout is for the outcome, and read nothing, as other runs."""
+    sys.stdout.flush()
+    own = [os.dup(descriptor) for descriptor in (0, 1)]
+    try:
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        yield
+    finally:
+        for descriptor, was in enumerate(own):
+            os.dup2(was, descriptor)
+            os.close(was)
+
+
 def _tried(
-    empty: TryReport, runs: Runs, report: Report | None, request: TryRequest, note: Note
+    empty: TryReport, schedule: Schedule, report: Report | None, runs: Runs, request: TryRequest
 ) -> TryReport:
     load_before = _load()
-    schedule = Schedule(runs, empty.limits, note)
     trials = schedule.measure(empty.planned)
     base = list(schedule.base)
     kept = compatible([trial for trial in trials if trial.outcome == "keep"])
@@ -139,7 +170,11 @@ def _tried(
         device=device,
         base_ns=sum(times) / len(times),
         runs=runs.count,
-        notes=(*_disturbed(times, load_before), *_not_isolated(runs, [run[1] for run in base])),
+        notes=(
+            *([schedule.stopped] if schedule.stopped else []),
+            *_disturbed(times, load_before),
+            *_not_isolated([run for _, run in base]),
+        ),
     )
     if not request.remember:
         return done
@@ -188,9 +223,10 @@ def _disturbed(times: Sequence[float], load_before: float) -> list[str]:
     return notes
 
 
-def _not_isolated(runs: Runs, results: Sequence[Any]) -> list[str]:
+def _not_isolated(results: Sequence[RunResult]) -> list[str]:
     outside = sorted({what for result in results for what in result.outside})
     notes = [f"not isolated: the program {what}" for what in outside[:3]]
-    if runs.linked:
-        notes.append(f"not isolated: folders {', '.join(runs.linked[:3])}")
+    if not all(result.is_protected for result in results):
+        what = "this system, unlike Linux with Landlock, lets C code write to this folder"
+        notes.append(f"not isolated: {what}")
     return notes

@@ -1,7 +1,6 @@
-"""Runs the user's script with remedies, as `python driver.py SPEC`.
+"""Runs the user's script or module with remedies, as `python driver.py SPEC`.
 
-The script is `__main__`, under its own path, with its folder first on sys.path. What it reads and
-writes by relative paths is in the scratch folder.
+It is `__main__`, in the scratch folder, as are the user's modules that it imports.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import builtins
 import os
 import sys
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -25,15 +25,17 @@ def main() -> None:
 
     spec = Spec.read(sys.argv[1])
     session = Session(spec)
-    sys.path[0] = str(Path(spec.script).parent)
-    sys.argv[:] = [spec.script, *spec.arguments]
+    own = spec.own_script
+    path = [spec.scratch if spec.module else str(Path(own).parent)]
+    sys.path[:] = path + [spec.scratch_folder(each) for each in sys.path[1:]]
+    sys.argv[:] = [own, *spec.arguments]
     os.chdir(spec.scratch)
     # A recorder starts this without the environment that runs have.
     os.environ["WANDB_MODE"] = "offline"
     sys.dont_write_bytecode = True
     try:
         session.begin()
-        _run(spec.script, session.source())
+        _run(own, session.source(), spec.module)
     except SystemExit as ended:
         failed = ended.code not in (None, 0) and not session.is_done
         session.finish(error=f"it exited with status {ended.code}" if failed else "")
@@ -44,9 +46,12 @@ def main() -> None:
     session.finish()
 
 
-def _run(path: str, source: str) -> None:
+def _run(path: str, source: bytes | str, name: str) -> None:
     module = ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    if name:
+        module.__spec__ = find_spec(name)
+        module.__package__ = name.rpartition(".")[0]
     sys.modules["__main__"] = module
     exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
 

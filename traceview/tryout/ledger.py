@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ NAME = "tried.jsonl"
 class Row:
     """One trial. Shares are of the step without the remedy, in percent; a gain is positive.
 
+    `by_hand` is the part of a kept change that no edit of a line makes, and where it lacks.
     `said_pct` and `said_error_pct` are the forecast of the report, None without one, `saving`
     whether it is at most, about or at least so much.
     """
@@ -41,6 +43,7 @@ class Row:
     analysis: str = ""
     results: str = ""
     reason: str = ""
+    by_hand: str = ""
     traceview: str = __version__
 
     @property
@@ -61,10 +64,19 @@ def path() -> Path:
     return private_folder(root, "traceview") / NAME
 
 
-def rows_of(program: str, device: str, trials: Sequence[Trial]) -> list[Row]:
-    """A row per trial."""
+def rows_of(
+    program: str, device: str, trials: Sequence[Trial], by_hand: Iterable[tuple[str, str]]
+) -> list[Row]:
+    """A row per trial; `by_hand` is as of `Patch`."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return [_row(now, program, device, trial) for trial in trials]
+    left = [*by_hand]
+    return [
+        replace(
+            _row(now, program, device, trial),
+            by_hand="; ".join(how for name, how in left if name == trial.planned.name),
+        )
+        for trial in trials
+    ]
 
 
 def _row(now: str, program: str, device: str, trial: Trial) -> Row:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from traceview.records import record
 from traceview.remedies import ProgramRemedy, SourceEdit
 from traceview.tryout.runs import Program
-from traceview.tryout.source import diff, edited, keyword_edits, line_edit, removal
+from traceview.tryout.source import diff, edited, keyword_edits, line_edits, read_source, removal
 from traceview.tryout.verdict import Trial
 
 
@@ -27,45 +27,47 @@ def patch_of(program: Program, trials: Iterable[Trial]) -> Patch:
     by_hand = []
     for trial in trials:
         for remedy in trial.planned.remedies:
-            edits = list(_edits(program, remedy, trial))
+            edits, missing = _edits(program, remedy, trial)
             for file, edit in edits:
                 of_file = by_file.setdefault(file, [])
                 if edit not in of_file:
                     of_file.append(edit)
-            if not edits:
-                by_hand.append((remedy.name, remedy.how or remedy.line or remedy.does))
+            if not edits and not missing:
+                missing = [remedy.how or remedy.line or remedy.does]
+            by_hand += [(remedy.name, how) for how in missing]
     pieces = []
     for file, of_file in sorted(by_file.items()):
-        text = Path(file).read_text("utf-8")
-        shown = os.path.relpath(file, program.folder)
-        pieces.append(diff(shown, text, edited(text, _merged(of_file))))
+        text = read_source(Path(file))
+        pieces.append(diff(_shown(file, program), text, edited(text, of_file)))
     return Patch("".join(pieces), tuple(by_hand))
 
 
 def _edits(
     program: Program, remedy: ProgramRemedy, trial: Trial
-) -> Iterator[tuple[str, SourceEdit]]:
+) -> tuple[list[tuple[str, SourceEdit]], list[str]]:
+    """The edits of files for a remedy, and the changes that are none of a call of the user's."""
+    edits, missing = [], []
     script = str(program.script)
-    text = program.script.read_text("utf-8")
     if remedy.rewrites:
-        yield from ((script, edit) for edit in remedy.rewrites(text))
+        edits += [(script, edit) for edit in remedy.rewrites(read_source(program.script))]
     if remedy.line:
-        yield from ((script, edit) for edit in line_edit(text, remedy.line) or ())
-    for name, file, line, callee, keywords in trial.sites:
+        edits += [(script, edit) for edit in line_edits(read_source(program.script), remedy.line)]
+    for name, file, line, end, callee, keywords in trial.sites:
         if name not in (remedy.name, *remedy.needs):
             continue
-        source = Path(file).read_text("utf-8")
-        if keywords:
-            found = keyword_edits(source, line, callee, keywords)
-        else:
-            found = removal(source, line, callee)
-        yield from ((file, edit) for edit in found or ())
+        try:
+            source = read_source(Path(file))
+            found = keyword_edits(source, end, callee, keywords) if keywords else None
+            found = removal(source, end, callee) if not keywords else found
+        except (OSError, SyntaxError, ValueError):  # Changed since, or none of a file.
+            found = None
+        if found is None:
+            given = ", ".join(f"{key}={value!r}" for key, value in keywords.items())
+            where = f" (from {_shown(file, program)}:{line})" if file else ""
+            missing.append(f"{callee}({given or 'without it'}){where}")
+        edits += [(file, edit) for edit in found or ()]
+    return edits, missing
 
 
-def _merged(edits: Sequence[SourceEdit]) -> list[SourceEdit]:
-    """Insertions at one place as one edit: `edited` takes none that overlap."""
-    at: dict[tuple[int, int, int, int], str] = {}
-    for edit in edits:
-        key = (edit.line, edit.column, edit.end_line, edit.end_column)
-        at[key] = at.get(key, "") + edit.text
-    return [SourceEdit(*key, text) for key, text in at.items()]
+def _shown(file: str, program: Program) -> str:
+    return os.path.relpath(file, program.folder)

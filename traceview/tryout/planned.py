@@ -58,36 +58,52 @@ class Planned:
         return any(remedy.reseeds for remedy in self.remedies)
 
 
-def planned(report: Report | None, names: Sequence[str]) -> list[Planned]:
-    """The trials for a report, or for named remedies. Raises InputError for an unknown name."""
+def known_names(names: Sequence[str]) -> None:
+    """Raise InputError for a name that is no remedy's."""
     for name in names:
         if name not in BY_NAME:
             raise InputError(f"there is no remedy {name!r}", suggestion(name, [*BY_NAME]))
-    said = {remedy.name: said_of(report, remedy) for remedy in REMEDIES}
-    chosen = names or [name for name, each in said.items() if each]
+
+
+def planned(report: Report | None, names: Sequence[str]) -> list[Planned]:
+    """The trials for a report, or for named remedies."""
+    answered = {remedy.name: _answered(report, remedy) for remedy in REMEDIES}
+    chosen = names or [name for name, ranked in answered.items() if ranked]
     return [
-        Planned(remedy.name, (remedy,), said[remedy.name])
+        Planned(remedy.name, (remedy,), _said(answered[remedy.name]))
         for remedy in REMEDIES
         if remedy.name in chosen
     ]
 
 
-def said_of(report: Report | None, remedy: ProgramRemedy) -> Said | None:
-    """The forecast of the finding that saves most by a remedy; None where none saves 1 %."""
+def _answered(report: Report | None, remedy: ProgramRemedy) -> RankedFinding | None:
+    """The finding that saves most by a remedy; None where none saves 1 % of a step or run."""
     if report is None or not remedy.answers:
         return None
-    answered = [
-        (forecast.share_of_step_pct or forecast.share_of_run_pct or 0.0, ranked)
-        for ranked in report.findings
-        if (forecast := ranked.forecast) and re.search(remedy.answers, ranked.finding.action)
+    ranked = [
+        each
+        for each in report.findings
+        if each.forecast
+        and re.search(remedy.answers, each.finding.action)
+        and max(_shares(each)) >= 100 * LOW
     ]
-    share, ranked = max(answered, key=lambda row: row[0], default=(0.0, None))
-    if ranked is None or ranked.forecast is None or share < 100 * LOW:
+    return max(ranked, key=_shares, default=None)
+
+
+def _shares(ranked: RankedFinding) -> tuple[float, float]:
+    """What a finding saves of a step, and of the run."""
+    told = ranked.forecast
+    return (told.share_of_step_pct or 0.0, told.share_of_run_pct or 0.0) if told else (0.0, 0.0)
+
+
+def _said(ranked: RankedFinding | None) -> Said | None:
+    """The forecast in terms of a step, which is what trials measure; None without one."""
+    told = ranked.forecast if ranked else None
+    if ranked is None or told is None or not told.share_of_step_pct or not told.saved_per_step_ns:
         return None
-    forecast, saved = ranked.forecast, ranked.forecast.saved_per_step_ns
-    error = forecast.error_ns
-    error_pct = share * error / saved if error is not None and saved else None
-    return Said(share, error_pct, forecast.saving, (ranked,))
+    share, error = told.share_of_step_pct, told.error_ns
+    error_pct = None if error is None else share * error / told.saved_per_step_ns
+    return Said(share, error_pct, told.saving, (ranked,))
 
 
 def together(report: Report | None, kept: Sequence[Planned]) -> Planned:
@@ -105,7 +121,7 @@ def together(report: Report | None, kept: Sequence[Planned]) -> Planned:
             edit(changed)
 
     replayed = model(trace).forecast(apply)
-    if replayed.recorded_ns <= 0:
+    if replayed.recorded_ns <= 0 or not replayed.steps:
         return Planned(TOGETHER, remedies)
     share, error = (
         100 * each / replayed.recorded_ns for each in (replayed.saved_ns, replayed.error_ns)

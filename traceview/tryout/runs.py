@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
+from typing import IO
 
 from traceview.errors import InputError
 from traceview.records import record
@@ -29,44 +31,65 @@ _LONGEST_ERROR = 300
 
 @record
 class Program:
-    """A Python script with its arguments, and the folder that it runs in."""
+    """A Python script with its arguments, and the folder that it runs in.
+
+    `module` is its name where it is run by that.
+    """
 
     script: Path
     arguments: tuple[str, ...]
     folder: Path
+    module: str = ""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Program:
         """The program of a command line. Raises InputError where it is no Python script."""
+        folder = Path.cwd()
+        if words[0] == "-m":
+            name = words[1] if len(words) > 1 else ""
+            path = folder / name.replace(".", "/")
+            if (path / "__main__.py").is_file():
+                name, path = f"{name}.__main__", path / "__main__"
+            if not path.with_name(f"{path.name}.py").is_file():
+                what = f"module {name} is not in this folder"
+                raise InputError(what, "go to the folder that python -m would find it in")
+            return cls(path.with_name(f"{path.name}.py"), tuple(words[2:]), folder, name)
         script = Path(words[0])
         if script.suffix != ".py" or not script.is_file():
             what = "does not exist" if script.suffix == ".py" else "is not a .py file"
-            raise InputError(f"script {script} {what}", "pass the Python script that trains")
-        return cls(script.resolve(), tuple(words[1:]), Path.cwd())
+            raise InputError(
+                f"script {script} {what}",
+                "pass the Python script that trains, or -m and its module",
+            )
+        return cls(script.resolve(), tuple(words[1:]), folder)
 
 
 class Runs:
-    """Starts runs of one program in a work folder. `linked` are folders that are not isolated."""
+    """Starts runs of one program in a work folder."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.program, self.folder = program, folder
-        self.linked: tuple[str, ...] = ()
         self.count = 0
+        if setuid := shutil.which("nvidia-modprobe"):
+            # CUDA starts it on a machine's first use of a GPU; with Landlock it has no rights.
+            subprocess.run([setuid, "-u", "-c=0"], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
 
     def spec(self, **options: object) -> Spec:
-        """The spec of the next run, whose scratch folder is made."""
+        """The spec of the next run, whose scratch folder is made; that of the last one goes."""
+        shutil.rmtree(self.folder / str(self.count) / "scratch", ignore_errors=True)
         self.count += 1
         place = self.folder / str(self.count)
         scratch = place / "scratch"
         scratch.mkdir(parents=True)
-        self.linked = tuple(mirror(self.program.folder, scratch))
         program = self.program
+        mirror(program.folder, scratch)
         spec = Spec(
             str(program.script),
             program.arguments,
             str(program.folder),
             str(scratch),
             str(place / "result.json"),
+            module=program.module,
         )
         return replace(spec, **options)  # type: ignore[arg-type]
 
@@ -81,14 +104,7 @@ class Runs:
         place = Path(spec.result).parent
         began = monotonic()
         with (place / "output.txt").open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603 (the user's own program)
-                self.command(spec),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **QUIET},
-                start_new_session=True,
-            )
+            process = _start(self.command(spec), output, {**os.environ, **QUIET})
             try:
                 status: int | None = process.wait(max(limit_s, 1.0))
             except subprocess.TimeoutExpired:
@@ -101,12 +117,26 @@ class Runs:
         result = RunResult.read(Path(spec.result))
         if status is None and result is None:
             seconds = round(monotonic() - began)
-            return RunResult(error=f"did not finish {spec.last_step} steps in {seconds} s")
+            what = f"it did not finish {spec.last_step} steps in {seconds} s"
+            return RunResult(error=what, is_late=True)
         if result is None:
             number = status or 0
             how = f"signal {-number}" if number < 0 else f"exit status {number}"
-            return RunResult(error=f"ended with {how}{_last_line(place / 'output.txt')}")
+            return RunResult(error=f"it ended with {how}{_last_line(place / 'output.txt')}")
         return result
+
+
+def _start(
+    command: list[str], output: IO[bytes], environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 (the user's own program)
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def _last_line(path: Path) -> str:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
+from types import CodeType
 from typing import Any, NoReturn
 
 from traceview.remedies import BY_NAME
 from traceview.remedies.base import BF16, ROUNDING, TF32, replace_function
 from traceview.tryout import scratch
-from traceview.tryout.source import edited
-from traceview.tryout.spec import FIGURE_STEPS, RunResult, Spec
+from traceview.tryout.landlock import protect
+from traceview.tryout.source import edited, read_source
+from traceview.tryout.spec import FIGURE_STEPS, RunResult, Site, Spec
 
 HOOKS = Path(__file__).resolve().parents[1] / "recorders" / "injected"
 _MOST_FIGURES = 64
+_PATIENCE_S = 30.0
+"""After which a recording that should end is ended by force."""
 _CAUGHT = 3
 """Times that a program may catch what ends its recording, before it is ended at once."""
 
@@ -27,7 +35,7 @@ class Session:
 
     def __init__(self, spec: Spec) -> None:
         self.on = True
-        self.is_done = False
+        self.is_done = self._is_protected = False
         self._spec = spec
         self._pid = os.getpid()
         self._step = -1
@@ -35,7 +43,7 @@ class Session:
         self._figures: dict[str, list[tuple[int, Any]]] = {"losses": [], "norms": []}
         self._switches: list[Callable[[bool], None]] = []
         self._applied: dict[str, None] = {}
-        self._sites: dict[tuple[str, str, int, str], Mapping[str, Any]] = {}
+        self._sites: dict[tuple[str, CodeType | None, int, str], Mapping[str, Any]] = {}
         self._precision = ROUNDING
         self._outside: dict[str, None] = {}
         self._torch: Any = None
@@ -44,9 +52,14 @@ class Session:
 
     def begin(self) -> None:
         """Before the script runs: isolate it, and wait for its import of torch."""
-        random.seed(self._spec.seed)
+        spec = self._spec
+        random.seed(spec.seed)
+        self._is_protected = _protected(spec)
         note = self._outside.setdefault
-        scratch.watch_writes(self._spec.scratch, self._spec.folder, note)
+        sys.addaudithook(scratch.WriteWatch(spec.scratch, spec.folder, self._is_protected, note))
+        if spec.limit_s:
+            signal.signal(signal.SIGALRM, self._is_late)
+            signal.setitimer(signal.ITIMER_REAL, spec.limit_s, _PATIENCE_S)
         sys.path.insert(0, str(HOOKS))
         try:
             from traceview_injected import import_hooks  # type: ignore[import-not-found]
@@ -58,19 +71,19 @@ class Session:
             sys.path.remove(str(HOOKS))
         self._calls, self._training = torch_calls, training_steps
         import_hooks.after("torch", self._prepare)
-        import_hooks.after("numpy", lambda numpy: numpy.random.seed(self._spec.seed))
+        import_hooks.after("numpy", lambda numpy: numpy.random.seed(spec.seed))
 
-    def source(self) -> str:
-        """The text of the script, with the edits of remedies that rewrite it."""
-        text = Path(self._spec.script).read_text("utf-8")
+    def source(self) -> bytes | str:
+        """The script, with the edits of remedies that rewrite it."""
+        path, text = Path(self._spec.own_script), ""
         for name in self._spec.remedies:
             rewrites = BY_NAME[name].rewrites
-            if rewrites and (edits := rewrites(text)):
-                text = edited(text, edits)
+            if rewrites and (edits := rewrites(text or read_source(path))):
+                text = edited(text or read_source(path), edits)
                 self._applied[name] = None
-        return text
+        return text or path.read_bytes()
 
-    def finish(self, error: str = "", rejected: str = "") -> None:
+    def finish(self, error: str = "", rejected: str = "", *, is_late: bool = False) -> None:
         """Write the result, once."""
         if self.is_done or os.getpid() != self._pid:
             return
@@ -84,10 +97,11 @@ class Session:
             error=error,
             rejected=rejected,
             applied=tuple(self._applied),
-            sites=tuple((*site, dict(keywords)) for site, keywords in self._sites.items()),
+            sites=tuple(self._user_sites()),
             precision=self._precision,
             outside=tuple(self._outside),
-            ended=self._step < self._spec.last_step,
+            is_protected=self._is_protected,
+            is_late=is_late,
         ).write(self._spec.result)
 
     # What remedies call.
@@ -95,8 +109,8 @@ class Session:
     def applied(self, name: str, callee: str, keywords: Mapping[str, Any] | None) -> None:
         """Note that a remedy took effect, and where in the user's code."""
         self._applied[name] = None
-        if callee and (place := self._user_line()):
-            self._sites[(name, *place, callee)] = keywords or {}
+        if callee:
+            self._sites[(name, *self._user_call(), callee)] = keywords or {}
 
     def reject(self, reason: str) -> NoReturn:
         """End the run: the remedy is wrong for the program."""
@@ -146,6 +160,12 @@ class Session:
             for switch in self._switches:
                 switch(on)
 
+    def _is_late(self, *_: object) -> None:
+        """End a recording with what it has; at the next alarm, the process."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self.finish(is_late=True)
+        raise SystemExit(0)
+
     def _saving(self, original: Any) -> Any:
         """torch.save opens files in C++, where no audit event shows it."""
 
@@ -173,16 +193,26 @@ class Session:
         sys.stderr.flush()
         os._exit(0)
 
-    def _user_line(self) -> tuple[str, int] | None:
-        """File and line of the innermost call from the user's files."""
-        folders = (str(Path(self._spec.script).parent), self._spec.folder)
-        frame = sys._getframe(1)
+    def _user_call(self) -> tuple[CodeType | None, int]:
+        """Code and instruction of the innermost call from the user's files."""
+        spec, frame = self._spec, sys._getframe(1)
+        folders = (spec.scratch, spec.folder, str(Path(spec.own_script).parent))
         while frame is not None:
             file = frame.f_code.co_filename
-            if file.startswith(folders) and not file.startswith((_PACKAGE, sys.prefix)):
-                return file, frame.f_lineno
+            of_others = any(scratch.is_within(file, each) for each in (_PACKAGE, sys.prefix))
+            if not of_others and any(scratch.is_within(file, each) for each in folders):
+                return frame.f_code, frame.f_lasti
             frame = frame.f_back  # type: ignore[assignment]
-        return None
+        return None, 0
+
+    def _user_sites(self) -> Iterator[Site]:
+        for (name, code, instruction, callee), keywords in self._sites.items():
+            file, line, end = "", 0, (0, 0)
+            if code is not None:
+                file = self._spec.users_file(code.co_filename)
+                at = next(islice(code.co_positions(), instruction // 2, None))
+                line, end = at[0] or 0, (at[1] or 0, at[3] or 0)
+            yield name, file, line, end, callee, dict(keywords)
 
     # Results of the first steps.
 
@@ -261,7 +291,22 @@ class _Named:
         self._session.applied(self._name, callee, keywords)
 
 
-_PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
+def _protected(spec: Spec) -> bool:
+    """Protect the user's folder, and see that the program has places to write to."""
+    usual = scratch.harmless()
+    for folder in usual:
+        with suppress(OSError):
+            Path(folder).mkdir(exist_ok=True)
+    place = Path(spec.scratch).parent
+    if not protect(spec.folder, [*usual, str(place.parent)]):
+        return False
+    if scratch.is_within(spec.folder, tempfile.gettempdir()):
+        tempfile.tempdir = os.environ["TMPDIR"] = str(place / "tmp")
+        Path(tempfile.tempdir).mkdir()
+    return True
+
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 _ROUNDINGS = {"torch.bfloat16": BF16, "torch.float16": TF32}
 
 

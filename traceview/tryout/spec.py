@@ -20,6 +20,9 @@ work that was under way at the switch belongs to the block before."""
 class Spec:
     """One run of a program. `folder` is the user's, `scratch` the copy that it runs in.
 
+    `script` is the user's file; with `module` it runs as that one, as by `python -m`. A recorded
+    run ends after `limit_s` seconds.
+
     The first `warmup` steps are not timed, the next `steps` are, those of `more` are not. With
     `alternates`, blocks of steps behind the warm-up run with the remedies on and off in turns.
     With `records`, a profiler watches, and the program ends by itself instead of at once.
@@ -37,6 +40,23 @@ class Spec:
     seed: int = 0
     alternates: bool = False
     records: bool = False
+    module: str = ""
+    limit_s: float = 0.0
+
+    @property
+    def own_script(self) -> str:
+        """The script where it runs: in the scratch folder if it is of the user's folder."""
+        return _moved(self.script, self.folder, self.scratch)
+
+    def scratch_folder(self, folder: str) -> str:
+        """A folder for imports, in the scratch folder if it was copied there."""
+        moved = _moved(folder, self.folder, self.scratch)
+        copied = Path(moved).resolve().is_relative_to(Path(self.scratch).resolve())
+        return moved if copied else folder
+
+    def users_file(self, file: str) -> str:
+        """The user's file that a file of the scratch folder is a copy of; any other as it is."""
+        return _moved(file, self.scratch, self.folder)
 
     @property
     def last_step(self) -> int:
@@ -61,15 +81,23 @@ class Spec:
         return cls(**{**values, **lists})
 
 
+Site = tuple[str, str, int, tuple[int, int], str, dict[str, Any]]
+"""A remedy, file and line of the user's call, the line and column in bytes where it ends, the name
+that is called there or in a library below, and the keywords that this call got. Without a file, no
+call of the user led to it."""
+
+
 @record
 class RunResult:
     """What a run measured.
 
     `steps` are (number, nanoseconds) of the whole steps. `losses` and `norms` are of the first
     steps, each (step, value). `error` says why the program failed, `rejected` why the remedies are
-    wrong for it. `applied` are the remedies that took effect, `sites` the user's lines where they
-    did: (remedy, file, line, callee, keywords). `precision` is the rounding of the program itself.
-    `outside` are files that it wrote outside of the scratch folder, and hosts that it called.
+    wrong for it. `applied` are the remedies that took effect, `sites` the user's calls where they
+    did. `precision` is the rounding of the program itself.
+    `outside` are files that it wrote outside of the scratch folder, and hosts that it called. With
+    `is_protected`, native code could not change the user's folder. `is_late` is a run that was
+    ended before its steps were done.
     """
 
     steps: tuple[tuple[int, float], ...] = ()
@@ -78,11 +106,12 @@ class RunResult:
     error: str = ""
     rejected: str = ""
     applied: tuple[str, ...] = ()
-    sites: tuple[tuple[str, str, int, str, dict[str, Any]], ...] = ()
+    sites: tuple[Site, ...] = ()
     precision: float = 0.0
     outside: tuple[str, ...] = ()
     device: str = ""
-    ended: bool = False
+    is_protected: bool = False
+    is_late: bool = False
 
     def write(self, path: str) -> None:
         """Write it whole or not at all."""
@@ -98,6 +127,12 @@ class RunResult:
         except (OSError, ValueError):
             return None
         return cls(**{k: _tuples(v) for k, v in values.items()})
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    """A path in the folder `source` as one in `target`; any other as it is."""
+    inside = Path(path).is_relative_to(source)
+    return str(Path(target) / Path(path).relative_to(source)) if inside else path
 
 
 def _tuples(value: Any) -> Any:

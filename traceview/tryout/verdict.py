@@ -13,7 +13,7 @@ from traceview.records import record
 from traceview.remedies import Outcome
 from traceview.statistics import Bounds
 from traceview.tryout.planned import Planned
-from traceview.tryout.spec import BLOCK, SKIPPED, RunResult, Spec
+from traceview.tryout.spec import BLOCK, SKIPPED, RunResult, Site, Spec
 
 ERROR = 0.025
 """Chance that each bound of a difference is wrong, over all looks at it."""
@@ -53,7 +53,7 @@ class StepDifference:
 class Trial:
     """The outcome of a trial. `reason` says why it failed, was rejected or changes results.
 
-    `results` says whether the results are equal, `sites` are the user's lines (see `RunResult`).
+    `results` says whether the results are equal, `sites` are the user's calls (see `RunResult`).
     """
 
     planned: Planned
@@ -61,7 +61,7 @@ class Trial:
     reason: str = ""
     results: str = ""
     measured: StepDifference | None = None
-    sites: tuple[tuple[str, str, int, str, dict[str, object]], ...] = ()
+    sites: tuple[Site, ...] = ()
 
 
 # Results.
@@ -87,40 +87,58 @@ def deviation(one: RunResult, other: RunResult) -> float:
     return largest
 
 
+@record
+class ResultComparison:
+    """Whether a trial's results are those of the program, None if not yet known, and why.
+
+    `differs` is their deviation from it, per step.
+    """
+
+    equal: bool | None
+    text: str = ""
+    differs: float = 0.0
+
+
 def compare_results(
     planned: Planned, base: Sequence[tuple[Spec, RunResult]], trial: tuple[Spec, RunResult]
-) -> tuple[bool | None, str]:
-    """Whether a trial's results are those of the program, and what to say; None if not yet known.
+) -> ResultComparison:
+    """Compare the results of a trial with those of the program.
 
     Compared are runs with equal seeds. Allowed is what the remedy may change per step, the rounding
     of the program itself, and three times the difference of two unchanged runs. A remedy after
-    which the program draws other random numbers may differ as much as runs with other seeds.
+    which the program draws other random numbers may differ as much as runs with other seeds: that
+    shows that it learns alike, not that it computes the same.
     """
     spec, result = trial
     seeded = [each for own, each in base if own.seed == spec.seed]
     if not seeded or not result.losses:
-        return None, ""
+        return ResultComparison(None)
     differs = deviation(seeded[0], result)
     same_seed = [deviation(a, b) for (s, a), (t, b) in combinations(base, 2) if s.seed == t.seed]
     if not differs:
-        return True, "equal"
+        return ResultComparison(True, "equal")
     allowed = max(planned.bound, seeded[0].precision)
     if differs <= allowed:
-        return True, f"within {_share(differs)} (allowed: {_share(allowed)})"
-    if not same_seed:
-        return None, ""
+        text = f"within {_share(differs)} (allowed: {_share(allowed)})"
+        return ResultComparison(True, text, differs)
+    if not same_seed or max(same_seed) == math.inf:
+        return ResultComparison(None)
     noise = max(same_seed)
-    if noise == math.inf:
-        return None, ""
     if differs <= NOISE_FACTOR * noise:
-        return True, f"within {_share(differs)} (unchanged runs: {_share(noise)})"
-    other_seeds = [deviation(a, b) for (s, a), (t, b) in combinations(base, 2) if s.seed != t.seed]
-    if planned.reseeds and not other_seeds:
-        return None, ""
-    if planned.reseeds and differs < math.inf and differs <= max(other_seeds):
-        return True, f"other random numbers ({_share(differs)}, seeds {_share(max(other_seeds))})"
-    limit = max(allowed, NOISE_FACTOR * noise)
-    return False, f"{_share(differs)} per step, allowed {_share(limit)}"
+        text = f"within {_share(differs)} (unchanged runs: {_share(noise)})"
+        return ResultComparison(True, text, differs)
+    limit, of_what = max(allowed, NOISE_FACTOR * noise), ""
+    if planned.reseeds:
+        seeds = [deviation(a, b) for (s, a), (t, b) in combinations(base, 2) if s.seed != t.seed]
+        if not seeds:
+            return ResultComparison(None)
+        if differs <= max(seeds) < math.inf:
+            text = f"differ by {_share(differs)}, no more than two seeds do ({_share(max(seeds))})"
+            return ResultComparison(True, text, differs)
+        limit, of_what = max(limit, max(seeds)), " by two seeds"
+    return ResultComparison(
+        False, f"{_share(differs)} per step, allowed{of_what} {_share(limit)}", differs
+    )
 
 
 def _share(part: float) -> str:

@@ -1,0 +1,218 @@
+"""Programs that are run with one remedy, in a process of their own: `test_hooks` asks for them."""
+
+import json
+import os
+import sys
+import tempfile
+import warnings
+
+import torch
+from torch import nn
+
+from traceview.recorders.injected.traceview_injected.annotations import torch_calls
+from traceview.remedies import BY_NAME
+from traceview.remedies.compile_model import compile_models
+
+
+class Rejected(BaseException):
+    """Ends a run in place of the end of its process."""
+
+
+class FakeRun:
+    def __init__(self):
+        self.on, self.calls = True, []
+
+    def applied(self, callee="", keywords=None):
+        self.calls.append((callee, dict(keywords or {})))
+
+    def reject(self, reason):
+        raise Rejected(reason)
+
+    def at_switch(self, switch):
+        switch(True)
+
+
+def main():
+    """Run `remedy program prepare`; prints what it returned, its calls and its end."""
+    output = os.dup(1)
+    os.dup2(2, 1)
+    name, program, prepare = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    run, result, rejected = FakeRun(), None, None
+    try:
+        if prepare:
+            globals()[prepare]()
+        torch.manual_seed(0)
+        if name:
+            (INSTALL.get(program) or BY_NAME[name].install)(torch, run)
+        result = PROGRAMS[program](run)
+    except Rejected as ended:
+        rejected = str(ended)
+    with os.fdopen(output, "w") as file:
+        json.dump((result, run.calls, rejected), file, default=str)
+
+
+def losses(model, inputs, optimizer=torch.optim.SGD, after=lambda: None):
+    """Losses of five steps of training a model, which is made here."""
+    torch.manual_seed(1)
+    made = model()
+    updates = optimizer(made.parameters(), lr=0.1)
+    result = []
+    for _ in range(5):
+        updates.zero_grad(set_to_none=False)
+        loss = made(*inputs).float().square().mean()
+        loss.backward()
+        updates.step()
+        after()
+        result.append(loss.item())
+    return result
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+
+
+class Tied(nn.Module):
+    """A language model whose output layer has a bias and shares the weight of its embedding."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.token, self.out = nn.Embedding(rows, 8), nn.Linear(8, rows)
+        self.out.weight = self.token.weight
+
+    def forward(self, tokens):
+        return self.out(self.token(tokens)).softmax(-1)[..., :5] * 1_000
+
+
+def convolutions():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 3, 3))
+
+
+def vector():
+    return torch.linspace(-1, 1, 64).reshape(8, 8)
+
+
+def images():
+    return torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
+
+
+def checkpointed():
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = mlp()
+
+        def forward(self, x):
+            from torch.utils.checkpoint import checkpoint
+
+            return checkpoint(self.inner, x, use_reentrant=False)
+
+    return Blocks()
+
+
+def switched(run):
+    """Calls of the checkpointed block per step, with the remedy on, off and on."""
+    results = []
+    for on in (True, False, True):
+        run.on = on
+        model, x = checkpointed(), vector().requires_grad_()
+        calls = []
+        model.inner[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        model(x).sum().backward()
+        results.append(len(calls))
+    return results
+
+
+def fourier(_):
+    class Transform(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(3, 3, 1)
+
+        def forward(self, x):
+            return torch.fft.rfft2(self.first(x)).real
+
+    return losses(Transform, [images()])
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+
+def with_gpu():
+    """A torch that claims a GPU, and notes uploads in place of doing them."""
+    torch.cuda.is_available = lambda: True
+    torch.Tensor.is_pinned = lambda _: True
+    torch.Tensor.to = lambda _self, *args, **named: (args, named)
+    torch.cuda.empty_cache = lambda: 1 / 0
+
+
+def without_gpu():
+    torch.cuda.is_available = lambda: False
+
+
+def buckets(_):
+    with tempfile.NamedTemporaryFile() as store:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{store.name}", rank=0, world_size=1
+        )
+        return nn.parallel.DistributedDataParallel(mlp()).gradient_as_bucket_view
+
+
+GRAPHS = []
+
+
+def counted_graph(graph, _):
+    GRAPHS.append(len(graph.graph.nodes))
+    return graph.forward
+
+
+def compiled_below_hooks(torch, run):
+    torch_calls.wrap(torch, name_modules=False, carrier=(lambda text: text, id))
+    compile_models(torch, run, backend=counted_graph)
+
+
+INSTALL = {"compiled": compiled_below_hooks}
+Loader = torch.utils.data.DataLoader
+PROGRAMS = {
+    # Trained by a remedy that keeps the results.
+    "fused": lambda _: losses(mlp, [vector()], torch.optim.AdamW),
+    "foreach": lambda _: losses(mlp, [vector()], torch.optim.Adam),
+    "zero_grad": lambda _: losses(mlp, [vector()]),
+    "checkpoints": lambda _: losses(checkpointed, [vector()]),
+    "channels_last": lambda _: losses(convolutions, [images()]),
+    "pad_vocabulary": lambda _: losses(lambda: Tied(1_027), [torch.arange(32)]),
+    "matmul_precision": lambda _: losses(mlp, [vector()]),
+    "autocast": lambda _: losses(mlp, [vector()]),
+    # What a remedy changes, or not.
+    "adam": lambda _: torch.optim.Adam(mlp().parameters()).defaults["fused"],
+    "rmsprop": lambda _: torch.optim.RMSprop(mlp().parameters()).defaults["foreach"],
+    "sgd": lambda _: torch.optim.SGD(mlp().parameters(), 0.1).defaults["foreach"],
+    "precision": lambda _: torch.get_float32_matmul_precision(),
+    "type": lambda _: mlp()(vector()).dtype,
+    "alike": lambda _: torch.equal(mlp()(vector()), mlp()(vector())),
+    "workers": lambda _: Loader([1, 2], 2).persistent_workers,
+    "by_position": lambda _: Loader([1, 2], 2, False, None, None, 0).num_workers,
+    "switched": switched,
+    # What a remedy is wrong for.
+    "group_norm": lambda _: losses(
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)), [images()]
+    ),
+    "fourier": fourier,
+    "stream": lambda _: Loader(Stream()),
+    "none": lambda _: 0,
+    # With a GPU.
+    "to_gpu": lambda _: vector().to("cuda"),
+    "to_cpu": lambda _: vector().to("cpu"),
+    "to_type": lambda _: vector().to(torch.float16),
+    "to_device": lambda _: vector().to(device="cuda"),
+    "pinned": lambda _: Loader([1]).pin_memory,
+    "emptied": lambda _: torch.cuda.empty_cache(),
+    "buckets": buckets,
+    "compiled": lambda _: (losses(mlp, [vector()]), GRAPHS),
+    "compiled_by_hand": lambda _: (
+        losses(lambda: torch.compile(mlp(), backend=counted_graph), [vector()]),
+        GRAPHS,
+    ),
+}
