@@ -312,22 +312,33 @@ class _Builder:
         begin = self._bound(self.start)
         own = self.end - self.start
         finish = self._waiting(own)
+        chosen = self._reached(begin, finish)
+        items = np.append(np.arange(self.calls), chosen + self.calls)
+        number = np.full(len(own), -1, np.int32)
+        number[items] = np.arange(len(items))
         return Dependencies(
             self.calls,
             self.call,
-            self.operation,
+            self.operation[chosen],
             self.item_of_call,
             self.thread,
             self.does,
-            self.start,
-            self.end,
-            own,
-            begin,
-            finish,
-            self.launch,
+            self.start[items],
+            self.end[items],
+            own[items],
+            _of_items(begin, items, number),
+            _of_items(finish, items, number),
+            self.launch[chosen],
             self.latency,
             self.pitch,
         )
+
+    def _reached(self, *edges: Edges) -> Integers:
+        """The operations that walks begin at or come to: all where nothing is walked."""
+        reached = self.wanted.copy()
+        for each in edges:
+            reached[each.on[each.on >= self.calls] - self.calls] = True
+        return np.flatnonzero(reached)
 
     # What operations wait for.
 
@@ -725,6 +736,12 @@ _LOOKS, _WAITS_BACK = 16, 4
 _COPYING = (CallKind.COPY, CallKind.COPY_ASYNC)
 _MOST_THREADS = 32
 _CONTEXT, _STREAM = 1, 2
+
+
+def _of_items(edges: Edges, items: Integers, number: RowNumbers) -> Edges:
+    """The edges of a part of all items; those left out have none."""
+    first = np.append(edges.first[items], edges.first[-1])
+    return Edges(first, number[edges.on], edges.lag_ns, edges.kind)
 
 
 def _frees(name: str) -> bool:

@@ -122,12 +122,14 @@ class Paths:
         """Add, in place, the number of each path to all paths above it."""
         library.call("traceview_add_to_parents", self.parent, len(self), numbers)
 
-    def with_name(self, matches: Callable[[str], bool]) -> Mask:
-        """True for the paths of which a name matches."""
-        used = groups.different(self.name)
+    def with_name(self, paths: Array, matches: Callable[[str], bool]) -> Mask:
+        """True for those of some paths of which a name matches."""
+        around = self._with_ancestors(paths)
+        used = groups.different(self.name[around])
         hit = np.fromiter(map(matches, self.naming.values_of(used)), bool, len(used))
-        own = np.where(hit[np.searchsorted(used, self.name)], np.int32(0), np.int32(-1))
-        matching: Mask = inherited(own, self.parent) >= 0
+        own = np.full(len(self), -1, np.int32)
+        own[around[hit[np.searchsorted(used, self.name[around])]]] = 0
+        matching: Mask = inherited(own, self.parent)[paths] >= 0
         return matching
 
     def texts(self, path: Array) -> Texts:

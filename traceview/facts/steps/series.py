@@ -177,8 +177,8 @@ def is_step(pattern: str) -> bool:
 
 def _named(tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool]) -> Mask:
     """True for the kinds whose own name, with # for numbers, meets `rule`."""
-    names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
-    return np.array([rule(str(name)) for name in names], bool)
+    naming = tree.patterns.naming
+    return Texts(tree.patterns.name[kinds.pattern], naming.values).matching(rule)
 
 
 def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
