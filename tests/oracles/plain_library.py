@@ -380,6 +380,19 @@ def nearest(value: Array, parent: Array, rows: Array, _: int, result: Array) -> 
 
 
 @plain
+def inherited(value: Array, parent: Array, rows: int, result: Array) -> None:
+    nearest(value, parent, np.arange(rows), rows, result)
+
+
+@plain
+def depths(parent: Array, _: int, depth: Array) -> None:
+    depth[:], above = 0, parent
+    while (above >= 0).any():
+        depth += above >= 0
+        above = np.where(above >= 0, parent[above], -1)
+
+
+@plain
 def mark_around(parent: Array, rows: Array, _: int, marked: Array) -> None:
     while len(rows):
         marked[rows] = True

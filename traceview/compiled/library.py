@@ -61,6 +61,8 @@ _FUNCTIONS = {
     "traceview_in_nesting_order": "none i4 i8 i8 n &",
     "traceview_innermost": "none i8 i8 i4 i8 n =i8 i4 i8 n =i4",
     "traceview_nearest": "none i4 i4 i4 n =i4",
+    "traceview_inherited": "none i4 i4 n =i4",
+    "traceview_depths": "none i4 n =i4",
     "traceview_mark_around": "none i4 i4 n =u1",
     "traceview_own_time": "none i8 i8 i4 n =i8",
     "traceview_sum_nested": "none i8 i8 i4 i4 n =i8 =i8 =i8",

@@ -93,6 +93,39 @@ EXPORTED void traceview_nearest(const int32_t *value, const int32_t *parent, con
     }
 }
 
+/* As traceview_nearest for all intervals. A walk stops where an earlier one has been. */
+EXPORTED void traceview_inherited(const int32_t *value, const int32_t *parent, int64_t count,
+                                  int32_t *result)
+{
+    enum { UNKNOWN = -2 };
+    for (int64_t row = 0; row < count; row++)
+        result[row] = value[row] < 0 ? UNKNOWN : value[row];
+    for (int64_t row = 0; row < count; row++) {
+        int32_t top = (int32_t)row, at = (int32_t)row;
+        while (result[top] == UNKNOWN && parent[top] >= 0)
+            top = parent[top];
+        int32_t known = result[top] == UNKNOWN ? -1 : result[top];
+        for (; at != top; at = parent[at])
+            result[at] = known;
+        result[top] = known;
+    }
+}
+
+/* The number of ancestors of each interval. */
+EXPORTED void traceview_depths(const int32_t *parent, int64_t count, int32_t *depth)
+{
+    for (int64_t row = 0; row < count; row++)
+        depth[row] = parent[row] < 0 ? 0 : -1;
+    for (int64_t row = 0; row < count; row++) {
+        int32_t above = 0, at = (int32_t)row;
+        for (; depth[at] < 0; at = parent[at])
+            above++;
+        above += depth[at];
+        for (at = (int32_t)row; depth[at] < 0; at = parent[at])
+            depth[at] = above--;
+    }
+}
+
 /* Mark all ancestors of some intervals; those that are marked have their ancestors marked. */
 EXPORTED void traceview_mark_around(const int32_t *parent, const int32_t *rows, int64_t count,
                                     uint8_t *marked)

@@ -107,15 +107,9 @@ def nest(track: Array, start: Integers, end: Integers) -> Nesting:
 
 
 def depths(parent: RowNumbers) -> RowNumbers:
-    """Number of ancestors of each row. A parent comes before its children."""
-    depth = (parent >= 0).astype(np.int32)
-    above, rows = parent.copy(), np.flatnonzero(parent >= 0)
-    # Each turn doubles how far `above` is: a chain as long as the table takes few.
-    while len(rows):
-        farther = above[rows]
-        depth[rows] += depth[farther]
-        above[rows] = above[farther]
-        rows = rows[above[rows] >= 0]
+    """Number of ancestors of each row."""
+    depth = np.empty(len(parent), np.int32)
+    library.call("traceview_depths", parent, len(parent), depth)
     return depth
 
 
@@ -284,13 +278,8 @@ def nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
 
 def inherited(value: RowNumbers, parent: RowNumbers) -> RowNumbers:
     """As `nearest` for all rows, in time that does not grow with the depth of the tree."""
-    result, above = value.copy(), parent.copy()
-    rows = np.flatnonzero((result < 0) & (above >= 0))
-    # Each turn doubles how far `above` is; no row between has a value.
-    while len(rows):
-        farther = above[rows]
-        result[rows], above[rows] = result[farther], above[farther]
-        rows = rows[(result[rows] < 0) & (above[rows] >= 0)]
+    result = np.empty(len(value), np.int32)
+    library.call("traceview_inherited", value, parent, len(value), result)
     return result
 
 
