@@ -303,14 +303,10 @@ def number_values(table: Any, values: Array, _: int, __: int, numbers: Array) ->
 
 
 @plain
-def nest(
-    start: Array, end: Array, bounds: Array, _: int, parent: Array, depth: Array, crossing: Array
-) -> None:
+def nest(start: Array, end: Array, bounds: Array, _: int, parent: Array, crossing: Array) -> None:
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         parent[first:last] = containing(end[first:last], first)
         crossing[number] = crosses(start[first:last], end[first:last])
-    for row, above in enumerate(parent.tolist()):
-        depth[row] = depth[above] + 1 if above >= 0 else 0
 
 
 def crosses(start: Array, end: Array) -> bool:

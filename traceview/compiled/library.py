@@ -57,7 +57,7 @@ _FUNCTIONS = {
     "traceview_match_keys": "int i8 n i8 n =i4 n =i4",
     "traceview_sort": "none =i8 =i8 n n",
     "traceview_most_first": "int i8 n =i8 =i8",
-    "traceview_nest": "none i8 i8 i8 n =i4 =i4 =u1",
+    "traceview_nest": "none i8 i8 i8 n =i4 =u1",
     "traceview_in_nesting_order": "none i4 i8 i8 n &",
     "traceview_innermost": "none i8 i8 i4 i8 n =i8 i4 i8 n =i4",
     "traceview_nearest": "none i4 i4 i4 n =i4",

@@ -121,7 +121,8 @@ class Dependencies:
     each and `does` its kind; the others are the rows `operation` of operations. `own_ns` is how
     long an item takes once all that it waits for is done. `begin` are the edges that an item begins
     behind, `finish` those that a call returns behind. `launch` is the call that launched each
-    operation, −1 if unknown.
+    operation, −1 if unknown. `item_of_call` is the item of each row of api_calls, −1 where there is
+    none; a graph for walks does without.
     """
 
     calls: int
@@ -278,7 +279,8 @@ class _Builder:
             assert known is not None
             chosen = np.flatnonzero(np.where(ops.call >= 0, launched >= 0, known))
         self.operation = row_numbers(chosen)
-        self.wanted = np.full(len(chosen), walked is None)
+        self.whole = walked is None
+        self.wanted = np.full(len(chosen), self.whole)
         if walked:
             self.wanted[walked.operation] = True
         self.ops = ops
@@ -320,7 +322,7 @@ class _Builder:
             self.calls,
             self.call,
             self.operation[chosen],
-            self.item_of_call,
+            self.item_of_call if self.whole else groups.NO_ROWS,
             self.thread,
             self.does,
             self.start[items],

@@ -14,13 +14,13 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* The innermost interval that contains each one, -1 where none does, and how many do.
+/* The innermost interval that contains each one, -1 where none does.
  *
  * `crossing` is 1 for the tracks on which intervals overlap without nesting. There an interval that
  * overlaps another is its sibling.
  */
 EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int64_t *bounds,
-                             int64_t tracks, int32_t *parent, int32_t *depth, uint8_t *crossing)
+                             int64_t tracks, int32_t *parent, uint8_t *crossing)
 {
     for (int64_t track = 0; track < tracks; track++) {
         int32_t open = -1;
@@ -31,7 +31,6 @@ EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int
                 open = parent[open];
             }
             parent[row] = open;
-            depth[row] = open < 0 ? 0 : depth[open] + 1;
             open = (int32_t)row;
         }
     }

@@ -30,7 +30,6 @@ class Nesting:
     end: Integers
     parent: RowNumbers
     """Row of the innermost interval that contains this one, −1 where none does."""
-    depth: RowNumbers
     walked: frozenset[int]
     """Tracks on which some intervals overlap without nesting."""
 
@@ -95,15 +94,14 @@ def in_nesting_order(track: Array, start: Integers, end: Integers) -> bool:
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
-    """Parents and depths of intervals sorted by (track, start, −end), none of them empty."""
+    """Parents of intervals sorted by (track, start, −end), none of them empty."""
     start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
-    parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
-    bounds = Nesting(track, start, end, parent, depth, frozenset()).bounds
+    parent = np.empty(len(start), np.int32)
+    bounds = Nesting(track, start, end, parent, frozenset()).bounds
     tracks = len(bounds) - 1
     crossing = np.zeros(tracks, bool)
-    library.call("traceview_nest", start, end, bounds, tracks, parent, depth, crossing)
-    walked = frozenset(np.flatnonzero(crossing).tolist())
-    return Nesting(track, start, end, parent, depth, walked)
+    library.call("traceview_nest", start, end, bounds, tracks, parent, crossing)
+    return Nesting(track, start, end, parent, frozenset(np.flatnonzero(crossing).tolist()))
 
 
 def depths(parent: RowNumbers) -> RowNumbers:

@@ -15,7 +15,7 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import address
-from traceview.facts.ranges.nesting import inherited
+from traceview.facts.ranges.nesting import depths, inherited
 from traceview.records import record
 from traceview.tables import (
     Array,
@@ -181,14 +181,15 @@ def _bounded(text: str) -> str:
     return text if len(text) <= NAME_CHARACTERS else f"{text[:_HALF]}…{text[-_HALF:]}"
 
 
-def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
+def number_paths(around: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
     """The path of each range, and all distinct paths as they first appear.
 
-    `around` is the row of the range around each one, −1 at the top, `depth` the number of ranges
-    around it.
+    `around` is the row of the range around each one, −1 at the top.
     """
-    found = _by_search(around, names.codes)
-    path, parent, name, levels = found or _by_appearance(*_by_level(around, depth, names.codes))
+    found = _by_search(around, names.codes) or _by_appearance(
+        *_by_level(around, depths(around), names.codes)
+    )
+    path, parent, name, levels = found
     # Only the texts are needed from here on, not that of each range.
     return path, Paths(parent, name, levels, names.take(np.zeros(0, np.int32)))
 
