@@ -55,18 +55,29 @@ def test_a_run_sums_up_its_rows(drawn, run, data):
 
 def test_what_fits_stays_whole():
     tracks = [following([(1, 2)] * 10), following([(1, 2)] * 20)]
-    assert [leaves.summed for leaves in within(tracks, 30)] == [False, False]
+    assert [leaves.summed for leaves in within(tracks, 30, intervals.EMPTY)] == [False, False]
     assert single(tracks[0]).busy_ns.tolist() == [2] * 10
 
 
 def test_short_tracks_stay_whole_and_long_ones_are_summed():
     short, long = following([(1, 2)] * 10), following([(1, 2)] * 5_000)
-    of_short, of_long = within([short, long], 1_000)
+    of_short, of_long = within([short, long], 1_000, intervals.EMPTY)
     assert not of_short.summed
     assert of_long.summed
     assert int(of_long.count.sum()) == 5_000
     alone = int((of_long.count == 1).sum())
     assert 900 <= alone <= 1_000
+
+
+@given(st.integers(0, 14_000), st.integers(1, 300))
+def test_all_rows_of_a_kept_window_are_single(first, length):
+    track, kept = (
+        following([(1, 2)] * 5_000),
+        intervals.union(*np.array([[first], [first + length]])),
+    )
+    (leaves,) = within([track], 1_000, kept)
+    single_rows = leaves.first[leaves.count == 1]
+    assert set(np.flatnonzero(intervals.inside(kept, track.start_ns))) <= set(single_rows.tolist())
 
 
 def test_the_densest_windows_are_kept():
