@@ -9,6 +9,7 @@ from __future__ import annotations
 from ctypes import Structure, c_int64, c_void_p
 from functools import cached_property
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -134,9 +135,23 @@ def isin(values: Array, wanted: Array) -> Mask:
     return result
 
 
+_EVERY_ROW = WeakValueDictionary[int, RowNumbers]()
+
+
+def every_row(count: int) -> RowNumbers:
+    """The numbers of so many rows, ascending; all who ask share one array, which is read-only."""
+    rows = _EVERY_ROW.get(count)
+    if rows is None:
+        rows = _EVERY_ROW[count] = np.arange(count, dtype=np.int32)
+        rows.flags.writeable = False
+    return rows
+
+
 def rows_of(values: Array) -> dict[int, RowNumbers]:
     """The rows of each distinct value, values and rows ascending: one sort for all of them."""
     every = different(values).tolist()
+    if len(every) == 1:
+        return {every[0]: every_row(len(values))}
     if len(every) <= _FEW:
         return {value: row_numbers(np.flatnonzero(values == value)) for value in every}
     least, span = every[0], every[-1] - every[0] + 1

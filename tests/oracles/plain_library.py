@@ -303,14 +303,10 @@ def number_values(table: Any, values: Array, _: int, __: int, numbers: Array) ->
 
 
 @plain
-def nest(
-    start: Array, end: Array, bounds: Array, _: int, parent: Array, depth: Array, crossing: Array
-) -> None:
+def nest(start: Array, end: Array, bounds: Array, _: int, parent: Array, crossing: Array) -> None:
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         parent[first:last] = containing(end[first:last], first)
         crossing[number] = crosses(start[first:last], end[first:last])
-    for row, above in enumerate(parent.tolist()):
-        depth[row] = depth[above] + 1 if above >= 0 else 0
 
 
 def crosses(start: Array, end: Array) -> bool:
@@ -377,6 +373,19 @@ def nearest(value: Array, parent: Array, rows: Array, _: int, result: Array) -> 
         result[places] = np.maximum(value[at], -1)
         at = np.where(value[at] < 0, parent[at], -1)
         places, at = places[at >= 0], at[at >= 0]
+
+
+@plain
+def inherited(value: Array, parent: Array, rows: int, result: Array) -> None:
+    nearest(value, parent, np.arange(rows), rows, result)
+
+
+@plain
+def depths(parent: Array, _: int, depth: Array) -> None:
+    depth[:], above = 0, parent
+    while (above >= 0).any():
+        depth += above >= 0
+        above = np.where(above >= 0, parent[above], -1)
 
 
 @plain

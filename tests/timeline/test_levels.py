@@ -4,10 +4,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.places import DATA
 from tests.timeline.test_tracks import track_of
-from traceview import intervals
-from traceview.timeline.timeline import densest, in_runs, single, within
-from traceview.timeline.tracks import Track
+from traceview import intervals, load
+from traceview.timeline.timeline import (
+    FIRST_STEPS,
+    densest,
+    in_runs,
+    opening_window,
+    single,
+    timeline,
+    within,
+)
+from traceview.timeline.tracks import NUMBER, Track
 
 lengths = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=40)
 
@@ -55,18 +64,29 @@ def test_a_run_sums_up_its_rows(drawn, run, data):
 
 def test_what_fits_stays_whole():
     tracks = [following([(1, 2)] * 10), following([(1, 2)] * 20)]
-    assert [leaves.summed for leaves in within(tracks, 30)] == [False, False]
+    assert [leaves.summed for leaves in within(tracks, 30, intervals.EMPTY)] == [False, False]
     assert single(tracks[0]).busy_ns.tolist() == [2] * 10
 
 
 def test_short_tracks_stay_whole_and_long_ones_are_summed():
     short, long = following([(1, 2)] * 10), following([(1, 2)] * 5_000)
-    of_short, of_long = within([short, long], 1_000)
+    of_short, of_long = within([short, long], 1_000, intervals.EMPTY)
     assert not of_short.summed
     assert of_long.summed
     assert int(of_long.count.sum()) == 5_000
     alone = int((of_long.count == 1).sum())
     assert 900 <= alone <= 1_000
+
+
+@given(st.integers(0, 14_000), st.integers(1, 300))
+def test_all_rows_of_a_kept_window_are_single(first, length):
+    track, kept = (
+        following([(1, 2)] * 5_000),
+        intervals.union(*np.array([[first], [first + length]])),
+    )
+    (leaves,) = within([track], 1_000, kept)
+    single_rows = leaves.first[leaves.count == 1]
+    assert set(np.flatnonzero(intervals.inside(kept, track.start_ns))) <= set(single_rows.tolist())
 
 
 def test_the_densest_windows_are_kept():
@@ -77,3 +97,13 @@ def test_the_densest_windows_are_kept():
     assert windows.total() <= 6_000
     assert 99_000 <= windows.start[0] < windows.end[-1] <= 106_000
     assert intervals.inside(windows, np.arange(100_000, 104_000, 10)).mean() > 0.95
+
+
+def test_a_page_opens_at_three_steps_in_the_middle_of_the_run():
+    whole = timeline(load(DATA / "training.sqlite.xz"))
+    steps = next(lane.tracks[0] for lane in whole.lanes if lane.kind == "steps")
+    (first, last), kept = opening_window(whole)
+    inside = np.flatnonzero((steps.start_ns >= first) & (steps.end_ns <= last))
+    assert inside.tolist() == list(range(inside[0], inside[0] + FIRST_STEPS))
+    assert whole.names.classes[steps.name[inside[0]]] == NUMBER["step"]
+    assert (kept.start.tolist(), kept.end.tolist()) == ([first], [last])

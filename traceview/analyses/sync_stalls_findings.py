@@ -81,11 +81,10 @@ def _range_paths(trace: Trace, each: Groups, path: Array, pattern: Array) -> Tex
     """The path of each group, or its pattern if its waits have several paths."""
     tree = ranges.range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
-    rows = zip(path[each.first].tolist(), pattern[each.first].tolist(), one, strict=True)
-    return Texts.of(
-        ranges.UNATTRIBUTED if p < 0 else (tree.paths[p] if same else tree.patterns[q])
-        for p, q, same in rows
-    )
+    texts = np.empty(each.size, object)
+    for source, number, own in ((tree.paths, path, one), (tree.patterns, pattern, ~one)):
+        texts[own] = source.texts(number[each.first[own]]).decode()
+    return Texts.of(texts)
 
 
 # Findings of `sync-stalls`: one per call at a line, or per call and range without lines.

@@ -18,7 +18,7 @@ import numpy as np
 from traceview.errors import LibraryError
 
 PATH = Path(__file__).parent.parent / "trace" / "sqlite" / "pages.so"
-INTERFACE = 6
+INTERFACE = 7
 """The version in pages.c: an editable installation may have a library built from older source."""
 _REMEDY = (
     "install the wheel for this platform (pip install --force-reinstall traceview), or in a clone "
@@ -57,10 +57,12 @@ _FUNCTIONS = {
     "traceview_match_keys": "int i8 n i8 n =i4 n =i4",
     "traceview_sort": "none =i8 =i8 n n",
     "traceview_most_first": "int i8 n =i8 =i8",
-    "traceview_nest": "none i8 i8 i8 n =i4 =i4 =u1",
+    "traceview_nest": "none i8 i8 i8 n =i4 =u1",
     "traceview_in_nesting_order": "none i4 i8 i8 n &",
     "traceview_innermost": "none i8 i8 i4 i8 n =i8 i4 i8 n =i4",
     "traceview_nearest": "none i4 i4 i4 n =i4",
+    "traceview_inherited": "none i4 i4 n =i4",
+    "traceview_depths": "none i4 n =i4",
     "traceview_mark_around": "none i4 i4 n =u1",
     "traceview_own_time": "none i8 i8 i4 n =i8",
     "traceview_sum_nested": "none i8 i8 i4 i4 n =i8 =i8 =i8",

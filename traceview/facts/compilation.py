@@ -85,7 +85,7 @@ def compilation(trace: Trace) -> Compilation:
         if followed.any():
             tool, before = _tuner(trace, process), Intervals(*(side[followed] for side in others))
             by_tool[tool] = _together(by_tool.get(tool, intervals.EMPTY), before)
-        windows = _merged(_together(*by_tool.values()), launch_times(trace, process))
+        windows = _merged(trace, process, _together(*by_tool.values()))
         if len(windows.start):
             covered = [intervals.overlap(shown, *windows) for shown in by_tool.values()]
             most = np.array(list(by_tool))[np.argmax(covered, axis=0)]
@@ -167,10 +167,11 @@ def _together(*parts: Intervals) -> Intervals:
     return intervals.union(np.concatenate(starts), np.concatenate(ends))
 
 
-def _merged(every: Intervals, launches: Integers) -> Intervals:
+def _merged(trace: Trace, process: int, every: Intervals) -> Intervals:
     """The evidence as windows, over pauses in which compilation went on."""
     if not len(every.start):
         return every
+    launches = launch_times(trace, process)
     pause = every.start[1:] - every.end[:-1]
     first, last = (np.searchsorted(launches, edge) for edge in (every.end[:-1], every.start[1:]))
     apart = (pause > PAUSE_NS) & ((last > first) | (pause > IDLE_PAUSE_NS))

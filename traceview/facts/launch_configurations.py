@@ -109,7 +109,7 @@ class Configurations:
     """
 
     row: Integers
-    of_kernel: Integers
+    of_kernel: RowNumbers
     device: Integers
     name: Texts
     short_name: Texts
@@ -193,7 +193,7 @@ def single_launches(trace: Trace, rows: Integers) -> Configurations:
     figures: dict[str, Any] = dict.fromkeys(_FIGURES, zeros)
     return Configurations(
         row=rows,
-        of_kernel=zeros,
+        of_kernel=row_numbers(zeros),
         **_recorded(kernels, rows),
         label=Texts.of([None] * len(rows)),
         barriers=zeros,
@@ -235,9 +235,9 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     )
 
 
-def _of_kernel(trace: Trace, chosen: RowNumbers, alike: Groups, order: Integers) -> Integers:
-    result = np.full(len(trace.recorded("kernels")), -1, np.int64)
-    place = np.empty(alike.size, np.int64)
+def _of_kernel(trace: Trace, chosen: RowNumbers, alike: Groups, order: Integers) -> RowNumbers:
+    result = np.full(len(trace.recorded("kernels")), -1, np.int32)
+    place = np.empty(alike.size, np.int32)
     place[order] = np.arange(alike.size)
     result[chosen] = place[alike.ids]
     return result

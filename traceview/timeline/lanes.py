@@ -23,6 +23,7 @@ from traceview.facts.operations import (
     operations,
     operations_by_device,
 )
+from traceview.facts.ranges.nesting import depths
 from traceview.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.facts.ranges.ranges import range_tree
 from traceview.facts.samples import stack_lines
@@ -270,13 +271,14 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     name = names.add(ranges.texts("name").take(tree.row), NUMBER["range"])
     # The depth of each range of the tree, −1 for inferred steps.
     inferred = trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN])
-    depth = tree.nesting.depth
-    depths = np.where(inferred[tree.row], np.int32(-1), depth) if inferred.any() else depth
+    depth = depths(tree.nesting.parent)
+    if inferred.any():
+        depth[inferred[tree.row]] = -1
     for thread, (first, last) in enumerate(pairwise(nesting.bounds.tolist())):
-        for deep, at in groups.rows_of(depths[first:last]).items():
+        for deep, at in groups.rows_of(depth[first:last]).items():
             if 0 <= deep < MOST_DEPTH:
-                at += np.int32(first)
-                track = Track.some("ranges", nesting.start, nesting.end, name, at)
+                rows = at + np.int32(first)
+                track = Track.some("ranges", nesting.start, nesting.end, name, rows)
                 apart = thread not in nesting.walked
                 yield from ((thread, part) for part in ((track,) if apart else spread(track)))
 

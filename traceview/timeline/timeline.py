@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,16 +75,19 @@ class Timeline:
         return (track for lane in self.lanes for track in lane.tracks)
 
 
-def timeline(trace: Trace, most_points: int | None = None) -> Timeline:
+def timeline(trace: Trace, most_points: int | None = None, of_all: int = 0) -> Timeline:
     """The timeline of the whole recording, whatever is selected.
 
-    With `most_points`, counters with more points are reduced to that many.
+    With `most_points`, counters with more points are reduced to that many, and many counters to
+    `of_all` together.
     """
 
     def counted_points() -> tuple[Counter, ...]:
-        return tuple(
-            counter.reduced(most_points) if most_points else counter for counter in counters(trace)
-        )
+        every = tuple(counters(trace))
+        if most_points is None:
+            return every
+        most = min(most_points, of_all // max(len(every), 1))
+        return tuple(counter.reduced(most) for counter in every)
 
     with ThreadPoolExecutor(1) as pool:
         # Counters do not depend on the lanes.
@@ -168,23 +172,63 @@ class Leaves(Timed):
         return {kind: self.sums(np.where(of_row == kind, duration, 0)) for kind in every}
 
 
-def leaves(timeline: Timeline) -> list[Leaves]:
+FIRST_STEPS = 3
+"""Steps that a page shows at first."""
+_MARGIN_OF_STEPS, _MARGIN = 0.04, 0.02
+
+
+class OpeningWindow(NamedTuple):
+    """The window that a page shows at first, and what of it has all rows."""
+
+    shown: tuple[int, int]
+    whole: Intervals
+
+
+def opening_window(timeline: Timeline) -> OpeningWindow:
+    """Steps in the middle of the run, else all GPU work, of which only the busiest windows have
+    every row."""
+    steps = next((lane.tracks[0] for lane in timeline.lanes if lane.kind == "steps"), None)
+    if steps and len(steps) > FIRST_STEPS + 2:
+        steady = np.flatnonzero(timeline.names.classes[steps.name] == NUMBER["step"])
+        row = int(max(steady[steady <= len(steps) // 2].max(initial=1), 1))
+        start, end = steps.start_ns[row : row + FIRST_STEPS], steps.end_ns[row : row + FIRST_STEPS]
+        first, last = int(start[0]), int(end[-1])
+        # Steps of two loops may lie far apart.
+        if 0 < last - first < 3 * FIRST_STEPS * int(end[0] - start[0]):
+            first, last = _widened(first, last, _MARGIN_OF_STEPS)
+            return OpeningWindow((first, last), intervals.union(*np.array([[first], [last]])))
+    worked = [track for track in timeline.tracks if track.content == "operations"]
+    first = min((int(track.start_ns[0]) for track in worked), default=timeline.start_ns)
+    last = max((int(track.end_ns[-1]) for track in worked), default=timeline.end_ns)
+    shown = _widened(first, last, _MARGIN) if worked else (first, last)
+    return OpeningWindow(shown, intervals.EMPTY)
+
+
+def _widened(first: int, last: int, margin: float) -> tuple[int, int]:
+    more = round((last - first) * margin)
+    return first - more, last + more
+
+
+def leaves(timeline: Timeline, opening: OpeningWindow) -> list[Leaves]:
     """The leaves of each track of a timeline, in the order of its tracks."""
-    tracks = list(timeline.tracks)
-    work = within([track for track in tracks if track.content in _WORK], MOST_WORK)
-    other = within([track for track in tracks if track.content not in _WORK], MOST_OTHER)
+    tracks, kept = list(timeline.tracks), opening.whole
+    work = within([track for track in tracks if track.content in _WORK], MOST_WORK, kept)
+    other = within([track for track in tracks if track.content not in _WORK], MOST_OTHER, kept)
     of_track = {id(leaves.track): leaves for leaves in (*work, *other)}
     return [of_track[id(track)] for track in tracks]
 
 
-def within(tracks: Sequence[Track], most: int) -> list[Leaves]:
-    """The leaves of tracks, with about `most` single rows: short tracks whole, others in part."""
+def within(tracks: Sequence[Track], most: int, kept: Intervals) -> list[Leaves]:
+    """The leaves of tracks, with about `most` single rows: short tracks whole, others in part.
+
+    All rows within `kept` are single."""
     if sum(map(len, tracks)) <= most:
         return [single(track) for track in tracks]
     limit = _longest_whole(list(map(len, tracks)), most // 2)
     long = [track for track in tracks if len(track) > limit]
     short = sum(len(track) for track in tracks if len(track) <= limit)
-    windows = densest(long, most - short)
+    densest_ones = densest(long, most - short)
+    windows = intervals.union(*map(np.concatenate, zip(densest_ones, kept, strict=True)))
     rows = sum(map(len, long))
     run = max(_LEAST_RUN, -(-rows // _MOST_RUNS))
     return [

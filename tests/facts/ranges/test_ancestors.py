@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
-from traceview.facts.ranges.nesting import nearest, with_ancestors
+from traceview.facts.ranges.nesting import depths, inherited, nearest, with_ancestors
 
 
 @pytest.fixture(autouse=True, params=[nullcontext, in_place_of_c], scope="module")
@@ -46,9 +46,20 @@ def test_a_row_without_a_value_has_that_of_its_nearest_ancestor(
     rows = st.integers(-1, len(parent) - 1)
     value = data.draw(st.lists(st.integers(-2, 5), min_size=len(parent), max_size=len(parent)))
     asked = data.draw(st.lists(rows, max_size=8))
-    expected = [next((value[r] for r in chain(parent, row) if value[r] >= 0), -1) for row in asked]
-    arrays = (np.array(each, np.int32) for each in (value, parent, asked))
-    assert nearest(*arrays).tolist() == expected
+    every = [
+        next((value[r] for r in chain(parent, row) if value[r] >= 0), -1)
+        for row in range(len(parent))
+    ]
+    values, parents = np.array(value, np.int32), np.array(parent, np.int32)
+    expected = [every[row] if row >= 0 else -1 for row in asked]
+    assert nearest(values, parents, np.array(asked, np.int32)).tolist() == expected
+    assert inherited(values, parents).tolist() == every
+
+
+@given(parent=trees())
+def test_the_depth_of_a_row_is_the_count_of_its_ancestors(parent: list[int]) -> None:
+    expected = [len(chain(parent, row)) - 1 for row in range(len(parent))]
+    assert depths(np.array(parent, np.int32)).tolist() == expected
 
 
 @given(parent=trees(), data=st.data())

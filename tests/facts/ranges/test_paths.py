@@ -112,18 +112,16 @@ def test_paths_are_found_by_their_text_without_the_texts_of_all():
 
 
 def made_ranges(rng, names):
-    """The row around each of some ranges, which may come later, the depth, and the names."""
+    """The row around each of some ranges, which may come later, and the names."""
     count, order = rng.randrange(0, 60), list(range(60))
     if rng.random() < 0.5:
         rng.shuffle(order)
     order = [row for row in order if row < count]
-    around, depth = np.full(count, -1, np.int32), np.zeros(count, np.int32)
+    around = np.full(count, -1, np.int32)
     for place, row in enumerate(order):
-        above = rng.choice([-1, *order[max(place - 6, 0) : place]])
-        around[row] = above
-        depth[row] = depth[above] + 1 if above >= 0 else 0
+        around[row] = rng.choice([-1, *order[max(place - 6, 0) : place]])
     codes = np.array([rng.randrange(-1, names) for _ in range(count)], np.int32)
-    return around, depth, Texts(codes, Texts.of([f"n{code}" for code in range(names)]).values)
+    return around, Texts(codes, Texts.of([f"n{code}" for code in range(names)]).values)
 
 
 def by_text(around, names):
@@ -145,9 +143,9 @@ def by_text(around, names):
 def test_paths_are_numbered_as_they_first_appear(names, way):
     rng = random.Random(names)
     for _ in range(150):
-        around, depth, named = made_ranges(rng, names)
+        around, named = made_ranges(rng, names)
         with way():
-            path, paths = number_paths(around, depth, named)
+            path, paths = number_paths(around, named)
         texts, first = by_text(around, named)
         assert path.tolist() == [first[text] for text in texts]
         for text, number in first.items():
@@ -194,9 +192,8 @@ def test_siblings_that_take_long_to_search_are_numbered_alike():
             names += [name, name]
     around, codes = np.array(places, np.int32), np.array(names, np.int32)
     named = Texts(codes, Texts.of([str(code) for code in range(siblings)]).values)
-    depth = (around >= 0).astype(np.int32)
     assert numbering._by_search(around, codes) is None
-    path, paths = number_paths(around, depth, named)
+    path, paths = number_paths(around, named)
     assert len(paths) == 2 * siblings - 2
     texts, first = by_text(around, named)
     assert path.tolist() == [first[text] for text in texts]

@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.build import Export
 from traceview.facts.idle.step_parts import step_parts
+from traceview.facts.ranges import origins
+from traceview.facts.steps import series
 from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
 
 
@@ -295,3 +299,16 @@ def test_ranges_that_launch_nothing_are_no_steps_where_others_launch(tmp_path):
     export = Export().range("train", 0, 100).launch((1, 2), (3, 4))
     export.range("unpack", 110, 120).range("unpack", 130, 140)
     assert names(export, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "near"),
+    [
+        (series._STEP, series._NEAR_STEP),
+        (origins._PROFILER_STEP, series._NEAR_STEP),
+        (series._EPOCH, series._NEAR_EPOCH),
+    ],
+)
+@given(data=st.data())
+def test_no_name_of_a_step_or_an_epoch_is_passed_over(rule, near, data):
+    assert near.search(data.draw(st.from_regex(rule)))

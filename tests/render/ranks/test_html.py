@@ -3,13 +3,13 @@
 import json
 import re
 import zlib
-from base64 import b64decode
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
+from tests.render.packed import bytes_of
 from tests.render.ranks.jobs import Shape, a_job
 from traceview import units
 from traceview.ranks.job import FailedRank
@@ -24,7 +24,7 @@ MOST_BYTES_PER_RANK = 1_250
 
 def unpacked(packed):
     """Numbers as render/timeline/packing.py packs them."""
-    planes = np.frombuffer(zlib.decompress(b64decode(packed["data"])), np.uint8)
+    planes = np.frombuffer(zlib.decompress(bytes_of(packed["data"])), np.uint8)
     weights = 256 ** np.arange(packed["planes"])
     return (planes.reshape(packed["planes"], -1).T * weights).sum(axis=1)
 
@@ -153,7 +153,7 @@ def test_the_window_is_the_step_in_which_ranks_wait_longest():
 
 
 def aligned_ranks(document):
-    return json.loads(zlib.decompress(b64decode(document["ranks"])))
+    return json.loads(zlib.decompress(bytes_of(document["ranks"])))
 
 
 def test_a_small_job_is_aligned_whole():

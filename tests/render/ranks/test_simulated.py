@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from base64 import b64decode
 
 import pytest
 from rich.cells import cell_len
@@ -11,6 +10,7 @@ from tests.ranks.job_model import SHAPES
 from tests.ranks.rank_programs import run
 from tests.ranks.simulated_figures import figures, recordings
 from tests.ranks.simulated_jobs import with_straggler
+from tests.render.packed import bytes_of
 from traceview.ranks.answer import job_report
 from traceview.render.ranks.aligned import aligned_document
 from traceview.render.ranks.html import render_html
@@ -44,7 +44,7 @@ def test_every_finding_is_in_all_outputs(job):
 
 def test_the_rank_that_arrived_last_took_part_and_waited_least(job):
     document = aligned_document(job)
-    ranks = json.loads(zlib.decompress(b64decode(document["ranks"])))
+    ranks = json.loads(zlib.decompress(bytes_of(document["ranks"])))
     waits: dict[int, dict[int, int]] = {}
     last = {}
     for rank in ranks:

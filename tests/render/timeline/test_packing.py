@@ -1,6 +1,5 @@
 """Packed numbers come back: read here by hand, in the browser by its own code."""
 
-import base64
 import json
 import zlib
 
@@ -8,8 +7,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.render.packed import bytes_of
 from traceview.render.base.safe_text import all_visible
 from traceview.render.timeline import (
+    as_characters,
     differences,
     packed_json,
     packed_numbers,
@@ -21,9 +22,17 @@ from traceview.render.timeline import (
 
 
 def unpacked(column):
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(column["data"])), np.uint8)
+    planes = np.frombuffer(zlib.decompress(bytes_of(column["data"])), np.uint8)
     planes = planes.reshape(column["planes"], column["rows"])
     return [sum(int(v) << (8 * at) for at, v in enumerate(row)) for row in planes.T]
+
+
+@given(st.binary(max_size=300))
+def test_bytes_come_back_from_characters_that_need_no_escapes(data):
+    packed = as_characters(data)
+    assert bytes_of(packed) == data
+    assert json.dumps(packed.decode()).replace("<", "") == f'"{packed.decode()}"'
+    assert 8 * len(data) <= 6.5 * len(packed) <= 8 * len(data) + 13
 
 
 @given(st.lists(st.integers(0, 2**47)), st.booleans())
@@ -68,11 +77,11 @@ def test_no_text_ends_the_script_element():
 def test_visible_texts_come_back(texts):
     texts = all_visible(texts)
     packed = packed_texts(texts)
-    lines = zlib.decompress(base64.b64decode(packed["data"])).decode().split("\n")
+    lines = zlib.decompress(bytes_of(packed["data"])).decode().split("\n")
     assert packed["rows"] == len(texts)
     assert lines == (texts or [""])
 
 
 def test_json_comes_back():
     document = {"texts": ["ä", "\ud800x"]}
-    assert json.loads(zlib.decompress(base64.b64decode(packed_json(document)))) == document
+    assert json.loads(zlib.decompress(bytes_of(packed_json(document)))) == document

@@ -258,7 +258,7 @@ def _data_loading_ns(trace: Trace, device: int) -> int:
     """Steady launch-late idle time in ranges that are named for loading data."""
     late, patterns = cpu_activity.late_idle(trace), range_tree(trace).patterns
     own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
-    loading = patterns.with_name(lambda name: bool(_LOADS.search(name)))[late.pattern[own]]
+    loading = patterns.with_name(late.pattern[own], lambda name: bool(_LOADS.search(name)))
     return int(late.steady_ns[own[loading]].sum())
 
 

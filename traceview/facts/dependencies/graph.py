@@ -124,7 +124,8 @@ class Dependencies:
     each and `does` its kind; the others are the rows `operation` of operations. `own_ns` is how
     long an item takes once all that it waits for is done. `begin` are the edges that an item begins
     behind, `finish` those that a call returns behind. `launch` is the call that launched each
-    operation, −1 if unknown.
+    operation, −1 if unknown. `item_of_call` is the item of each row of api_calls, −1 where there is
+    none; a graph for walks does without.
     """
 
     calls: int
@@ -281,7 +282,8 @@ class _Builder:
             assert known is not None
             chosen = np.flatnonzero(np.where(ops.call >= 0, launched >= 0, known))
         self.operation = row_numbers(chosen)
-        self.wanted = np.full(len(chosen), walked is None)
+        self.whole = walked is None
+        self.wanted = np.full(len(chosen), self.whole)
         if walked:
             self.wanted[walked.operation] = True
         self.ops = ops
@@ -315,22 +317,33 @@ class _Builder:
         begin = self._bound(self.start)
         own = self.end - self.start
         finish = self._waiting(own)
+        chosen = self._reached(begin, finish)
+        items = np.append(np.arange(self.calls), chosen + self.calls)
+        number = np.full(len(own), -1, np.int32)
+        number[items] = np.arange(len(items))
         return Dependencies(
             self.calls,
             self.call,
-            self.operation,
-            self.item_of_call,
+            self.operation[chosen],
+            self.item_of_call if self.whole else groups.NO_ROWS,
             self.thread,
             self.does,
-            self.start,
-            self.end,
-            own,
-            begin,
-            finish,
-            self.launch,
+            self.start[items],
+            self.end[items],
+            own[items],
+            _of_items(begin, items, number),
+            _of_items(finish, items, number),
+            self.launch[chosen],
             self.latency,
             self.pitch,
         )
+
+    def _reached(self, *edges: Edges) -> Integers:
+        """The operations that walks begin at or come to: all where nothing is walked."""
+        reached = self.wanted.copy()
+        for each in edges:
+            reached[each.on[each.on >= self.calls] - self.calls] = True
+        return np.flatnonzero(reached)
 
     # What operations wait for.
 
@@ -743,6 +756,12 @@ _DEVICE_WIDE = (
     *("cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"),
     "hipDeviceSynchronize",
 )
+
+
+def _of_items(edges: Edges, items: Integers, number: RowNumbers) -> Edges:
+    """The edges of a part of all items; those left out have none."""
+    first = np.append(edges.first[items], edges.first[-1])
+    return Edges(first, number[edges.on], edges.lag_ns, edges.kind)
 
 
 def _between(start: Array, since: int | None, until: int | None) -> Mask | None:

@@ -14,13 +14,13 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/* The innermost interval that contains each one, -1 where none does, and how many do.
+/* The innermost interval that contains each one, -1 where none does.
  *
  * `crossing` is 1 for the tracks on which intervals overlap without nesting. There an interval that
  * overlaps another is its sibling.
  */
 EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int64_t *bounds,
-                             int64_t tracks, int32_t *parent, int32_t *depth, uint8_t *crossing)
+                             int64_t tracks, int32_t *parent, uint8_t *crossing)
 {
     for (int64_t track = 0; track < tracks; track++) {
         int32_t open = -1;
@@ -31,7 +31,6 @@ EXPORTED void traceview_nest(const int64_t *start, const int64_t *end, const int
                 open = parent[open];
             }
             parent[row] = open;
-            depth[row] = open < 0 ? 0 : depth[open] + 1;
             open = (int32_t)row;
         }
     }
@@ -90,6 +89,39 @@ EXPORTED void traceview_nearest(const int32_t *value, const int32_t *parent, con
         while (row >= 0 && value[row] < 0)
             row = parent[row];
         result[i] = row < 0 ? -1 : value[row];
+    }
+}
+
+/* As traceview_nearest for all intervals. A walk stops where an earlier one has been. */
+EXPORTED void traceview_inherited(const int32_t *value, const int32_t *parent, int64_t count,
+                                  int32_t *result)
+{
+    enum { UNKNOWN = -2 };
+    for (int64_t row = 0; row < count; row++)
+        result[row] = value[row] < 0 ? UNKNOWN : value[row];
+    for (int64_t row = 0; row < count; row++) {
+        int32_t top = (int32_t)row, at = (int32_t)row;
+        while (result[top] == UNKNOWN && parent[top] >= 0)
+            top = parent[top];
+        int32_t known = result[top] == UNKNOWN ? -1 : result[top];
+        for (; at != top; at = parent[at])
+            result[at] = known;
+        result[top] = known;
+    }
+}
+
+/* The number of ancestors of each interval. */
+EXPORTED void traceview_depths(const int32_t *parent, int64_t count, int32_t *depth)
+{
+    for (int64_t row = 0; row < count; row++)
+        depth[row] = parent[row] < 0 ? 0 : -1;
+    for (int64_t row = 0; row < count; row++) {
+        int32_t above = 0, at = (int32_t)row;
+        for (; depth[at] < 0; at = parent[at])
+            above++;
+        above += depth[at];
+        for (at = (int32_t)row; depth[at] < 0; at = parent[at])
+            depth[at] = above--;
     }
 }
 

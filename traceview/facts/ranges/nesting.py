@@ -30,7 +30,6 @@ class Nesting:
     end: Integers
     parent: RowNumbers
     """Row of the innermost interval that contains this one, −1 where none does."""
-    depth: RowNumbers
     walked: frozenset[int]
     """Tracks on which some intervals overlap without nesting."""
 
@@ -95,27 +94,20 @@ def in_nesting_order(track: Array, start: Integers, end: Integers) -> bool:
 
 
 def nest(track: Array, start: Integers, end: Integers) -> Nesting:
-    """Parents and depths of intervals sorted by (track, start, −end), none of them empty."""
+    """Parents of intervals sorted by (track, start, −end), none of them empty."""
     start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
-    parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
-    bounds = Nesting(track, start, end, parent, depth, frozenset()).bounds
+    parent = np.empty(len(start), np.int32)
+    bounds = Nesting(track, start, end, parent, frozenset()).bounds
     tracks = len(bounds) - 1
     crossing = np.zeros(tracks, bool)
-    library.call("traceview_nest", start, end, bounds, tracks, parent, depth, crossing)
-    walked = frozenset(np.flatnonzero(crossing).tolist())
-    return Nesting(track, start, end, parent, depth, walked)
+    library.call("traceview_nest", start, end, bounds, tracks, parent, crossing)
+    return Nesting(track, start, end, parent, frozenset(np.flatnonzero(crossing).tolist()))
 
 
 def depths(parent: RowNumbers) -> RowNumbers:
-    """Number of ancestors of each row. A parent comes before its children."""
-    depth = (parent >= 0).astype(np.int32)
-    above, rows = parent.copy(), np.flatnonzero(parent >= 0)
-    # Each turn doubles how far `above` is: a chain as long as the table takes few.
-    while len(rows):
-        farther = above[rows]
-        depth[rows] += depth[farther]
-        above[rows] = above[farther]
-        rows = rows[above[rows] >= 0]
+    """Number of ancestors of each row."""
+    depth = np.empty(len(parent), np.int32)
+    library.call("traceview_depths", parent, len(parent), depth)
     return depth
 
 
@@ -284,13 +276,8 @@ def nearest(value: RowNumbers, parent: RowNumbers, rows: Array) -> RowNumbers:
 
 def inherited(value: RowNumbers, parent: RowNumbers) -> RowNumbers:
     """As `nearest` for all rows, in time that does not grow with the depth of the tree."""
-    result, above = value.copy(), parent.copy()
-    rows = np.flatnonzero((result < 0) & (above >= 0))
-    # Each turn doubles how far `above` is; no row between has a value.
-    while len(rows):
-        farther = above[rows]
-        result[rows], above[rows] = result[farther], above[farther]
-        rows = rows[(result[rows] < 0) & (above[rows] >= 0)]
+    result = np.empty(len(value), np.int32)
+    library.call("traceview_inherited", value, parent, len(value), result)
     return result
 
 

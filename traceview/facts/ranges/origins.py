@@ -8,7 +8,7 @@ work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -40,6 +40,38 @@ MOST_DIGITS = 15
 
 
 @record
+class JoinedTexts:
+    """Texts that are searched all at once."""
+
+    texts: Sequence[str]
+
+    def meeting(self, rule: Callable[[str], object], near: re.Pattern[str]) -> Mask:
+        """True for the texts that meet a rule.
+
+        Only texts in which `near` occurs are asked, as names may differ in more than numbers and
+        most meet no rule. It is searched in all texts at once, each of them after a line break,
+        and should run on to the end of the line, so that each text has few matches.
+        """
+        places = np.fromiter((each.start() for each in near.finditer(self.lines)), np.int64)
+        result, asked = np.zeros(len(self.texts), bool), groups.different(self._text_at(places))
+        result[asked] = [bool(rule(self.texts[text])) for text in asked.tolist()]
+        return result
+
+    @cached_property
+    def lines(self) -> str:
+        return "\n".join(("", *self.texts))
+
+    def _text_at(self, places: Integers) -> Integers:
+        return np.searchsorted(self._line_breaks, places, side="right") - 1
+
+    @cached_property
+    def _line_breaks(self) -> Integers:
+        """Where in `lines` each text has its line break."""
+        sizes = np.fromiter(map(len, self.texts), np.int64, len(self.texts)) + 1
+        return np.cumsum(sizes) - sizes
+
+
+@record
 class TextForms:
     """`form` is the form of each of `texts`, and `first` the first text of each form."""
 
@@ -66,28 +98,13 @@ class TextForms:
         return self.meeting(pattern.match, begins)
 
     def meeting(self, rule: Callable[[str], object], near: re.Pattern[str]) -> Mask:
-        """As `matching`, for texts that meet a rule.
-
-        Only texts in which `near` occurs are asked, as names may differ in more than numbers and
-        most meet no rule. It is searched in all texts at once, each of them after a line break,
-        and should run on to the end of the line, so that each text has few matches.
-        """
-        places = np.fromiter((each.start() for each in near.finditer(self._lines)), np.int64)
-        forms = groups.different(np.searchsorted(self._line_breaks, places, side="right") - 1)
-        holds, examples = np.zeros(len(self.first), bool), self.examples
-        holds[forms] = [bool(rule(examples[form])) for form in forms.tolist()]
-        result: Mask = np.append(holds[self.form], False)
+        """As `matching`, for texts that meet a rule; see `JoinedTexts.meeting` for `near`."""
+        result: Mask = np.append(self._joined.meeting(rule, near)[self.form], False)
         return result
 
     @cached_property
-    def _lines(self) -> str:
-        return "\n".join(("", *self.examples))
-
-    @cached_property
-    def _line_breaks(self) -> Integers:
-        """Where in `_lines` each example has its line break."""
-        sizes = np.fromiter(map(len, self.examples), np.int64, len(self.examples)) + 1
-        return np.cumsum(sizes) - sizes
+    def _joined(self) -> JoinedTexts:
+        return JoinedTexts(self.examples)
 
     def last_numbers(self) -> Integers:
         """The last number of each text, −1 if there is none or it has over MOST_DIGITS digits."""

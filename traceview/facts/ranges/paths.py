@@ -15,7 +15,7 @@ import numpy as np
 from traceview import groups
 from traceview.compiled import library
 from traceview.compiled.library import address
-from traceview.facts.ranges.nesting import inherited
+from traceview.facts.ranges.nesting import depths, inherited
 from traceview.records import record
 from traceview.tables import (
     Array,
@@ -122,12 +122,14 @@ class Paths:
         """Add, in place, the number of each path to all paths above it."""
         library.call("traceview_add_to_parents", self.parent, len(self), numbers)
 
-    def with_name(self, matches: Callable[[str], bool]) -> Mask:
-        """True for the paths of which a name matches."""
-        used = groups.different(self.name)
+    def with_name(self, paths: Array, matches: Callable[[str], bool]) -> Mask:
+        """True for those of some paths of which a name matches."""
+        around = self._with_ancestors(paths)
+        used = groups.different(self.name[around])
         hit = np.fromiter(map(matches, self.naming.values_of(used)), bool, len(used))
-        own = np.where(hit[np.searchsorted(used, self.name)], np.int32(0), np.int32(-1))
-        matching: Mask = inherited(own, self.parent) >= 0
+        own = np.full(len(self), -1, np.int32)
+        own[around[hit[np.searchsorted(used, self.name[around])]]] = 0
+        matching: Mask = inherited(own, self.parent)[paths] >= 0
         return matching
 
     def texts(self, path: Array) -> Texts:
@@ -179,14 +181,15 @@ def _bounded(text: str) -> str:
     return text if len(text) <= NAME_CHARACTERS else f"{text[:_HALF]}…{text[-_HALF:]}"
 
 
-def number_paths(around: RowNumbers, depth: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
+def number_paths(around: RowNumbers, names: Texts) -> tuple[RowNumbers, Paths]:
     """The path of each range, and all distinct paths as they first appear.
 
-    `around` is the row of the range around each one, −1 at the top, `depth` the number of ranges
-    around it.
+    `around` is the row of the range around each one, −1 at the top.
     """
-    found = _by_search(around, names.codes)
-    path, parent, name, levels = found or _by_appearance(*_by_level(around, depth, names.codes))
+    found = _by_search(around, names.codes) or _by_appearance(
+        *_by_level(around, depths(around), names.codes)
+    )
+    path, parent, name, levels = found
     # Only the texts are needed from here on, not that of each range.
     return path, Paths(parent, name, levels, names.take(np.zeros(0, np.int32)))
 

@@ -15,7 +15,6 @@ from traceview.compiled import library
 from traceview.facts.operations import operations
 from traceview.facts.ranges.nesting import (
     Nesting,
-    depths,
     in_nesting_order,
     inherited,
     nest,
@@ -50,9 +49,9 @@ _AUTOGRAD = "pt_autograd"
 class RangeTree:
     """Ranges with a duration, sorted by (thread, start, −end). `row` is their row in ranges.
 
-    `nesting` nests the ranges of each thread; `parent` and `depth` are those of the tree, in which
-    ranges that torch's autograd and NVIDIA's libraries open on threads of their own are `lent` to
-    the range of the main thread.
+    `nesting` nests the ranges of each thread; `parent` is that of the tree, in which ranges that
+    torch's autograd and NVIDIA's libraries open on threads of their own are `lent` to the range of
+    the main thread.
 
     `path` is the row of each in `paths`, the same for all instances of a range. `path_pattern` is
     the row of each path in `patterns`: paths that differ in numbers only, such as the steps of a
@@ -61,7 +60,6 @@ class RangeTree:
 
     nesting: Nesting
     parent: RowNumbers
-    depth: RowNumbers
     lent: Mask
     row: RowNumbers
     processes: Array
@@ -135,9 +133,8 @@ def range_tree(trace: Trace) -> RangeTree:
     ranges = trace.recorded("ranges")
     rows, nesting = _nested(trace)
     parent = _cross_thread_parents(trace, nesting, rows)
-    depth = nesting.depth if parent is nesting.parent else depths(parent)
     names = ranges.texts("name").take(_as_slice(rows))
-    path, paths = number_paths(parent, depth, names)
+    path, paths = number_paths(parent, names)
     forms = range_name_forms(trace)
     of_forms = Texts.of(patterns_of(forms.examples))
     named = Texts(of_forms.codes[forms.form], of_forms.values)
@@ -145,7 +142,6 @@ def range_tree(trace: Trace) -> RangeTree:
     tree = RangeTree(
         nesting,
         parent,
-        depth,
         constant(False, len(rows), bool),
         rows,
         ranges["process"],

@@ -27,6 +27,7 @@ import numpy as np
 from traceview import groups
 from traceview.facts.operations import operations
 from traceview.facts.ranges.origins import (
+    JoinedTexts,
     candidates_for_steps,
     is_profiler_step,
     profiler_steps,
@@ -68,7 +69,9 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
 
 
 _STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#")
+_NEAR_STEP = re.compile(r"(?i)(step|iter|batch|execute_).*")
 _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
+_NEAR_EPOCH = re.compile(r"(?i)(epoch|fold|trial).*")
 NEVER = np.iinfo(np.int64).max
 
 
@@ -155,7 +158,7 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     """True for the kinds at the level of the steps of their thread."""
     thread, depth = kinds.thread, kinds.depth
     threads = int(tree.nesting.track.max(initial=-1)) + 1
-    steps = _named(tree, kinds, is_step)
+    steps = _named(tree, kinds, is_step, _NEAR_STEP)
     least = _least(thread, depth, np.ones(len(depth), bool), threads)
     chosen = np.where(_least(thread, depth, steps, threads)[thread] < NEVER, steps, True)
     level = _least(thread, depth, chosen, threads)
@@ -175,10 +178,12 @@ def is_step(pattern: str) -> bool:
     return bool(_STEP.match(pattern)) or is_profiler_step(pattern)
 
 
-def _named(tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool]) -> Mask:
-    """True for the kinds whose own name, with # for numbers, meets `rule`."""
-    names = tree.patterns.names[tree.patterns.name[kinds.pattern]]
-    return np.array([rule(str(name)) for name in names], bool)
+def _named(
+    tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool], near: re.Pattern[str]
+) -> Mask:
+    """True for the kinds whose own name, with # for numbers, meets `rule`, which needs `near`."""
+    names = JoinedTexts(tree.patterns.names.tolist())
+    return names.meeting(rule, near)[tree.patterns.name[kinds.pattern]]
 
 
 def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers:
@@ -191,7 +196,7 @@ def _least(thread: Array, depth: Array, counted: Mask, threads: int) -> Integers
 def _inside_epochs(tree: RangeTree, kinds: _Kinds) -> Mask:
     """True for the kinds that repeat within a single range named like an epoch."""
     result = np.zeros(len(kinds.depth), bool)
-    named = _named(tree, kinds, is_epoch)
+    named = _named(tree, kinds, is_epoch, _NEAR_EPOCH)
     if not named.any():
         return result
     epoch = np.append(kinds.mask(named), False)

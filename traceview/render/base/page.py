@@ -169,9 +169,10 @@ def _body(tags: Sequence[str], columns: Sequence[Sequence[str]], ids: Mapping[in
 
 
 def _cells(column: Column, table: Table) -> list[str]:
-    """The HTML of a column's cells, from the end of the tag on: `>gemm`, ` data-v="3">3`.
+    """The HTML of a column's cells, from the end of the tag on: `>gemm`, ` data-v="3000">3,000`.
 
-    Numbers have their raw value, empty if null; shortened names have the whole name in a title.
+    Numbers that look otherwise have their raw value, empty if null; shortened names have the whole
+    name in a title.
     Equal values are formatted once.
     """
     values = table.cells(column.name)
@@ -194,7 +195,7 @@ def _texts(texts: Sequence[str], column: Column) -> list[str]:
 def _numbers(texts: Sequence[str], values: Sequence[Cell]) -> list[str]:
     raw = ["" if value is None else str(value) for value in values]
     return [
-        f' data-v="{number}">{text}'
+        f">{text}" if text == number else f' data-v="{number}">{text}'
         for number, text in zip(_escaped(raw), _escaped(texts), strict=True)
     ]
 

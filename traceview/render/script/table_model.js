@@ -91,8 +91,10 @@ export class TableModel {
  */
 function valueOf(cell) {
   if (cell.dataset.v !== undefined) return cell.dataset.v === "" ? null : cell.dataset.v;
-  const name = cell.querySelector(".elided")?.getAttribute("title") ?? cell.textContent ?? "";
-  return name.trim() === "\u2013" ? null : name.trim();
+  const whole = cell.querySelector(".elided")?.getAttribute("title") ?? cell.textContent ?? "";
+  // Without the sign that links to the timeline.
+  const text = whole.replace(/\u2922$/, "").trim();
+  return text === "\u2013" ? null : text;
 }
 
 /** Whole numbers add up exactly, however large. @param {string[]} values */

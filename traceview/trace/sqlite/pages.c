@@ -15,7 +15,7 @@
 #endif
 
 /* Incremented with every change of the interface; library.py refuses any other number. */
-EXPORTED const int64_t traceview_interface = 6;
+EXPORTED const int64_t traceview_interface = 7;
 
 enum { LEAF = 0x0D, LEAF_HEADER_BYTES = 8 };
 /* A cell takes 4 bytes or more and its pointer 2; a free block has a header of 4 bytes. */

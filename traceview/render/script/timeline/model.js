@@ -57,6 +57,7 @@ import { treeOf } from "./tree.js";
  * @typedef {object} Model
  * @property {bigint} origin time 0 on the clock of the recording
  * @property {number} end
+ * @property {[number, number]} window what is shown at first
  * @property {string[]} classes
  * @property {Record<string, string>} causes what each cause of idle time means
  * @property {Names} names
@@ -82,13 +83,15 @@ export async function modelOf(data) {
   );
   const read = { gap, duration, name, bytes, count, busy, link: running(signed(link)) };
   const { lanes, tracks } = lanesOf(data, read);
-  addClasses(tracks, columns.class_of, byClass);
+  const named = await namesOf(data.names);
+  addClasses(tracks, named.classes, columns.class_of, byClass);
   return {
     origin: BigInt(data.origin),
     end: data.end,
+    window: data.window,
     classes: data.classes,
     causes: data.causes,
-    names: await namesOf(data.names),
+    names: named,
     lanes,
     tracks,
     counters: await Promise.all(data.counters.map(counterOf)),
@@ -173,10 +176,14 @@ function trackOf(lane, given, read, at) {
 
 /**
  * @param {Track[]} tracks
- * @param {[number, number][]} pairs track and class of each part of the column
+ * @param {ArrayLike<number>} classes by name
+ * @param {[number, number][]} pairs track and class of each part of the column; the rows of a track
+ *   that is not there are of one class
  * @param {any} column
  */
-function addClasses(tracks, pairs, column) {
+function addClasses(tracks, classes, pairs, column) {
+  for (const track of tracks) if (track.busy) track.byClass.set(classes[track.name[0]], track.busy);
+  for (const [number] of pairs) tracks[number].byClass.clear();
   let first = 0;
   for (const [number, kind] of pairs) {
     const rows = tracks[number].start.length;

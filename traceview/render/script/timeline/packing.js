@@ -1,11 +1,25 @@
 /** Numbers and text as traceview/render/timeline.py packs them. */
 
+/** Of the characters from "!" on, "\"", "<" and "\\" are none of the 91. @param {number} code */
+const digit = (code) => code - 33 - +(code > 34) - +(code > 60) - +(code > 92);
+
+/** Two characters hold 13 bits, one at the end holds 6. @param {string} packed */
+function bytesOf(packed) {
+  const pairs = packed.length >> 1;
+  const bytes = new Uint8Array((13 * pairs + 6 * (packed.length % 2)) >> 3);
+  let [bits, held, filled] = [0, 0, 0];
+  for (let at = 0; at < packed.length; at += 2) {
+    const [low, high] = [digit(packed.charCodeAt(at)), digit(packed.charCodeAt(at + 1))];
+    const width = at < 2 * pairs ? 13 : 6;
+    bits = ((bits << width) | (width === 13 ? low + 91 * high : low)) & 0xfffff;
+    for (held += width; held >= 8; held -= 8) bytes[filled++] = bits >> (held - 8);
+  }
+  return bytes;
+}
+
 /** @param {string} packed @returns {Promise<Uint8Array>} */
 export async function inflated(packed) {
-  const letters = atob(packed);
-  const bytes = new Uint8Array(letters.length);
-  for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

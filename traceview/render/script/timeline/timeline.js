@@ -38,7 +38,6 @@ const SPANS = new Set(["steps", "phases", "ranges"]);
 const MARGIN = 190;
 const LEAST_SPAN = 1000;
 const NEAR = 3;
-const FIRST_STEPS = 3;
 const MOST_HITS = 500;
 const TALLEST = 4;
 const SHOWN = "In view";
@@ -118,7 +117,7 @@ export class Lanes {
     }) : null;
     this.listen();
     this.resize();
-    (role.addressed && this.open(location.hash)) || this.showWindow(...firstWindow(model));
+    (role.addressed && this.open(location.hash)) || this.showWindow(...model.window);
     within.classList.add("ready");
   }
 
@@ -320,7 +319,7 @@ export class Lanes {
     } else if (span) {
       this.showRecorded(span[0], span[1]);
     } else {
-      this.showWindow(...firstWindow(this.model));
+      this.showWindow(...this.model.window);
       this.frame.search.value = name;
       this.search(name);
       this.goToHit(1);
@@ -596,29 +595,6 @@ export class Lanes {
     if (held.has("d")) this.view.pan(pan);
     this.moved();
   }
-}
-
-/** A few steady steps where there are steps, else the time in which the GPUs worked.
- * @param {Model} model
- * @returns {[number, number]}
- */
-function firstWindow(model) {
-  const steps = model.lanes.find((lane) => lane.kind === "steps")?.tracks[0];
-  const steady = model.classes.indexOf("step");
-  if (steps && steps.start.length > FIRST_STEPS + 2 && !steps.count) {
-    let row = Math.floor(steps.start.length / 2);
-    while (row > 1 && model.names.classes[steps.name[row]] !== steady) row--;
-    const last = Math.min(row + FIRST_STEPS - 1, steps.start.length - 1);
-    const length = steps.end[last] - steps.start[row];
-    const margin = length * 0.04;
-    // Steps of two loops may lie far apart.
-    if (length > 0 && length < 3 * FIRST_STEPS * (steps.end[row] - steps.start[row])) return [steps.start[row] - margin, steps.end[last] + margin];
-  }
-  const worked = model.tracks.filter((track) => track.content === "operations" && track.start.length);
-  const from = Math.min(...worked.map((track) => track.start[0]));
-  const to = Math.max(...worked.map((track) => track.end[track.end.length - 1]));
-  const margin = (to - from) * 0.02;
-  return worked.length ? [from - margin, to + margin] : [0, model.end];
 }
 
 /** @param {import("./model.js").Counter} counter @param {number} time */
