@@ -13,7 +13,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, LinkError, PlatformError
 
 LIBRARY = Extension(
-    "traceview.trace.sqlite.pages",
+    "traceview.traces.trace.sqlite.pages",
     sorted(map(str, Path("traceview").rglob("*.c"))),
     depends=sorted(map(str, Path("traceview").rglob("*.h"))),
     extra_compile_args=["-O3"],

@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from traceview.bench.operation import Operation
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation
 
 _SUPPORT = {"__init__", "checks", "compiled", "cuda_cpp", "input_guard", "row_tile"}
 

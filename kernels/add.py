@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernels import checks, cuda_cpp
 from kernels.compiled import compiled
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 BYTES_PER_THREAD = 32
 WARPS = 4

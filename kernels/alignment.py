@@ -24,8 +24,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import checks
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 MULTIPLE = 16
 """Triton looks at whether numbers are divisible by 16: enough for 128 bits of any type."""

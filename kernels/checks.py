@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 MOST_ELEMENTS = 1 << 30
 """Kernels here count elements in 32 bits, and a block may count a little beyond the last one."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels import checks
 from kernels.compiled import compiled
 from kernels.sum import sum_type
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 ROWS, COLUMNS = 16, 128
 PARTS, PART_COLUMNS = 128, 32

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from traceview.errors import ToolNotFoundError
+from traceview.base.errors import ToolNotFoundError
 
 
 def kernel(source: str, name: str) -> Any:

@@ -20,8 +20,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import checks, cuda_cpp
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 STEPS = 256
 EPSILON = 2.0**-10

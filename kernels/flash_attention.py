@@ -27,8 +27,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import checks
 from kernels.matmul import product
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 LOG2_E = 1.4426950408889634
 

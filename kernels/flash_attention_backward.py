@@ -32,8 +32,8 @@ from kernels import checks, flash_attention
 from kernels.flash_attention import LOG2_E, Tile, described, probabilities, scores_of
 from kernels.input_guard import on_a_gpu
 from kernels.matmul import product
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 # By head dimension, the one in use first. For dQ a block keeps one tile of results, for dK and dV
 # two.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernels import checks, cuda_cpp
 from kernels.compiled import compiled
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 SQRT_2_OVER_PI = 0.7978845608028654
 CUBIC = 0.044715

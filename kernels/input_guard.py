@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from traceview.bench.operation import Needs, Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Needs, Operation, Version
 
 
 def guarded(operation: Operation, version: Version) -> Callable[..., Any]:

@@ -18,8 +18,8 @@ from torch import Tensor
 from kernels import checks
 from kernels.compiled import compiled
 from kernels.row_tile import row_tile
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 EPSILON = 1e-5
 MOST_COLUMNS = 16384

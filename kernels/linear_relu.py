@@ -20,8 +20,8 @@ from torch import Tensor
 
 from kernels import checks
 from kernels.compiled import compiled
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 # The interpreter multiplies the bits of bfloat16 as integers.
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from kernels import checks
 from kernels.matmul import Tile, place, tile
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 # Twice as many products as in fp16 for the same room in shared memory.
 # 256 columns would be one instruction, but then ptxas makes each wait for the one before (C7515).

@@ -18,8 +18,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import checks
-from traceview.bench.operation import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import Operation, Version
 
 Precision = Literal["tf32", "tf32x3", "ieee"]
 """How tensor cores multiply fp32: rounded to TF32 (10 bits of mantissa, as torch does after

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels import matmul
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 
 def with_torch(a: Tensor, b: Tensor) -> Tensor:

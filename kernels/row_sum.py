@@ -18,7 +18,7 @@ from kernels import checks
 from kernels.compiled import compiled
 from kernels.row_tile import row_tile
 from kernels.sum import sum_type
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 WIDEST = 8192
 LOOP_BLOCK = 1024

@@ -18,7 +18,7 @@ from torch import Tensor
 from kernels import checks, cuda_cpp
 from kernels.compiled import compiled
 from kernels.row_tile import row_tile
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 MOST_COLUMNS = 16384
 """As many elements fit in the registers of one block: 16 warps with 32 elements per thread."""

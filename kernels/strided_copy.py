@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import checks
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 BYTES_PER_THREAD = 32
 WARPS = 4

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from kernels import checks
 from kernels.compiled import compiled
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 BLOCK = 4096
 PROGRAMS = 1024

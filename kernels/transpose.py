@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import checks, cuda_cpp
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 TILE_BYTES = 256
 """Of a tile's row: 64 elements of 4 bytes, 128 of 2."""

@@ -51,8 +51,8 @@ def _is_public_fact(node: ast.FunctionDef) -> bool:
 
 def all_facts() -> list[Fact]:
     """Every fact: those of facts/ first, then those of single analyses."""
-    files = [*sorted((PACKAGE / "facts").rglob("*.py"))]
-    files += sorted((PACKAGE / "analyses").rglob("*.py"))
+    files = [*sorted((PACKAGE / "traces" / "facts").rglob("*.py"))]
+    files += sorted((PACKAGE / "traces" / "analyses").rglob("*.py"))
     return [fact for file in files for fact in facts_in(file)]
 
 

@@ -24,7 +24,7 @@ from packages.build import REPOSITORY
 from packages.changelog import ChangelogError, latest, released
 
 VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
-VERSION_FILE, CHANGELOG = Path("traceview/version.py"), Path("CHANGELOG.md")
+VERSION_FILE, CHANGELOG = Path("traceview/base/version.py"), Path("CHANGELOG.md")
 
 
 class ReleaseError(Exception):

@@ -38,11 +38,11 @@ from tests.oracles.nsys_stats import (
     SEVERITIES,
     SYNC_TYPES,
 )
-from traceview.tables import Column
-from traceview.trace import Trace
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import KERNELS_TABLE, packed
-from traceview.trace.schema import KERNEL_CODE
+from traceview.base.tables import Column
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import KERNELS_TABLE, packed
+from traceview.traces.trace.schema import KERNEL_CODE
 
 Span = tuple[int, int]
 DAY_NS = 1_795_331_501_386_098_606

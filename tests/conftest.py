@@ -185,7 +185,7 @@ def only_sleeping_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_hurry() -> Iterator[None]:
     """Trials of `ptx` end with what there is to try, not by the clock of a busy machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("traceview.headless.compile_options.BUDGET_S", 600.0)
+        patch.setattr("traceview.kernels.headless.compile_options.BUDGET_S", 600.0)
         yield
 
 

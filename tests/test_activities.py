@@ -2,10 +2,10 @@
 
 import pytest
 
-from traceview.ranks.figures import Place
-from traceview.ranks.job_findings import activity_of_rank
+from traceview.base.vocabulary.activities import ACTIVITY_NAMES
 from traceview.render.base.code import TIMELINE
-from traceview.vocabulary.activities import ACTIVITY_NAMES
+from traceview.traces.ranks.figures import Place
+from traceview.traces.ranks.job_findings import activity_of_rank
 
 OF_SAMPLES = sorted({*ACTIVITY_NAMES} - {"off-cpu"})
 

@@ -56,11 +56,59 @@ LEVELS = (
     {"cli"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+WINGS = {"base", "kernels", "traces", "trials"}
+# All that one wing may import of another, wherever it does.
+DOORS = {
+    # Who reads a recording need not know how a kernel is compiled or judged.
+    ("traces", "kernels"): {
+        "ptx.accesses",
+        "ptx.cubin",
+        "ptx.lexer",
+        "ptx.model",
+        "ptx.producers",
+        "ptx.scoreboards",
+        "toolchain.listings",
+        "toolchain.tools",
+        "headless.worker.forked_task",
+        "inspect.kernel_report",
+        "inspect.launched_widths",
+    },
+    # A recording or a report of ncu is a target of `traceview ptx`: its kernels, their launches and
+    # samples.
+    ("kernels", "traces"): {
+        "facts.code",
+        "trace",
+        "trace.load",
+        "trace.ncu_report",
+        "trace.warp_samples",
+    },
+    ("trials", "kernels"): {
+        "headless.compile_options",
+        "inspect.kernel_report",
+        "inspect.target_report",
+        "inspect.targets",
+        "ptx.model",
+    },
+    ("trials", "traces"): {
+        "facts.dependencies.forecast",
+        "facts.work.from_ranges",
+        "recorders.checks",
+        "trace",
+        # Types alone.
+        "plan",
+        "reporting",
+    },
+}
 # The package's front door offers names of all rooms, and the version to all of them.
 FRONT = {"__init__", "__main__"}
 
 
 def room_of(path: Path) -> str:
+    first, *others = path.relative_to(ROOT).parts
+    return (others[0] if first in WINGS else first).removesuffix(".py")
+
+
+def wing_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
@@ -93,11 +141,28 @@ def imports_of(path: Path) -> set[str]:
 
 
 def rooms_of(modules: Iterable[str]) -> set[str]:
-    return {m.split(".")[1] for m in modules if m.startswith("traceview.")} & set(LEVEL)
+    parts = [m.split(".")[1:] for m in modules if m.startswith("traceview.")]
+    return {each[each[0] in WINGS] for each in parts if len(each) > (each[0] in WINGS)} & set(LEVEL)
 
 
 def test_every_room_has_a_level():
     assert {room_of(path) for path in FILES} - FRONT - set(LEVEL) == set()
+
+
+def test_wings_meet_at_their_doors():
+    passed: dict[tuple[str, str], set[str]] = {}
+    for path in MODULES.values():
+        for module in loaded_by(path):
+            there, _, name = module.removeprefix("traceview.").partition(".")
+            if there in WINGS - {"base", wing_of(path)} and wing_of(path) in WINGS:
+                passed.setdefault((wing_of(path), there), set()).add(name)
+    assert passed == DOORS
+
+
+def test_the_base_rests_on_itself():
+    base = [path for path in MODULES.values() if wing_of(path) == "base"]
+    needed = {name for path in base for name in loaded_by(path)}
+    assert {name for name in needed if not name.startswith("traceview.base")} == set()
 
 
 def test_every_folder_says_what_it_holds():
@@ -121,7 +186,9 @@ def test_facts_rest_on_the_graph_and_savings_on_facts():
     """Inside facts: idle time and savings rest on the dependencies, and no fact on savings."""
     by_folder = {
         folder: {
-            module for path in (ROOT / "facts" / folder).glob("*.py") for module in imports_of(path)
+            module
+            for path in (ROOT / "traces" / "facts" / folder).glob("*.py")
+            for module in imports_of(path)
         }
         for folder in ("dependencies", "idle", "savings", "operations", "steps", "waits")
     }
@@ -129,7 +196,7 @@ def test_facts_rest_on_the_graph_and_savings_on_facts():
         above = {"savings"} if folder != "savings" else set()
         above |= {"idle"} if folder == "dependencies" else set()
         assert not {
-            each for each in modules if each.split(".")[1:3] in [["facts", a] for a in above]
+            each for each in modules if each.split(".")[2:4] in [["facts", a] for a in above]
         }
 
 
@@ -151,7 +218,7 @@ def test_no_form_of_import_is_overlooked(source):
 def test_a_value_is_shown_by_what_render_registers():
     """The registry imports no renderer, and each name in it is a class of the package."""
     program = (
-        "import sys, traceview.display\n"
+        "import sys, traceview.base.display\n"
         "before = {m for m in sys.modules if m.startswith('traceview.render')}\n"
         "from traceview.render import forms\n"
         "print(before, *sorted(m for m in sys.modules if m.startswith('traceview.render.')))\n"
@@ -169,8 +236,8 @@ def test_a_value_is_shown_by_what_render_registers():
 MOST_FILES = 25
 # Facts that no two answers share, and why they live in facts all the same.
 EXCUSED_FACTS = {
-    "traceview.facts.steps.inferred": "traceview.analyze adds steps before any answer",
-    "traceview.facts.steps.repetition": "it is what `inferred` finds steps by",
+    "traceview.traces.facts.steps.inferred": "traceview.analyze adds steps before any answer",
+    "traceview.traces.facts.steps.repetition": "it is what `inferred` finds steps by",
 }
 
 
@@ -261,8 +328,8 @@ def users_of(module: str) -> set[str]:
     while ahead:
         for other in modules_that_load().get(ahead.pop(), ()):
             parts = other.split(".")
-            if parts[1] != "facts":
-                users.add("/".join(parts[1:3]))
+            if parts[2:3] != ["facts"]:
+                users.add("/".join(parts[2:4] if parts[1] in WINGS else parts[1:3]))
             elif other not in seen:
                 seen.add(other)
                 ahead.append(other)
@@ -274,7 +341,7 @@ def test_a_fact_serves_two_answers():
     facts = {
         module
         for module, path in MODULES.items()
-        if module.startswith("traceview.facts.") and path.name != "__init__.py"
+        if module.startswith("traceview.traces.facts.") and path.name != "__init__.py"
     }
     assert set(EXCUSED_FACTS) <= facts
     users = {module: users_of(module) for module in facts - set(EXCUSED_FACTS)}
@@ -303,13 +370,14 @@ def test_only_the_readers_know_the_names_of_a_recorder():
     names = re.compile("CUPTI_ACTIVITY|NVTX_EVENTS|StringIds|TARGET_INFO_|DIAGNOSTIC_EVENT")
     # What reads nsys exports, copies them scrubbed, estimates the memory that they take, and tells
     # the files of other profilers.
-    readers = ("trace/nsys/", "trace/scrub/", "trace/memory.py", "trace/foreign.py")
+    of_nsys = "traces/trace/nsys/"
+    readers = (of_nsys, *(f"traces/trace/{name}" for name in ("scrub/", "memory.py", "foreign.py")))
     knowing = [str(path.relative_to(ROOT)) for path in FILES if names.search(path.read_text())]
-    assert any(path.startswith("trace/nsys/") for path in knowing)
+    assert any(path.startswith(of_nsys) for path in knowing)
     assert [path for path in knowing if not path.startswith(readers)] == []
 
 
-ANSWERS = sorted((ROOT / "analyses").rglob("*.py"))
+ANSWERS = sorted((ROOT / "traces" / "analyses").rglob("*.py"))
 
 
 def test_analyses_import_nothing_that_reads_or_prints():

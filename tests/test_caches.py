@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 
 from tests.build import Export
-from traceview.bench.tuning import TuningCache
-from traceview.headless import client
-from traceview.outputs import cache_folder, private_file
-from traceview.recorders import nsys as exports
-from traceview.trace.load import load
-from traceview.trace.scrub.facts import remove_environment
+from traceview.base.outputs import cache_folder, private_file
+from traceview.kernels.headless import client
+from traceview.traces.recorders import nsys as exports
+from traceview.traces.trace.load import load
+from traceview.traces.trace.scrub.facts import remove_environment
+from traceview.trials.bench.tuning import TuningCache
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -33,7 +33,7 @@ def test_folders_and_files_of_every_cache_are_private(before, tmp_path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TRACEVIEW_CACHE_DIR", raising=False)
     if before is not None:
-        for name in ("traceview", "traceview/triton", "traceview/bench"):
+        for name in ("traceview", "traceview/triton", "traceview/trials/bench"):
             (tmp_path / name).mkdir()
             (tmp_path / name).chmod(before)
     kernels = client.kernel_cache("a.py")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from traceview.analyses import ALL
-from traceview.errors import InputError
-from traceview.explanation import explained, explanations
+from traceview.base.errors import InputError
 from traceview.render.explanation import render_explanation
+from traceview.traces.analyses import ALL
+from traceview.traces.explanation import explained, explanations
 
 
 @pytest.mark.parametrize("explanation", explanations(), ids=lambda each: each.name)

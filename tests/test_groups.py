@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
-from traceview import groups
-from traceview.tables import arrays
+from traceview.base import groups
+from traceview.base.tables import arrays
 
 small = st.integers(-3, 5)
 wide = st.sampled_from([-(2**62), -5, 0, 7, 2**40, 2**62])

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview import intervals
+from traceview.base import intervals
 
 pairs = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 12)), max_size=25)
 

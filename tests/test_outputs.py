@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.errors import InputError, OutputExistsError, TraceviewError
-from traceview.outputs import (
+from traceview.base.errors import InputError, OutputExistsError, TraceviewError
+from traceview.base.outputs import (
     check_output,
     check_report_output,
     check_trace_output,

@@ -9,19 +9,19 @@ import pytest
 
 import traceview
 from tests.facts.dependencies.test_savings import program, steady
-from traceview.analyses.base import Result
-from traceview.facts import savings
-from traceview.facts.dependencies.forecast import model
-from traceview.facts.dependencies.replay import Changed
-from traceview.facts.operations import operations
-from traceview.findings import Finding, Forecast, Subject
-from traceview.plan import PlanStep, RankedFinding, Won, plan
-from traceview.ranking import ranked
+from traceview.base.findings import Finding, Forecast, Subject
+from traceview.base.vocabulary.remedies import SHORT
 from traceview.render.report.document import ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label, plan_text, telling
-from traceview.reporting import analyze
-from traceview.trace.load import load
-from traceview.vocabulary.remedies import SHORT
+from traceview.traces.analyses.base import Result
+from traceview.traces.facts import savings
+from traceview.traces.facts.dependencies.forecast import model
+from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.operations import operations
+from traceview.traces.plan import PlanStep, RankedFinding, Won, plan
+from traceview.traces.ranking import ranked
+from traceview.traces.reporting import analyze
+from traceview.traces.trace.load import load
 
 MS = 1_000_000
 RECORDINGS = ("training", "mlp_sync", "mlp_print_loss", "streams", "products", "two_processes")

@@ -16,11 +16,11 @@ from tests.places import DATA, REPOSITORY
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.ranks.jobs import Shape, a_job
 from tests.render.report.test_html import Page
-from traceview.analyses.base import Result
 from traceview.api import traces
-from traceview.errors import InputError, OutputExistsError, ToolNotFoundError
-from traceview.findings import Evidence, Finding, Subject
-from traceview.tables import Column, Table
+from traceview.base.errors import InputError, OutputExistsError, ToolNotFoundError
+from traceview.base.findings import Evidence, Finding, Subject
+from traceview.base.tables import Column, Table
+from traceview.traces.analyses.base import Result
 
 TYPES = (
     "Finding",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from traceview.tables.arrays import median, medians, quantile
+from traceview.base.tables.arrays import median, medians, quantile
 
 RANDOM = np.random.default_rng(7)
 VALUES = [

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from traceview import intervals
-from traceview.analyses.base import Result
-from traceview.findings import (
+from traceview.base import intervals
+from traceview.base.findings import (
     Finding,
     Forecast,
     LoopTime,
@@ -17,9 +16,10 @@ from traceview.findings import (
     forecast,
     severity_of,
 )
-from traceview.intervals import Intervals
-from traceview.ranking import MOST_ABOVE_INFO, ranked
+from traceview.base.intervals import Intervals
 from traceview.render.report.document import claim
+from traceview.traces.analyses.base import Result
+from traceview.traces.ranking import MOST_ABOVE_INFO, ranked
 
 MS = 1_000_000
 

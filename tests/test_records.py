@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from traceview.records import frequent_record, record
+from traceview.base.records import frequent_record, record
 
 
 @record

@@ -9,12 +9,12 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.render.example_report import a_report, a_trace, analyses
-from traceview.analyses.base import Analysis, Failed, Result, Skipped
-from traceview.errors import InputError
-from traceview.findings import Finding
-from traceview.reporting import analyze, duration_ns, facts_of, ranked
-from traceview.tables import NULL, Table
-from traceview.trace.schema import TABLES
+from traceview.base.errors import InputError
+from traceview.base.findings import Finding
+from traceview.base.tables import NULL, Table
+from traceview.traces.analyses.base import Analysis, Failed, Result, Skipped
+from traceview.traces.reporting import analyze, duration_ns, facts_of, ranked
+from traceview.traces.trace.schema import TABLES
 
 
 def test_findings_rank_by_severity_then_stake():

@@ -2,7 +2,7 @@
 
 import traceview
 from tests.places import DATA
-from traceview.stages import in_stage, listening, stage
+from traceview.base.stages import in_stage, listening, stage
 
 
 def test_a_report_tells_its_stages():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview import statistics
-from traceview.statistics import (
+from traceview.base import statistics
+from traceview.base.statistics import (
     _drawn_differences,
     _order_statistics,
     difference_bounds,

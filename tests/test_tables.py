@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview import groups
-from traceview.errors import ToolNotFoundError
-from traceview.tables import NULL, Column, Share, Table, Texts, null_of, object_array, unbroken
-from traceview.tables import table as tables
-from traceview.tables.texts import MadeTexts
+from traceview.base import groups
+from traceview.base.errors import ToolNotFoundError
+from traceview.base.tables import NULL, Column, Share, Table, Texts, null_of, object_array, unbroken
+from traceview.base.tables import table as tables
+from traceview.base.tables.texts import MadeTexts
 
 COUNT = Column("calls", "int64", "times it ran")
 DEVICE = Column("device", "int32", "GPU", nullable=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.inspect.retried import allow
 from tests.places import DATA
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 from traceview.testing import assert_kernel, assert_widths
 
 NVRTC = DATA / "gelu-nvrtc-12.9-sm90.ptx"

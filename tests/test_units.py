@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview import units
+from traceview.base import units
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)

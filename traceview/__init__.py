@@ -25,11 +25,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from traceview.errors import TraceviewError
-from traceview.version import __version__
+from traceview.base.errors import TraceviewError
+from traceview.base.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.analyses.base import Result, Skipped
     from traceview.api.benchmarks import benchmark, compare_benchmarks
     from traceview.api.comparisons import baseline, compare, gate, history
     from traceview.api.edits import what_if
@@ -37,15 +36,16 @@ if TYPE_CHECKING:
     from traceview.api.recordings import record, recording
     from traceview.api.traces import analyze, analyze_ranks, convert, export, load, report, scrub
     from traceview.api.tryouts import try_remedies
-    from traceview.bench.operation import Operation
-    from traceview.comparison.comparison import RunComparison
-    from traceview.edits.answer import WhatIfReport
-    from traceview.findings import Finding
-    from traceview.ranks.job import JobReport
-    from traceview.reporting import Report
-    from traceview.tables import Table
-    from traceview.trace import Selection, Trace
-    from traceview.tryout.answer import TryReport
+    from traceview.base.findings import Finding
+    from traceview.base.tables import Table
+    from traceview.traces.analyses.base import Result, Skipped
+    from traceview.traces.comparison.comparison import RunComparison
+    from traceview.traces.edits.answer import WhatIfReport
+    from traceview.traces.ranks.job import JobReport
+    from traceview.traces.reporting import Report
+    from traceview.traces.trace import Selection, Trace
+    from traceview.trials.bench.operation import Operation
+    from traceview.trials.tryout.answer import TryReport
 
 __all__ = [
     "Finding",
@@ -83,7 +83,7 @@ __all__ = [
     "what_if",
 ]
 _HOMES = {
-    "traceview.analyses.base": ("Result", "Skipped"),
+    "traceview.traces.analyses.base": ("Result", "Skipped"),
     "traceview.api.benchmarks": ("benchmark", "compare_benchmarks"),
     "traceview.api.comparisons": ("baseline", "compare", "gate", "history"),
     "traceview.api.edits": ("what_if",),
@@ -93,15 +93,15 @@ _HOMES = {
         *("analyze", "analyze_ranks", "convert", "export", "load", "report", "scrub"),
     ),
     "traceview.api.tryouts": ("try_remedies",),
-    "traceview.bench.operation": ("Operation",),
-    "traceview.comparison.comparison": ("RunComparison",),
-    "traceview.findings": ("Finding",),
-    "traceview.ranks.job": ("JobReport",),
-    "traceview.reporting": ("Report",),
-    "traceview.tables": ("Table",),
-    "traceview.trace": ("Selection", "Trace"),
-    "traceview.tryout.answer": ("TryReport",),
-    "traceview.edits.answer": ("WhatIfReport",),
+    "traceview.trials.bench.operation": ("Operation",),
+    "traceview.traces.comparison.comparison": ("RunComparison",),
+    "traceview.base.findings": ("Finding",),
+    "traceview.traces.ranks.job": ("JobReport",),
+    "traceview.traces.reporting": ("Report",),
+    "traceview.base.tables": ("Table",),
+    "traceview.traces.trace": ("Selection", "Trace"),
+    "traceview.trials.tryout.answer": ("TryReport",),
+    "traceview.traces.edits.answer": ("WhatIfReport",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -15,11 +15,11 @@ from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 if TYPE_CHECKING:
-    from traceview.headless.signatures import Value
-    from traceview.inspect.target_report import PtxReport
+    from traceview.kernels.headless.signatures import Value
+    from traceview.kernels.inspect.target_report import PtxReport
 
 __all__ = ["assert_kernel", "assert_widths"]
 
@@ -51,10 +51,10 @@ def assert_kernel(
     __tracebackhide__ = True
     from dataclasses import replace
 
-    from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures import as_written
-    from traceview.inspect.expectations import judge, parse_all, unmet
-    from traceview.inspect.target_report import inspect_function, inspect_target
+    from traceview.kernels.headless.compile_options import CompileOptions
+    from traceview.kernels.headless.signatures import as_written
+    from traceview.kernels.inspect.expectations import judge, parse_all, unmet
+    from traceview.kernels.inspect.target_report import inspect_function, inspect_target
 
     expected = parse_all(expectations)
     if not expected:

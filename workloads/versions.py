@@ -25,7 +25,7 @@ from ranges import annotate
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernels
-from traceview.bench.operation import Operation, Version
+from traceview.trials.bench.operation import Operation, Version
 
 
 def able(operation: Operation, inputs: tuple[object, ...], device: str) -> Iterator[Version]:

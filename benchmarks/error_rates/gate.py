@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceview.statistics import difference_bounds, mann_whitney
+from traceview.base.statistics import difference_bounds, mann_whitney
 
 DATA = Path(__file__).parents[2] / "tests/data/gate/step_times.json"
 EQUAL = ("mlp", "blocks_printed")

@@ -376,7 +376,7 @@ def forecast(measured: Path, recordings: Path) -> None:
     the fault times replayed ÷ recorded step, both as without the recorder.
     """
     import traceview
-    from traceview.errors import InputError
+    from traceview.base.errors import InputError
 
     programs = json.loads(measured.read_text(encoding="utf-8"))["programs"]
     print("program version recorded_ms replayed_ms error_ms before_ms said_ms measured_ms off_pct")
@@ -494,7 +494,7 @@ def share_left(trace: Any, ranked: Any) -> float:
 
     As recorded where the remedy is not replayed.
     """
-    from traceview.facts.dependencies.forecast import model
+    from traceview.traces.facts.dependencies.forecast import model
 
     if not ranked.finding.edit:
         return 1 - ranked.forecast.saved_per_step_ns / ranked.forecast.step_ns

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import torch
 
-from traceview.bench import benchmark
-from traceview.units import duration
+from traceview.base.units import duration
+from traceview.trials.bench import benchmark
 
 N = 1 << 24
 THREADS = 256

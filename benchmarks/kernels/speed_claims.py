@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import kernels
-from traceview import units
-from traceview.bench import BenchReport, BenchRequest, VersionResult, measure
+from traceview.base import units
+from traceview.trials.bench import BenchReport, BenchRequest, VersionResult, measure
 
 PEAK = "peak"
 # Medians of one run differ by as much between two runs of the same kernel.

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from kernels import flash_attention, flash_attention_backward, low_precision_matmul, matmul
-from traceview.bench import benchmark
-from traceview.bench.case import compare, flatten
+from traceview.trials.bench import benchmark
+from traceview.trials.bench.case import compare, flatten
 
 Run = Callable[[], Any]
 

@@ -239,8 +239,8 @@ def beside(path: Path, python: str) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """Load a trace in this process, and tell time and memory."""
-    from traceview.tables import Texts
-    from traceview.trace.load import load
+    from traceview.base.tables import Texts
+    from traceview.traces.trace.load import load
 
     before, peak = resource.getrusage(resource.RUSAGE_SELF), peak_mb()
     start = time.perf_counter()
@@ -267,8 +267,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def compare(path: Path) -> None:
     """Parsers on the first 64 MB of events; each yields every event as objects of Python."""
-    from traceview.trace.archives import unpacked_pieces
-    from traceview.trace.kineto.events import decode_events
+    from traceview.traces.trace.archives import unpacked_pieces
+    from traceview.traces.trace.kineto.events import decode_events
 
     size, parts = 0, []
     with path.open("rb") as file:

@@ -33,7 +33,7 @@ def read_bytes(path: str) -> None:
 
 def with_traceview(path: str) -> None:
     """Load all tables of the trace."""
-    from traceview.trace.load import load
+    from traceview.traces.trace.load import load
 
     load(path)
 
@@ -44,8 +44,8 @@ def with_pandas(path: str) -> None:
 
     import pandas as pd
 
-    from traceview.trace.nsys.ranges import RANGES
-    from traceview.trace.nsys.tables import API_CALLS, KERNELS
+    from traceview.traces.trace.nsys.ranges import RANGES
+    from traceview.traces.trace.nsys.tables import API_CALLS, KERNELS
 
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     for source in (KERNELS, API_CALLS, RANGES):
@@ -57,7 +57,7 @@ def with_pandas(path: str) -> None:
 
 WAYS: Mapping[str, tuple[Callable[[str], None], str]] = {
     "bytes": (read_bytes, ""),
-    "traceview": (with_traceview, "traceview.trace.load"),
+    "traceview": (with_traceview, "traceview.traces.trace.load"),
     "pandas": (with_pandas, "pandas"),
 }
 

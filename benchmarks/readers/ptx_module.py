@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.parser import parse_ptx
 
 PROGRAM = "benchmarks.readers.ptx_module"
 MIB = 1024  # ru_maxrss counts KiB on Linux

@@ -27,9 +27,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from traceview.errors import TraceviewError
-from traceview.recorders.nsys import ATTEMPTS, find
-from traceview.recorders.options import (
+from traceview.base.errors import TraceviewError
+from traceview.traces.recorders.nsys import ATTEMPTS, find
+from traceview.traces.recorders.options import (
     Abilities,
     RecordOptions,
     abilities,

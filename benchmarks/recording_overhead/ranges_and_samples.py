@@ -49,8 +49,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recording_overhead.parts import gpu_bound, launch_bound
-from traceview.recorders.injected.traceview_injected import python_sampler
-from traceview.recorders.injected.traceview_injected.annotations import (
+from traceview.traces.recorders.injected.traceview_injected import python_sampler
+from traceview.traces.recorders.injected.traceview_injected.annotations import (
     nvtx_ranges,
     torch_calls,
 )

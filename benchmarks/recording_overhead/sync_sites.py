@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PROGRAM = "benchmarks.recording_overhead.sync_sites"
-INJECTED = Path(__file__).parents[2] / "traceview" / "recorders" / "injected"
+INJECTED = Path(__file__).parents[2] / "traceview" / "traces" / "recorders" / "injected"
 FIGURES = "figures "
 
 

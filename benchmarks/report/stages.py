@@ -72,10 +72,10 @@ def measure(path: str) -> dict[str, Any]:
     with clock.stage("start-up: imports"):
         _time_facts(clock)
         import traceview
-        from traceview import reporting
-        from traceview.analyses import ALL
-        from traceview.memory import keep_freed_memory
+        from traceview.base.memory import keep_freed_memory
         from traceview.render.screen import render_screen
+        from traceview.traces import reporting
+        from traceview.traces.analyses import ALL
 
         keep_freed_memory()
     with clock.stage("read"):
@@ -93,7 +93,7 @@ def measure(path: str) -> dict[str, Any]:
 
 def _time_facts(clock: Clock) -> None:
     """Make each fact a stage; facts take their decorator from the package when imported."""
-    from traceview import trace
+    from traceview.traces import trace
 
     plain = trace.fact
 

@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 
 from gallery.case import RecordingReport
 from gallery.markdown import numbered, table, terabytes, times
-from traceview.hardware import rates_of
-from traceview.units import duration, size
+from traceview.base.hardware import rates_of
+from traceview.base.units import duration, size
 
 LECTURE_BYTES = 2 * 4 * 16384**2
 MS = 1e6

@@ -14,7 +14,7 @@ from packages.build import REPOSITORY
 from packages.libraries import library_problems
 from packages.platforms import PLATFORMS
 
-LIBRARY = "traceview/trace/sqlite/pages.so"
+LIBRARY = "traceview/traces/trace/sqlite/pages.so"
 # Sources of what ships built: of the page's script (render/templates/*.js), of the library.
 SCRIPT_SOURCES = "traceview/render/script/"
 LIBRARY_SOURCES = (".c", ".h")

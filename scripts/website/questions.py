@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import traceview
-from traceview.analyses import ALL
-from traceview.analyses.base import Analysis, Result
-from traceview.explanation import Explanation, explained
-from traceview.findings import Finding
-from traceview.tables import Cell
+from traceview.base.findings import Finding
+from traceview.base.tables import Cell
+from traceview.traces.analyses import ALL
+from traceview.traces.analyses.base import Analysis, Result
+from traceview.traces.explanation import Explanation, explained
 from website.pages import Page
 from website.worked import Worked, differences, worked
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from traceview.analyses.base import Result
-from traceview.tables import Cell, Table
+from traceview.base.tables import Cell, Table
+from traceview.traces.analyses.base import Result
 
 _PRECISION = 1e-9
 

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.build import Export
-from traceview.analyses.base import Analysis, Result
-from traceview.trace import Selection
+from traceview.traces.analyses.base import Analysis, Result
+from traceview.traces.trace import Selection
 
 
 def ask(analysis: Analysis, export: Export, folder: Path, **selection: tuple[str, ...]) -> Result:

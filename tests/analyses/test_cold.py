@@ -5,9 +5,9 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA
-from traceview.analyses.verdict.series import cold_passes, is_start_up_alone
-from traceview.facts.steps.inferred import with_steps
-from traceview.ranking import as_notes
+from traceview.traces.analyses.verdict.series import cold_passes, is_start_up_alone
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.ranking import as_notes
 
 MS = 1_000_000
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.communication import ANALYSIS, known_rates
-from traceview.facts.collectives import kind_of_kernel
-from traceview.findings import Subject
-from traceview.tables import NULL
+from traceview.base.findings import Subject
+from traceview.base.tables import NULL
+from traceview.traces.analyses.communication import ANALYSIS, known_rates
+from traceview.traces.facts.collectives import kind_of_kernel
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.communication import ANALYSIS
-from traceview.facts.collectives import transfers
+from traceview.traces.analyses.communication import ANALYSIS
+from traceview.traces.facts.collectives import transfers
 
 KERNELS = {
     "ncclAllReduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",

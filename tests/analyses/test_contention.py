@@ -5,7 +5,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.communication import ANALYSIS
+from traceview.traces.analyses.communication import ANALYSIS
 
 US = 1_000
 TRANSFERS = {

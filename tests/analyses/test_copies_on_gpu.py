@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.memory_copies import ANALYSIS
+from traceview.traces.analyses.memory_copies import ANALYSIS
 
 MS = 1_000_000
 ADD = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>()"

@@ -6,10 +6,10 @@ import pytest
 
 import traceview
 from tests.build import Export
-from traceview.analyses import wording as wording
-from traceview.facts.kernel_classes import terms
-from traceview.facts.steps.inferred import with_steps
-from traceview.hardware.rates import SHARING_MEMORY
+from traceview.base.hardware.rates import SHARING_MEMORY
+from traceview.traces.analyses import wording as wording
+from traceview.traces.facts.kernel_classes import terms
+from traceview.traces.facts.steps.inferred import with_steps
 
 FOREIGN = {
     "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.launch_overhead import ANALYSIS
+from traceview.traces.analyses.launch_overhead import ANALYSIS
 
 US, MS = 1_000, 1_000_000
 CALLS = ("api", "calls", "total_ns", "median_ns", "exposed_ns", "first_launch_ns")

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.facts.arrays import ints
-from traceview.facts.idle.launching import judge
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.launching import judge
 
 
 def verdict(*, drained=False, full_ns=0, **idle_ns):

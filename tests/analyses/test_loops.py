@@ -5,10 +5,10 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA
-from traceview.analyses.verdict import verdict
-from traceview.facts.steps.inferred import with_steps
-from traceview.reporting import duration_ns
-from traceview.trace import Selection
+from traceview.traces.analyses.verdict import verdict
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.reporting import duration_ns
+from traceview.traces.trace import Selection
 
 LINES = {
     # One loop that is nearly all of the recording, and one of which the program's start is most.

@@ -5,9 +5,9 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
-from traceview.analyses.memory import ANALYSIS
-from traceview.facts.memory import growth_of, running_level
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.traces.analyses.memory import ANALYSIS
+from traceview.traces.facts.memory import growth_of, running_level
 
 US, MB = 1000, 1_000_000
 

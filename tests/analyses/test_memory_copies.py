@@ -5,9 +5,9 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.memory_copies import ANALYSIS
-from traceview.analyses.verdict import scoreboard
-from traceview.findings import Subject
+from traceview.base.findings import Subject
+from traceview.traces.analyses.memory_copies import ANALYSIS
+from traceview.traces.analyses.verdict import scoreboard
 
 MS = 1_000_000
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.memory_copies import ANALYSIS
-from traceview.reporting import analyze
+from traceview.traces.analyses.memory_copies import ANALYSIS
+from traceview.traces.reporting import analyze
 
 MS = 1_000_000
 

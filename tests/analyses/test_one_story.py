@@ -12,19 +12,9 @@ import pytest
 
 import traceview
 from tests.places import DATA, REPOSITORY
-from traceview import intervals
-from traceview.analyses.base import Result
-from traceview.analyses.verdict.parts import steady_parts
-from traceview.comparison.parts import AT_START, idle_parts
-from traceview.comparison.window import run_window, window_work
-from traceview.facts.idle.gaps import device_work, gaps, steady_spans_ns
-from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.steps.steps import pace
-from traceview.findings import Finding
-from traceview.plan import in_doubt
-from traceview.reporting import Report
-from traceview.trace import Trace
-from traceview.vocabulary.causes import (
+from traceview.base import intervals
+from traceview.base.findings import Finding
+from traceview.base.vocabulary.causes import (
     CAUSE_NAMES,
     CAUSES,
     DEPENDENCY,
@@ -32,6 +22,16 @@ from traceview.vocabulary.causes import (
     LAUNCH_LATE,
     SYNC_DRAIN,
 )
+from traceview.traces.analyses.base import Result
+from traceview.traces.analyses.verdict.parts import steady_parts
+from traceview.traces.comparison.parts import AT_START, idle_parts
+from traceview.traces.comparison.window import run_window, window_work
+from traceview.traces.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.steps.steps import pace
+from traceview.traces.plan import in_doubt
+from traceview.traces.reporting import Report
+from traceview.traces.trace import Trace
 
 FOLDERS = (REPOSITORY / "examples", DATA, DATA / "workloads")
 OTHERS = ("comparison", "findings", "forecasts", "foreign", "ranks", "torch", "what_if")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.trace.kineto.traces import MI300, Event, call, kernel, span, training, write
-from traceview.analyses.base import Skipped
-from traceview.reporting import Report, analyze
-from traceview.trace.load import load
+from traceview.traces.analyses.base import Skipped
+from traceview.traces.reporting import Report, analyze
+from traceview.traces.trace.load import load
 
 NSYS_ALONE = re.compile(
     r"nsys profile|--trace=|--include-blobs|nvtx|NVTX|--python-samples|--shapes"

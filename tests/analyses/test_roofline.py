@@ -7,14 +7,14 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.base import Skipped
-from traceview.analyses.roofline import ANALYSIS
-from traceview.analyses.roofline_points import RooflinePoint
-from traceview.facts.work.from_ranges import declaration
-from traceview.facts.work.kernel_work import DECLARED, MEASURED, PTX
-from traceview.facts.work.peaks import Peak
-from traceview.findings import Subject
-from traceview.hardware import parse_figures
+from traceview.base.findings import Subject
+from traceview.base.hardware import parse_figures
+from traceview.traces.analyses.base import Skipped
+from traceview.traces.analyses.roofline import ANALYSIS
+from traceview.traces.analyses.roofline_points import RooflinePoint
+from traceview.traces.facts.work.from_ranges import declaration
+from traceview.traces.facts.work.kernel_work import DECLARED, MEASURED, PTX
+from traceview.traces.facts.work.peaks import Peak
 
 MS = 1_000_000
 

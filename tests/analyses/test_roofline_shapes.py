@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.analyses import roofline
-from traceview.trace.load import load
+from traceview.traces.analyses import roofline
+from traceview.traces.trace.load import load
 
 ONE_PRODUCT = 2 * 4096 * 2048 * 8192
 GIB = 1 << 30

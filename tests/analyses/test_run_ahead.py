@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.run_ahead import ANALYSIS
+from traceview.traces.analyses.run_ahead import ANALYSIS
 
 WAIT = ("queue_wait_median_ns", "queue_wait_p90_ns", "queue_wait_max_ns")
 

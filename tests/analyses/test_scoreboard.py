@@ -7,9 +7,9 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA
-from traceview import units
-from traceview.analyses.verdict import SCOREBOARD, Scoreboard, scoreboard
+from traceview.base import units
 from traceview.render.report.document import tiles
+from traceview.traces.analyses.verdict import SCOREBOARD, Scoreboard, scoreboard
 
 US = 1_000
 

@@ -9,11 +9,11 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.test_steps import MS, figures, loop
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.steps import ANALYSIS
-from traceview.analyses.steps_findings import Reason, reason_clause, step_reasons
-from traceview.facts.idle.step_parts import COMPUTING, IDLE, OWN_WORK, PARTS
-from traceview.findings import Subject, filled
-from traceview.trace.load import load
+from traceview.base.findings import Subject, filled
+from traceview.traces.analyses.steps import ANALYSIS
+from traceview.traces.analyses.steps_findings import Reason, reason_clause, step_reasons
+from traceview.traces.facts.idle.step_parts import COMPUTING, IDLE, OWN_WORK, PARTS
+from traceview.traces.trace.load import load
 
 
 def allocate(export, start, end):

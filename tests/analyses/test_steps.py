@@ -2,7 +2,7 @@
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.steps import ANALYSIS
+from traceview.traces.analyses.steps import ANALYSIS
 
 MS = 1_000_000
 

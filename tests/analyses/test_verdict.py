@@ -7,11 +7,11 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import REPOSITORY
-from traceview.analyses.verdict import verdict
-from traceview.analyses.verdict.parts import SteadyParts, steady_parts
-from traceview.analyses.verdict.verdict import _loss_phrases, limit_of
-from traceview.trace import Selection
-from traceview.vocabulary.activities import ACTIVITIES, SLEEP
+from traceview.base.vocabulary.activities import ACTIVITIES, SLEEP
+from traceview.traces.analyses.verdict import verdict
+from traceview.traces.analyses.verdict.parts import SteadyParts, steady_parts
+from traceview.traces.analyses.verdict.verdict import _loss_phrases, limit_of
+from traceview.traces.trace import Selection
 
 MS = 1_000_000
 DATA = REPOSITORY / "tests" / "data"

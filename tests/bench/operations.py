@@ -2,8 +2,8 @@
 
 import torch
 
-from traceview.bench import Operation, Version
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench import Operation, Version
 
 
 def inputs(size, dtype, device, rows: int | None = None, exact: bool = True, factor: float = 2):

@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION, VERSIONS  # noqa: E402 (needs torch)
-from traceview.bench import BenchRequest, Version, bandwidth, describe, measure, profile  # noqa: E402
-from traceview.bench.case import compare, reference_outputs  # noqa: E402
-from traceview.bench.plan import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
-from traceview.errors import InputError  # noqa: E402
+from traceview.base.errors import InputError  # noqa: E402
 from traceview.render.bench_json import as_document, render_flame, render_speedscope  # noqa: E402
 from traceview.render.bench_text import render_bench  # noqa: E402
+from traceview.trials.bench import BenchRequest, Version, bandwidth, describe, measure, profile  # noqa: E402
+from traceview.trials.bench.case import compare, reference_outputs  # noqa: E402
+from traceview.trials.bench.plan import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="tests behaviour without a GPU")
 H200 = Machine("NVIDIA H200", "9.0", 132, 1, 1, "570", "12.8", "2.11", "3.6", "3.12", False)

@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION  # noqa: E402 (needs torch)
-from traceview.bench import BenchRequest, Version, measure  # noqa: E402
-from traceview.bench.case import compare, flatten, map_tensors, poison_free_memory  # noqa: E402
-from traceview.errors import InputError  # noqa: E402
+from traceview.base.errors import InputError  # noqa: E402
+from traceview.trials.bench import BenchRequest, Version, measure  # noqa: E402
+from traceview.trials.bench.case import compare, flatten, map_tensors, poison_free_memory  # noqa: E402
 
 
 def verdicts(operation, size=1000):

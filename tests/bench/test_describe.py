@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from traceview.bench import describe
+from traceview.trials.bench import describe
 
 torch = pytest.importorskip("torch")
 

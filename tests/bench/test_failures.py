@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION
-from traceview.bench import BenchRequest, Version, measure
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench import BenchRequest, Version, measure
 
 
 def broken(size, dtype, device, rows: int = 1):
@@ -34,7 +34,7 @@ def test_unsupported_inputs_have_no_load_width(monkeypatch):
     )
     requested = []
     monkeypatch.setattr(
-        "traceview.bench.comparison.widths_of",
+        "traceview.trials.bench.comparison.widths_of",
         lambda _, __, keys, *more: requested.extend(keys) or {},
     )
     report = measure(

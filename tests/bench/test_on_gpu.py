@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here"),
 ]
 
-from traceview.bench import (  # noqa: E402 (needs torch)
+from traceview.trials.bench import (  # noqa: E402 (needs torch)
     BenchRequest,
     BlockSizes,
     TuningCache,
@@ -167,7 +167,7 @@ def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
 
 def test_a_declared_range_reaches_the_text(monkeypatch):
     from kernels.gelu import OPERATION
-    from traceview.facts.work.from_ranges import parse_declaration
+    from traceview.traces.facts.work.from_ranges import parse_declaration
 
     texts = []
     push = torch.cuda.nvtx.range_push

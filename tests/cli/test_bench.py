@@ -232,7 +232,7 @@ def test_what_cannot_be_compared_is_refused_before_it_is_measured(tmp_path, benc
     def refusal(**changed):
         old.write_text(json.dumps({**saved, **changed}))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("traceview.bench.measure", None)
+            patched.setattr("traceview.trials.bench.measure", None)
             return bench_here(*arguments)
 
     status, out, err = refusal()

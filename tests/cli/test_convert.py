@@ -9,8 +9,8 @@ import pytest
 
 import traceview
 from tests.trace.kineto.traces import Event, call, kernel, span, training, write
+from traceview.base.errors import InputError
 from traceview.cli import run
-from traceview.errors import InputError
 
 RECORDINGS = ("mlp_sync", "two_processes", "graph_nodes", "ddp_late")
 
@@ -83,7 +83,7 @@ def test_what_fails_leaves_no_file(tmp_path: Path, capsys: Any, monkeypatch: pyt
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("traceview.trace.stored_writer.write_trace", interrupted)
+    monkeypatch.setattr("traceview.traces.trace.stored_writer.write_trace", interrupted)
     assert run(["convert", str(source), str(tmp_path / "out.sqlite")]) == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged.json", "t.json"]
     assert capsys.readouterr().err.splitlines()[0].startswith("traceview: error: cannot read")

@@ -13,10 +13,10 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA, REPOSITORY
+from traceview.base.errors import OutputExistsError, TraceFormatError
 from traceview.cli import VERBS, group, run
 from traceview.cli.report import _import_ahead as import_ahead
-from traceview.errors import OutputExistsError, TraceFormatError
-from traceview.recorders import Recording
+from traceview.traces.recorders import Recording
 
 COMMAND = (sys.executable, "-m", "traceview")
 
@@ -67,7 +67,12 @@ def test_a_report_does_not_search_for_garbage(name, monkeypatch):
 
 UNUSED = {"matplotlib", "pandas", "torch", "triton", "nvtx", "backports.zstd"}
 # numpy imports its masked arrays, which take 30 ms, for np.unique and np.quantile.
-SLOW = {"traceview.trace.kineto.reader", "traceview.ptx.parser", "traceview.inspect", "numpy.ma"}
+SLOW = {
+    "traceview.traces.trace.kineto.reader",
+    "traceview.kernels.ptx.parser",
+    "traceview.kernels.inspect",
+    "numpy.ma",
+}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +260,7 @@ def test_a_recording_keeps_the_status_of_its_script_though_stdout_is_closed(
     monkeypatch, capsys, status
 ):
     done = Recording(Path("train.sqlite"), status)
-    monkeypatch.setattr("traceview.recorders.record", lambda *_, **__: done)
+    monkeypatch.setattr("traceview.traces.recorders.record", lambda *_, **__: done)
     monkeypatch.setattr(sys, "stdout", None)
     assert run(["record", "train.py"]) == status
     said = capsys.readouterr().err

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from traceview.base.errors import TraceviewError
 from traceview.cli.output import (
     BLOCK_CHARACTERS,
     Asked,
@@ -19,7 +20,6 @@ from traceview.cli.output import (
     put_json,
     write_file,
 )
-from traceview.errors import TraceviewError
 
 
 def test_written_with_the_usual_permissions_and_nothing_left_behind(tmp_path, capsys):

@@ -8,10 +8,10 @@ import pytest
 import traceview
 from tests.places import DATA, PTX_FILES
 from tests.ptx.compiled_kernels import a_report, ptx_kernel
+from traceview.base.errors import InputError
 from traceview.cli import run
-from traceview.errors import InputError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.target_report import PtxReport
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.target_report import PtxReport
 
 GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
 NVRTC = DATA / "gelu-nvrtc-12.9-sm90.ptx"
@@ -37,7 +37,7 @@ def calls(monkeypatch, tmp_path):
         return PtxReport(target, (a_report(),))
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("traceview.inspect.target_report.inspect_target", inspect_target)
+    monkeypatch.setattr("traceview.kernels.inspect.target_report.inspect_target", inspect_target)
     return calls
 
 

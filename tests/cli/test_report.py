@@ -13,7 +13,7 @@ from tests.render.example_report import a_long_report, a_report
 from traceview.api.traces import AnalysisOptions
 from traceview.cli import run
 from traceview.cli.report import print_summary
-from traceview.timeline.timeline import timeline
+from traceview.traces.timeline.timeline import timeline
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_explain_needs_no_trace(capsys):
     assert run(["report", "--explain", "gpu-idle"]) == 0
     shown = capsys.readouterr().out
     assert "How long did the GPU have nothing to do, and why?" in shown
-    assert "traceview/analyses/gpu_idle/analysis.py" in shown
+    assert "traceview/traces/analyses/gpu_idle/analysis.py" in shown
     assert "idle_ns" in shown
 
 

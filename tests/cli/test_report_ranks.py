@@ -18,8 +18,8 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import recordings
 from tests.render.schemas.strictness import validator
 from traceview import cli
-from traceview.ranks.execution import reading
-from traceview.ranks.execution.task import attempt
+from traceview.traces.ranks.execution import reading
+from traceview.traces.ranks.execution.task import attempt
 
 RANKS = 4
 LATE = 2

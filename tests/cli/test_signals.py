@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from tests.trace.kineto.traces import training, write
-from traceview.errors import TraceviewError
-from traceview.outputs import write_folder
+from traceview.base.errors import TraceviewError
+from traceview.base.outputs import write_folder
 
 # Sends the signal at the Nth call of a function that the verb reaches: no clock decides.
 SENDER = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from traceview.comparison.figures import RunFigures, StepPart
+from traceview.traces.comparison.figures import RunFigures, StepPart
 
 MS = 1_000_000
 

@@ -2,14 +2,14 @@
 
 from fractions import Fraction
 
-from traceview.comparison.comparison import (
+from traceview.traces.comparison.comparison import (
     Certainty,
     CountDifference,
     EnvironmentDifference,
     PartDifference,
     RunComparison,
 )
-from traceview.comparison.figures import KernelShape, RunFigures, StepPart
+from traceview.traces.comparison.figures import KernelShape, RunFigures, StepPart
 
 SCALAR = KernelShape((48, 1, 1), (128, 1, 1), 32, 0, 0.5, 32, "fp32")
 VECTOR = KernelShape((48, 1, 1), (128, 1, 1), 32, 0, 0.5, 128, "fp32")

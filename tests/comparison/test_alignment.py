@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from traceview.comparison.renames import MOST_EDITS, align
+from traceview.traces.comparison.renames import MOST_EDITS, align
 
 
 def longest_common(before: list[int], after: list[int]) -> int:

@@ -8,10 +8,10 @@ import pytest
 import traceview
 from tests.comparison.runs import run
 from tests.places import DATA
+from traceview.base.errors import ComparisonRefusedError, OutputExistsError, TraceFormatError
 from traceview.cli import run as run_cli
-from traceview.comparison.inputs import baseline_text, is_baseline, read_baseline
-from traceview.comparison.run_figures import figures_of
-from traceview.errors import ComparisonRefusedError, OutputExistsError, TraceFormatError
+from traceview.traces.comparison.inputs import baseline_text, is_baseline, read_baseline
+from traceview.traces.comparison.run_figures import figures_of
 
 RECORDING = DATA / "mlp_sync.sqlite.xz"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.comparison.runs import MS, run
-from traceview.comparison.decomposition import step_time_certainty
+from traceview.traces.comparison.decomposition import step_time_certainty
 
 
 def runs(*step_ms):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.sides import a_part, a_run
-from traceview.comparison.decomposition import compare_runs
-from traceview.comparison.matching import without_counters
+from traceview.traces.comparison.decomposition import compare_runs
+from traceview.traces.comparison.matching import without_counters
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from traceview.comparison.decomposition import compare_runs
-from traceview.comparison.figures import KernelShape, RunFigures, StepPart
-from traceview.errors import ComparisonRefusedError
+from traceview.base.errors import ComparisonRefusedError
+from traceview.traces.comparison.decomposition import compare_runs
+from traceview.traces.comparison.figures import KernelShape, RunFigures, StepPart
 
 
 def kernel(name: str, time_ns: int, calls: int = 1, **more: object) -> StepPart:

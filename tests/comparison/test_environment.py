@@ -5,14 +5,14 @@ import pytest
 from tests.build import Export
 from tests.comparison.sides import a_part, a_run
 from tests.places import REPOSITORY
-from traceview.comparison.environment import (
+from traceview.base.errors import ComparisonRefusedError
+from traceview.traces.comparison.environment import (
     check_comparable,
     check_one_program,
     environment_differences,
 )
-from traceview.comparison.run_figures import environment_of
-from traceview.errors import ComparisonRefusedError
-from traceview.trace.load import load
+from traceview.traces.comparison.run_figures import environment_of
+from traceview.traces.trace.load import load
 
 BEFORE = a_run("a.sqlite")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from traceview import intervals
-from traceview.intervals import Intervals, exclusive_ns
+from traceview.base import intervals
+from traceview.base.intervals import Intervals, exclusive_ns
 
 
 def counted(start, end, precedence, window) -> list[int]:

@@ -9,9 +9,9 @@ import pytest
 
 import traceview
 from tests.places import DATA
-from traceview import units
+from traceview.base import units
+from traceview.base.errors import InputError
 from traceview.cli import run
-from traceview.errors import InputError
 
 NAMES = ("mlp_sync", "mlp_nosync", "mlp_print_loss")
 

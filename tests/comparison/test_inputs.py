@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import Export
-from traceview.comparison.inputs import side
-from traceview.errors import ComparisonRefusedError
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.base.errors import ComparisonRefusedError
+from traceview.traces.comparison.inputs import side
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 
 @pytest.mark.parametrize("times", [2, 300])

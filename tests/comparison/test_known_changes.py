@@ -9,9 +9,9 @@ import pytest
 
 from tests.places import DATA, REPOSITORY, TESTS
 from tests.recordings.test_shipped import PRIVATE
-from traceview.comparison.decomposition import compare_runs
-from traceview.comparison.run_figures import figures_of
-from traceview.trace.load import load
+from traceview.traces.comparison.decomposition import compare_runs
+from traceview.traces.comparison.run_figures import figures_of
+from traceview.traces.trace.load import load
 
 KEYS = tomllib.loads((TESTS / "comparison" / "keys.toml").read_text())
 

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from tests.comparison.sides import a_part, a_run
-from traceview.comparison.changes import main_changes
-from traceview.comparison.decomposition import compare_runs
-from traceview.comparison.figures import KernelShape, StepPart
-from traceview.comparison.wording import headline
+from traceview.traces.comparison.changes import main_changes
+from traceview.traces.comparison.decomposition import compare_runs
+from traceview.traces.comparison.figures import KernelShape, StepPart
+from traceview.traces.comparison.wording import headline
 
 CLASSES = ("gemm", "attention", "elementwise", "normalization")
 RANGES = ("prefill", "decode")

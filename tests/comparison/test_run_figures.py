@@ -12,15 +12,15 @@ import pytest
 from tests.build import Export
 from tests.conftest import GPU_RECORDINGS
 from tests.trace.kineto import traces
-from traceview import intervals
-from traceview.analyses.gpu_idle import analysis as gpu_idle
-from traceview.comparison.run_figures import figures_of
-from traceview.comparison.window import run_window
-from traceview.errors import InputError
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import steps
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.base import intervals
+from traceview.base.errors import InputError
+from traceview.traces.analyses.gpu_idle import analysis as gpu_idle
+from traceview.traces.comparison.run_figures import figures_of
+from traceview.traces.comparison.window import run_window
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import steps
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 PRECEDENCE = {"kernel": 0, "graph": 0, "communication": 1, "copy": 2, "memset": 3}
 NAMES = {
@@ -223,8 +223,8 @@ def test_counts_and_figures_are_those_of_the_steps(tmp_path):
 
 def test_many_kernels_and_places_are_summed_and_still_sum(tmp_path, monkeypatch):
     """Of 60 kernels at 60 places the shortest lose place and name, and none of their time."""
-    monkeypatch.setattr("traceview.comparison.parts.MOST_PARTS", 10)
-    monkeypatch.setattr("traceview.comparison.parts.MOST_PLACES", 4)
+    monkeypatch.setattr("traceview.traces.comparison.parts.MOST_PARTS", 10)
+    monkeypatch.setattr("traceview.traces.comparison.parts.MOST_PLACES", 4)
     export = Export()
     for number in range(60):
         at, name = 100 * number, f"gemm_{chr(97 + number % 26)}{chr(97 + number // 26)}"

@@ -17,9 +17,9 @@ from tests.comparison.sides import (
     a_difference,
     a_run,
 )
-from traceview.comparison.changes import MOST_CHANGES, changes, main_changes
-from traceview.comparison.comparison import CountDifference
-from traceview.comparison.wording import (
+from traceview.traces.comparison.changes import MOST_CHANGES, changes, main_changes
+from traceview.traces.comparison.comparison import CountDifference
+from traceview.traces.comparison.wording import (
     changed_counts,
     headline,
     notes,

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import without_c
-from traceview import intervals
-from traceview.facts.ranges.nesting import Lanes
+from traceview.base import intervals
+from traceview.traces.facts.ranges.nesting import Lanes
 
 TIMES = st.integers(0, 30) | st.integers(-(2**62), 2**62)
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), TIMES, TIMES), max_size=14)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.oracles.plain_library import without_c
-from traceview.facts.dependencies import blame
-from traceview.facts.dependencies.graph import Dependencies, build
-from traceview.facts.dependencies.replay import Changed, replay
-from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.operations import operations
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.traces.facts.dependencies import blame
+from traceview.traces.facts.dependencies.graph import Dependencies, build
+from traceview.traces.facts.dependencies.replay import Changed, replay
+from traceview.traces.facts.idle.gap_bounds import gap_bounds
+from traceview.traces.facts.operations import operations
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 
 @pytest.fixture(params=["mlp_sync", "streams", "threads", "two_gpus"])

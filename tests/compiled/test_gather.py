@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from traceview.compiled import library
-from traceview.tables import arrays
-from traceview.tables.arrays import _gathered as gather
+from traceview.base.compiled import library
+from traceview.base.tables import arrays
+from traceview.base.tables.arrays import _gathered as gather
 
 VALUES = np.arange(9)
 

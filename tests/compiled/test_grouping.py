@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import without_c
-from traceview import groups
+from traceview.base import groups
 
 VALUES = st.integers(-9, 9) | st.integers(-(2**60), 2**60)
 

@@ -13,8 +13,8 @@ import pytest
 
 import traceview
 from tests.oracles.plain_library import PLAIN
-from traceview.compiled import library
-from traceview.errors import LibraryError
+from traceview.base.compiled import library
+from traceview.base.errors import LibraryError
 
 SOURCES = sorted(Path(traceview.__file__).parent.rglob("*.c"))
 needs_compiler = pytest.mark.skipif(
@@ -126,7 +126,7 @@ def test_a_library_that_lacks_a_function(another: pytest.MonkeyPatch, tmp_path: 
 
 def test_a_report_without_the_library_ends_with_one_line(tmp_path: Path) -> None:
     package = shutil.copytree(Path(traceview.__file__).parent, tmp_path / "traceview")
-    (package / "trace/sqlite/pages.so").unlink()
+    (package / "traces/trace/sqlite/pages.so").unlink()
     recording = Path(traceview.__file__).parent.parent / "examples/training.sqlite.xz"
     command = [sys.executable, "-m", "traceview", "report", str(recording)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PATH": ""})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.tables.arrays import few_values
+from traceview.base.tables.arrays import few_values
 
 TYPES = ("int8", "int16", "int32", "int64")
 

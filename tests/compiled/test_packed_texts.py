@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
-from traceview.tables.packed_texts import PackedTexts
+from traceview.base.tables.packed_texts import PackedTexts
 
 texts = st.lists(st.text(st.characters(exclude_characters="\0"), max_size=12), max_size=20)
 

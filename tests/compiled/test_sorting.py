@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import without_c
-from traceview import groups, intervals
-from traceview.compiled import library
+from traceview.base import groups, intervals
+from traceview.base.compiled import library
 
 FEW = st.lists(st.integers(0, 5) | st.integers(0, 2**61), max_size=40)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import without_c
-from traceview.tables import Texts
-from traceview.tables.packed_texts import (
+from traceview.base.tables import Texts
+from traceview.base.tables.packed_texts import (
     CollidingTextsError,
     PackedTextColumn,
     PackedTexts,

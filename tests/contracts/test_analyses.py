@@ -8,17 +8,17 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-import traceview.analyses
+import traceview.traces.analyses
 from tests.build import Export, without
 from tests.conftest import SHIPPED
-from traceview.analyses import ALL
-from traceview.analyses.base import Result, Skipped
-from traceview.findings import SEVERITIES
-from traceview.reporting import duration_ns
-from traceview.tables import Texts
-from traceview.trace import Selection
-from traceview.trace.load import load
-from traceview.trace.schema import TABLES
+from traceview.base.findings import SEVERITIES
+from traceview.base.tables import Texts
+from traceview.traces.analyses import ALL
+from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.reporting import duration_ns
+from traceview.traces.trace import Selection
+from traceview.traces.trace.load import load
+from traceview.traces.trace.schema import TABLES
 
 PUBLISHED = {
     "kernel-share": {
@@ -289,8 +289,8 @@ def test_every_file_is_in_the_list():
     # A file or folder of an analysis has `ANALYSIS`; the others are shared, or parts of one.
     files = {
         module.name
-        for module in pkgutil.iter_modules(traceview.analyses.__path__)
-        if hasattr(import_module(f"traceview.analyses.{module.name}"), "ANALYSIS")
+        for module in pkgutil.iter_modules(traceview.traces.analyses.__path__)
+        if hasattr(import_module(f"traceview.traces.analyses.{module.name}"), "ANALYSIS")
     }
     modules = [analysis.compute.__module__.removesuffix(".analysis") for analysis in ALL]
     listed = [module.rpartition(".")[2] for module in modules]

@@ -22,7 +22,7 @@ from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import SHAPES
 from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
-from traceview.trace.load import load
+from traceview.traces.trace.load import load
 
 pytestmark = pytest.mark.programs
 

@@ -13,8 +13,8 @@ from tests.contracts.test_hostile_traces import NAMES
 from tests.places import REPOSITORY
 from tests.render.schemas.strictness import validator
 from traceview.cli import run
-from traceview.comparison.changes import changes
 from traceview.render.comparison.text import render_text
+from traceview.traces.comparison.changes import changes
 
 MOST_LINES = 60
 CONTROLS = {"\x1b", "\x9b", "\u202e", "\u2066", "\x00"}

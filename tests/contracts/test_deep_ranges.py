@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.analyses.base import Result
-from traceview.facts.ranges.nesting import depths
-from traceview.facts.ranges.ranges import range_tree
-from traceview.reporting import without_tables
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.traces.analyses.base import Result
+from traceview.traces.facts.ranges.nesting import depths
+from traceview.traces.facts.ranges.ranges import range_tree
+from traceview.traces.reporting import without_tables
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 WHOLE = 10_000_000
 LAUNCHES = 50

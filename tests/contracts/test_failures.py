@@ -14,22 +14,22 @@ from tests.build import Export
 from tests.conftest import DATA
 from tests.ranks.hand_made import late_in_every_third
 from tests.render.schemas.strictness import validator
-from traceview import reporting
-from traceview.analyses import ALL
+from traceview.base.errors import InputError
 from traceview.cli import run
-from traceview.errors import InputError
-from traceview.facts.steps import inferred
-from traceview.facts.steps.inferred import with_steps
-from traceview.ranks import answer
-from traceview.ranks.answer import job_report
-from traceview.ranks.execution import task
-from traceview.ranks.execution.task import RankFile
 from traceview.render.markdown import render_markdown
 from traceview.render.ranks.text import render_job
 from traceview.render.report.document import report_document
 from traceview.render.report.html import render_html
 from traceview.render.report.text import render_text
 from traceview.render.screen import render_screen
+from traceview.traces import reporting
+from traceview.traces.analyses import ALL
+from traceview.traces.facts.steps import inferred
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.ranks import answer
+from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.execution import task
+from traceview.traces.ranks.execution.task import RankFile
 
 RECORDING = DATA / "mlp_sync.sqlite.xz"
 

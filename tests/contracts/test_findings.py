@@ -10,8 +10,8 @@ import pytest
 
 import traceview
 from tests.conftest import SHIPPED
-from traceview import units
-from traceview.findings import SEVERITIES, SUBJECT_KINDS, field_names, filled
+from traceview.base import units
+from traceview.base.findings import SEVERITIES, SUBJECT_KINDS, field_names, filled
 
 # Numbers that belong to a technical term, which may stand in a template as text.
 TERMS = re.compile(

@@ -20,9 +20,9 @@ from tests.examples import examples
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
 from traceview import cli
-from traceview.errors import TraceviewError
-from traceview.headless.compile_options import CompileOptions
-from traceview.toolchain.listings import assemble
+from traceview.base.errors import TraceviewError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.toolchain.listings import assemble
 
 pytestmark = pytest.mark.programs
 
@@ -98,8 +98,8 @@ def test_what_is_no_ptx(tmp_path, raw, words):
 
 
 def test_ptx_that_ends_anywhere(tmp_path):
-    from traceview.errors import TraceviewError
-    from traceview.inspect.targets import kernels_of
+    from traceview.base.errors import TraceviewError
+    from traceview.kernels.inspect.targets import kernels_of
 
     text, target = GELU.read_bytes(), tmp_path / "k.ptx"
     for end in range(0, len(text), 499):
@@ -276,8 +276,8 @@ def test_without_permission(tmp_path):
 
 def test_a_file_that_the_system_refuses_to_read(tmp_path, monkeypatch):
     """As the test above, for those who run as root."""
-    from traceview.errors import InputError
-    from traceview.inspect.targets import kernels_of
+    from traceview.base.errors import InputError
+    from traceview.kernels.inspect.targets import kernels_of
 
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))

@@ -5,10 +5,10 @@ import pytest
 import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export, process_id
-from traceview.analyses import ALL, gpu_idle, kernel_share, run_ahead, sync_stalls
-from traceview.facts.operations import first_launches, operations
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
-from traceview.facts.steps.steps import steps
+from traceview.traces.analyses import ALL, gpu_idle, kernel_share, run_ahead, sync_stalls
+from traceview.traces.facts.operations import first_launches, operations
+from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.traces.facts.steps.steps import steps
 
 HERE, THERE = 1, 101  # the same process id on two machines
 

@@ -17,7 +17,7 @@ from tests.render.schemas.strictness import validator
 from traceview.render.report.document import tiles
 from traceview.render.report.json import render_json
 from traceview.render.screen import MOST_LINES, render_screen
-from traceview.reporting import Report
+from traceview.traces.reporting import Report
 
 FOREIGN = sorted((REPOSITORY / "tests/data/foreign").glob("*.sqlite.xz"))
 EXPECTED = json.loads(KEPT.read_text())

@@ -14,9 +14,9 @@ import pytest
 from tests.headless.forked_python import run_python
 from tests.places import REPOSITORY
 from tests.recorders.fake_nsys import traceview
-from traceview.analyses import steps
-from traceview.facts.steps.inferred import with_steps
-from traceview.trace.load import load
+from traceview.traces.analyses import steps
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.trace.load import load
 
 WORKLOADS = REPOSITORY / "workloads"
 SMALL = ("--device", "cpu", "--dim", "16", "--layers", "2", "--batch", "4", "--steps", "2")

@@ -2,7 +2,7 @@
 
 import re
 
-from traceview.analyses import ALL
+from traceview.traces.analyses import ALL
 
 _TABLE = re.compile(r"(?<=<!-- questions -->\n).*?(?=<!-- end of questions -->)", re.DOTALL)
 

@@ -90,9 +90,9 @@ def test_the_command_line_knows_it(project):
 
 def test_its_files_are_formatted(project):
     files = (
-        "traceview/analyses/short_kernels.py",
+        "traceview/traces/analyses/short_kernels.py",
         "tests/analyses/test_short_kernels.py",
-        "traceview/analyses/kernel_share/rules.py",
+        "traceview/traces/analyses/kernel_share/rules.py",
         "tests/analyses/kernel_share/test_transposition.py",
     )
     check_style(project, files)

@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from tests.places import REPOSITORY
-from traceview.analyses import ALL
+from traceview.traces.analyses import ALL
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.places import REPOSITORY
 from tests.render.chromium import a_browser, needs_chromium, opened
-from traceview.analyses import ALL
 from traceview.cli import VERBS
+from traceview.traces.analyses import ALL
 
 NEEDED = ("sphinx", "myst_parser", "furo", "matplotlib")
 pytestmark = [

@@ -6,9 +6,9 @@ import traceview
 from tests.build import Export
 from tests.edits.programs import copying, gpu_bound, launch_bound, synchronizing, us
 from tests.oracles.nsys_stats import H200
-from traceview.edits.wording import notes
-from traceview.errors import InputError
-from traceview.facts.work.from_ranges import declaration
+from traceview.base.errors import InputError
+from traceview.traces.edits.wording import notes
+from traceview.traces.facts.work.from_ranges import declaration
 
 
 @pytest.fixture

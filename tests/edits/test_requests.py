@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.edits.requests import KINDS, parse
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.traces.edits.requests import KINDS, parse
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceview.facts.idle.gap_bounds import GapBounds, GapLaunches, find_gaps, join_launches
-from traceview.facts.launches import Waits
-from traceview.facts.operations import ApiCalls, CallKind, Kind, Operations
-from traceview.tables import Integers
+from traceview.base.tables import Integers
+from traceview.traces.facts.idle.gap_bounds import GapBounds, GapLaunches, find_gaps, join_launches
+from traceview.traces.facts.launches import Waits
+from traceview.traces.facts.operations import ApiCalls, CallKind, Kind, Operations
 
 Span = tuple[int, int]
 

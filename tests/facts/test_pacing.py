@@ -5,7 +5,7 @@ import pytest
 
 import traceview
 from tests.build import Export
-from traceview.facts.pacing import paced_loops
+from traceview.traces.facts.pacing import paced_loops
 
 US, MS = 1_000, 1_000_000
 PERIOD = 10 * MS

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from tests.fuzz.mutants import MUTANTS
 from tests.fuzz.trials import GOOD, SANITIZED, trial
 from tests.places import REPOSITORY
-from traceview.compiled import library
+from traceview.base.compiled import library
 
 _FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fno-sanitize-recover=all")
 _SANITIZERS = "-fsanitize=address,undefined"
@@ -25,7 +25,7 @@ def sanitized(arguments: list[str]) -> int:
         shutil.copytree(REPOSITORY / "traceview", copy / "traceview")
         (copy / "tests").symlink_to(REPOSITORY / "tests")
         sources = sorted(map(str, (copy / "traceview").rglob("*.c")))
-        built = copy / "traceview/trace/sqlite/pages.so"
+        built = copy / "traceview/traces/trace/sqlite/pages.so"
         subprocess.run(["gcc", *_FLAGS, _SANITIZERS, "-o", str(built), *sources], check=True)
         shown = subprocess.run(
             ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tests.fuzz.mutants import MUTANTS
 from tests.oracles import plain_library
+from traceview.base.compiled import library
 from traceview.cli import run
-from traceview.compiled import library
 
 MEMORY_BYTES = 4 << 30
 # Of processor time, as other programs may take the machine; waiting for ever takes none.

@@ -92,8 +92,8 @@ def on_the_gpu(script: Path, kind: str, folder: Path) -> Codes:
 def main(script: Path) -> int:
     """Compare and print; 1 if anything differs."""
     sys.path.insert(0, str(ROOT))
-    from traceview.headless.compile_options import CompileOptions
-    from traceview.inspect.python_targets import compile_python
+    from traceview.kernels.headless.compile_options import CompileOptions
+    from traceview.kernels.inspect.python_targets import compile_python
 
     if not has_gpu():
         print("no NVIDIA GPU here: there is nothing to compare with", file=sys.stderr)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.hardware import KNOWN_CAPABILITIES, limits_of
+from traceview.base.errors import InputError
+from traceview.base.hardware import KNOWN_CAPABILITIES, limits_of
 
 every_capability = pytest.mark.parametrize("capability", KNOWN_CAPABILITIES)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.errors import InputError
-from traceview.hardware import KNOWN_CAPABILITIES, Occupancy, limits_of, occupancy
+from traceview.base.errors import InputError
+from traceview.base.hardware import KNOWN_CAPABILITIES, Occupancy, limits_of, occupancy
 
 HEADER = "cuda_occupancy.h"
 # The first version of the header that has barriers in its sums as of today.

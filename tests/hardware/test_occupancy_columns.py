@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from traceview.facts.launch_configurations import LIMITERS, occupancies
-from traceview.hardware import limits_of, occupancy
+from traceview.base.hardware import limits_of, occupancy
+from traceview.traces.facts.launch_configurations import LIMITERS, occupancies
 
 
 @pytest.mark.parametrize("capability", ["7.0", "7.5", "8.0", "9.0", "12.0"])

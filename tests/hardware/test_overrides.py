@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.hardware import parse_figures
+from traceview.base.errors import InputError
+from traceview.base.hardware import parse_figures
 
 
 def test_texts_and_numbers():

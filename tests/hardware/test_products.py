@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.hardware import KNOWN_CAPABILITIES, limits_of, part_of
+from traceview.base.errors import InputError
+from traceview.base.hardware import KNOWN_CAPABILITIES, limits_of, part_of
 
 TRAITS = "cuda/__device/arch_traits.h"
 NOT_IN_TRAITS = {"7.2"}

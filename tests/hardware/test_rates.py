@@ -2,9 +2,9 @@
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.hardware import FLOP_KINDS, KNOWN_CAPABILITIES, lanes_of, rates_of
-from traceview.hardware.rates import _KNOWN, product_named
+from traceview.base.errors import InputError
+from traceview.base.hardware import FLOP_KINDS, KNOWN_CAPABILITIES, lanes_of, rates_of
+from traceview.base.hardware.rates import _KNOWN, product_named
 
 NAMES = {
     "NVIDIA H200": ("H200 SXM", 989.4e12),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.hardware import limits_of, occupancy
-from traceview.hardware.occupancy import Waves, waves_of
+from traceview.base.hardware import limits_of, occupancy
+from traceview.base.hardware.occupancy import Waves, waves_of
 
 
 @pytest.mark.parametrize(

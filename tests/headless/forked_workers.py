@@ -22,8 +22,8 @@ from typing import IO
 import pytest
 
 from tests.headless.fork_server import NUMBER
-from traceview.headless import client
-from traceview.headless.compile_options import Request
+from traceview.kernels.headless import client
+from traceview.kernels.headless.compile_options import Request
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "TRITON", "CUDA", "XLA_")
@@ -37,7 +37,7 @@ fresh_start = client._start
 
 
 class Fork:
-    """A fork with as much of `subprocess.Popen` as traceview.headless.client takes.
+    """A fork with as much of `subprocess.Popen` as traceview.kernels.headless.client takes.
 
     Several threads may ask for its end, as one of them kills it at a deadline: what the fork
     reports is looked at, not taken.
@@ -201,7 +201,7 @@ class WorkerServer:
     def start(
         self, command: list[str], folder: Path, request: Request
     ) -> "subprocess.Popen[bytes] | Fork":
-        """Start a worker in place of traceview.headless.client._start."""
+        """Start a worker in place of traceview.kernels.headless.client._start."""
         is_alike = _read_at_start() == self._at_start and not request.triton
         if command[:3] != [sys.executable, "-P", "-c"] or not is_alike:
             return fresh_start(command, folder, request)

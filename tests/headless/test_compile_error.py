@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 import traceview
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 pytestmark = [
     pytest.mark.skipif(

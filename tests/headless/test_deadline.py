@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from traceview.headless.compile_options import Deadline
+from traceview.kernels.headless.compile_options import Deadline
 
 pytestmark = pytest.mark.programs
 

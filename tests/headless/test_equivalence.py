@@ -6,9 +6,9 @@ import importlib.util
 import pytest
 
 from tests.places import TRITON_KERNELS
-from traceview.headless.compile_options import Change, CompileOptions
-from traceview.headless.recompile import Recompiler
-from traceview.inspect.python_targets import compile_python
+from traceview.kernels.headless.compile_options import Change, CompileOptions
+from traceview.kernels.headless.recompile import Recompiler
+from traceview.kernels.inspect.python_targets import compile_python
 
 pytestmark = pytest.mark.programs
 

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from traceview.headless.worker.forked_task import ForkedTask, cores
+from traceview.kernels.headless.worker.forked_task import ForkedTask, cores
 
 # It begins a task that begins a program, as Triton begins ptxas, and says who they are.
 PARENT = """
 import os, subprocess, sys, time
-from traceview.headless.worker.forked_task import ForkedTask
+from traceview.kernels.headless.worker.forked_task import ForkedTask
 
 def task():
     program = subprocess.Popen(["sleep", "600"])

@@ -13,10 +13,10 @@ import pytest
 from tests.headless import forked_workers
 from tests.headless.fork_server import NUMBER
 from tests.places import TRITON_KERNELS
-from traceview.errors import TraceviewError
-from traceview.headless import client
-from traceview.headless.compile_options import CompileOptions, Request
-from traceview.inspect.python_targets import compile_python
+from traceview.base.errors import TraceviewError
+from traceview.kernels.headless import client
+from traceview.kernels.headless.compile_options import CompileOptions, Request
+from traceview.kernels.inspect.python_targets import compile_python
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None,

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.places import REPOSITORY
-from traceview.headless import client
-from traceview.inspect.python_targets import compile_python
+from traceview.kernels.headless import client
+from traceview.kernels.inspect.python_targets import compile_python
 
 
 def test_the_cache_lies_where_the_user_wants_it(tmp_path, monkeypatch):

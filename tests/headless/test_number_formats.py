@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from traceview.headless.worker.sparse_memory import NumberFormat
+from traceview.kernels.headless.worker.sparse_memory import NumberFormat
 
 
 @pytest.mark.parametrize(

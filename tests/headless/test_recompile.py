@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 import traceview
-from traceview.errors import TraceviewError
-from traceview.headless import client
-from traceview.headless.compile_options import Change, CompileOptions
-from traceview.headless.recompile import Recompiler, changed_arguments
-from traceview.inspect.python_targets import compile_python
-from traceview.ptx.model import Argument
+from traceview.base.errors import TraceviewError
+from traceview.kernels.headless import client
+from traceview.kernels.headless.compile_options import Change, CompileOptions
+from traceview.kernels.headless.recompile import Recompiler, changed_arguments
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.ptx.model import Argument
 
 pytestmark = pytest.mark.programs
 

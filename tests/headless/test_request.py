@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.headless.compile_options import CompileOptions, Request
+from traceview.kernels.headless.compile_options import CompileOptions, Request
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from tests.inspect.rules.written_ptx import need
-from traceview.errors import TraceviewError
-from traceview.findings import Finding
-from traceview.hardware import limits_of
-from traceview.headless.compile_options import Change
-from traceview.headless.recompile import changed_arguments
-from traceview.headless.signatures import argument
-from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.recompilations import Recompile
-from traceview.inspect.target_report import inspect
-from traceview.ptx.model import Argument, Compiled
+from traceview.base.errors import TraceviewError
+from traceview.base.findings import Finding
+from traceview.base.hardware import limits_of
+from traceview.kernels.headless.compile_options import Change
+from traceview.kernels.headless.recompile import changed_arguments
+from traceview.kernels.headless.signatures import argument
+from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.recompilations import Recompile
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.model import Argument, Compiled
 
 
 def allow(folder: Path, patch: pytest.MonkeyPatch) -> None:

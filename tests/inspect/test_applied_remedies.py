@@ -8,7 +8,7 @@ import pytest
 from tests.headless.forked_python import run_python
 from tests.inspect.retried import Retried, allow
 from tests.places import REPOSITORY
-from traceview.inspect import recompilations
+from traceview.kernels.inspect import recompilations
 
 pytestmark = pytest.mark.programs
 

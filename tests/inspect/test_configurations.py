@@ -7,9 +7,9 @@ import pytest
 
 from tests.inspect.targets.python_scripts import HEADER, needs_torch, needs_triton
 from tests.ptx.compiled_kernels import a_compiled, a_report
+from traceview.base.hardware import limits_of, occupancy
 from traceview.cli import run
-from traceview.hardware import limits_of, occupancy
-from traceview.inspect.configurations import TunedConfiguration, fill, judged
+from traceview.kernels.inspect.configurations import TunedConfiguration, fill, judged
 from traceview.render.schemas import schema
 
 GOOD = {

@@ -5,9 +5,9 @@ import json
 import traceview
 from tests.inspect.retried import allow
 from tests.ptx.compiled_kernels import FILE, HEADER, a_line
-from traceview.inspect.kernel_report import helper_lines, inlined_text
-from traceview.ptx.model import Instruction, SourceLine
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text
+from traceview.kernels.ptx.model import Instruction, SourceLine
+from traceview.kernels.ptx.parser import parse_ptx
 from traceview.render.kernels.json import render_ptx_json
 
 CALLS = f"""{HEADER}

@@ -5,12 +5,12 @@ import pytest
 from tests.inspect.rules.written_ptx import SERIALISED, need
 from tests.places import PTX_FILES
 from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
-from traceview.errors import InputError, PtxSyntaxError, TraceviewError
-from traceview.inspect.kernel_report import SmCount
-from traceview.inspect.target_report import inspect
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain import listings as code
-from traceview.toolchain.listings import assemble
+from traceview.base.errors import InputError, PtxSyntaxError, TraceviewError
+from traceview.kernels.inspect.kernel_report import SmCount
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain import listings as code
+from traceview.kernels.toolchain.listings import assemble
 
 GELU = PTX_FILES / "gelu-3.7.1-sm90.ptx"
 COPY = ptx_kernel(

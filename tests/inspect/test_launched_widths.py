@@ -3,11 +3,11 @@
 import pytest
 
 from tests.ptx.compiled_kernels import HEADER, ptx_kernel
-from traceview.inspect import launched_widths as module
-from traceview.inspect.launched_widths import LEFT_OUT, main_width, running_widths
-from traceview.ptx.model import Compiled
-from traceview.toolchain import tools as programs
-from traceview.toolchain.listings import assemble
+from traceview.kernels.inspect import launched_widths as module
+from traceview.kernels.inspect.launched_widths import LEFT_OUT, main_width, running_widths
+from traceview.kernels.ptx.model import Compiled
+from traceview.kernels.toolchain import tools as programs
+from traceview.kernels.toolchain.listings import assemble
 
 pytestmark = pytest.mark.programs
 
@@ -53,7 +53,7 @@ def test_ptx_and_sass_side_by_side(assembled):
 
 def test_ptx_without_cubin_is_not_assembled(monkeypatch):
     monkeypatch.setattr(
-        "traceview.toolchain.listings.assemble", lambda *_: pytest.fail("assembled")
+        "traceview.kernels.toolchain.listings.assemble", lambda *_: pytest.fail("assembled")
     )
     (found,) = running_widths([compiled()])
     assert (found.level, levels(found), found.notes) == ("ptx", [("ptx", 32)], ())

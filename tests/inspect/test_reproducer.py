@@ -10,13 +10,13 @@ import pytest
 
 from tests.inspect.targets.python_scripts import HEADER, needs_torch, needs_triton
 from tests.ptx.compiled_kernels import a_compiled, a_report
+from traceview.base.errors import InputError
 from traceview.cli import run
 from traceview.cli.ptx_answers import write_reproducer
-from traceview.errors import InputError
-from traceview.headless.worker.standalone import launch_of
-from traceview.inspect.reproducer import reproducer
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.model import Argument
+from traceview.kernels.headless.worker.standalone import launch_of
+from traceview.kernels.inspect.reproducer import reproducer
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.model import Argument
 
 PROGRAM = """
 import torch

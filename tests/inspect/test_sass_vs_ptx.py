@@ -3,9 +3,9 @@
 import pytest
 
 from tests.ptx.compiled_kernels import a_line, an_access
-from traceview.inspect.recompilations import differences, stores_of_tensor_maps
-from traceview.ptx.accesses import elements_per_thread, pointee_bits
-from traceview.ptx.model import Argument, Function, Instruction
+from traceview.kernels.inspect.recompilations import differences, stores_of_tensor_maps
+from traceview.kernels.ptx.accesses import elements_per_thread, pointee_bits
+from traceview.kernels.ptx.model import Argument, Function, Instruction
 
 
 def pair(ptx, sass, **changes):

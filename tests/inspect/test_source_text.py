@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.inspect.kernel_report import excerpts
-from traceview.ptx.model import SourceLine
+from traceview.kernels.inspect.kernel_report import excerpts
+from traceview.kernels.ptx.model import SourceLine
 
 
 def test_lines_come_with_a_few_around_them(tmp_path):

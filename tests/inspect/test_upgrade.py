@@ -9,16 +9,16 @@ import pytest
 
 from tests.inspect.targets.python_scripts import HEADER, needs_torch, needs_triton
 from tests.ptx.compiled_kernels import a_compiled, a_line, a_report, an_access
+from traceview.base.errors import InputError, TraceviewError
+from traceview.base.hardware import limits_of, occupancy
 from traceview.cli import run
-from traceview.errors import InputError, TraceviewError
-from traceview.hardware import limits_of, occupancy
-from traceview.headless.compile_options import CompileOptions
-from traceview.headless.events import Rejected
-from traceview.inspect import triton_builds, upgrade
-from traceview.inspect.triton_builds import TritonBuild
-from traceview.ptx.accesses import TensorOp
-from traceview.ptx.model import Argument
-from traceview.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.headless.events import Rejected
+from traceview.kernels.inspect import triton_builds, upgrade
+from traceview.kernels.inspect.triton_builds import TritonBuild
+from traceview.kernels.ptx.accesses import TensorOp
+from traceview.kernels.ptx.model import Argument
+from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.render.kernels.upgrade import render_json, render_text
 from traceview.render.schemas import schema
 

@@ -11,14 +11,14 @@ from tests.ptx.compiled_kernels import a_compiled
 from tests.ptx.sass.machine_codes import assembled
 from tests.trace.ncu.sampled_files import ncu_report, proton_profile, source_page
 from traceview import inspect_ptx
+from traceview.base.errors import InputError
 from traceview.cli import run
-from traceview.errors import InputError
-from traceview.inspect.target_report import inspect
-from traceview.inspect.warp_stalls import with_samples
-from traceview.ptx.cubin import machine_code
-from traceview.ptx.disassembly import access_of
-from traceview.ptx.scoreboards import Scoreboards
-from traceview.trace.warp_samples import read_samples
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.inspect.warp_stalls import with_samples
+from traceview.kernels.ptx.cubin import machine_code
+from traceview.kernels.ptx.disassembly import access_of
+from traceview.kernels.ptx.scoreboards import Scoreboards
+from traceview.traces.trace.warp_samples import read_samples
 
 NAME = "softmax-3.9.0-sm90"
 

@@ -9,11 +9,11 @@ import traceview
 from tests.inspect.rules.written_ptx import need
 from tests.places import DATA, REPOSITORY
 from tests.ptx.compiled_kernels import a_compiled
-from traceview.errors import TraceviewError
-from traceview.inspect.kernel_report import limited_by
-from traceview.inspect.what_if import MOST_CONFIGURATIONS, neighbours, what_if
-from traceview.ptx.model import Argument
-from traceview.toolchain import tools
+from traceview.base.errors import TraceviewError
+from traceview.kernels.inspect.kernel_report import limited_by
+from traceview.kernels.inspect.what_if import MOST_CONFIGURATIONS, neighbours, what_if
+from traceview.kernels.ptx.model import Argument
+from traceview.kernels.toolchain import tools
 
 LOOP = {"ttgir": "%1:2 = scf.for %i = %c0 to %n step %c1"}
 

@@ -21,7 +21,7 @@ from packages.libraries import library_problems
 from packages.platforms import PLATFORMS
 
 MANYLINUX = next(each for each in PLATFORMS if each.tag == "manylinux_2_17_x86_64")
-SOURCE = REPOSITORY / "traceview" / "trace" / "sqlite" / "pages.c"
+SOURCE = REPOSITORY / "traceview" / "traces" / "trace" / "sqlite" / "pages.c"
 compiled = pytest.mark.skipif(
     not shutil.which("cc") or sys.platform != "linux", reason="no C compiler for Linux here"
 )
@@ -74,7 +74,7 @@ def test_a_library_without_the_decoder_is_refused(tmp_path):
 def test_the_built_libraries_are_fine_and_only_on_their_platform(dist, built):
     (path,) = dist.glob(f"*-py3-none-{built.tag}.whl")
     with zipfile.ZipFile(path) as wheel:
-        library = wheel.read("traceview/trace/sqlite/pages.so")
+        library = wheel.read("traceview/traces/trace/sqlite/pages.so")
     assert not list(library_problems(library, built))
     for other in PLATFORMS:
         if other != built:

@@ -14,7 +14,7 @@ import pytest
 from tests.install.conftest import RECORDING, Create
 from tests.install.environments import ran, tool
 from tests.zstd import compress
-from traceview.version import __version__
+from traceview.base.version import __version__
 
 pytestmark = pytest.mark.programs
 OPTIONAL = {"nvtx", "torch", "triton"}

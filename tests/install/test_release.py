@@ -62,7 +62,7 @@ def repository(tmp_path: Path) -> Path:
     files = {
         ".gitignore": "__pycache__/\ndist/\n",
         "CHANGELOG.md": CHANGELOG,
-        "traceview/version.py": '"""The version."""\n\n__version__ = "0.1.0"\n',
+        "traceview/base/version.py": '"""The version."""\n\n__version__ = "0.1.0"\n',
         "tests/install/test_dist.py": (
             "import os, pathlib\n\n\n"
             "def test_version():\n"
@@ -72,7 +72,7 @@ def repository(tmp_path: Path) -> Path:
         "scripts/build_packages.py": (
             "import pathlib\n"
             "pathlib.Path('dist').mkdir()\n"
-            "version = pathlib.Path('traceview/version.py').read_text()\n"
+            "version = pathlib.Path('traceview/base/version.py').read_text()\n"
             "pathlib.Path('dist/traceview.whl').write_text(version)\n"
         ),
     }
@@ -103,7 +103,7 @@ def test_a_trial_changes_nothing(repository):
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("A trial of 0.2.0 went well. To release it, add --write.\n")
     assert "CHANGELOG.md" in done.stdout
-    assert "traceview/version.py" in done.stdout
+    assert "traceview/base/version.py" in done.stdout
     assert git(repository, "log", "--format=%s") == "Start"
     assert git(repository, "tag") == git(repository, "status", "--porcelain") == ""
     assert not (repository / "dist").exists()
@@ -115,7 +115,7 @@ def test_a_release_is_a_commit_a_tag_and_packages(repository):
     assert done.returncode == 0, done.stderr
     assert git(repository, "log", "--format=%s") == "Release 0.2.0\nStart"
     assert git(repository, "describe", "--exact-match") == "v0.2.0"
-    assert '"0.2.0"' in (repository / "traceview/version.py").read_text()
+    assert '"0.2.0"' in (repository / "traceview/base/version.py").read_text()
     assert f"## 0.2.0 ({datetime.date.today()})" in (repository / "CHANGELOG.md").read_text()
     assert (repository / "dist" / "traceview.whl").exists()
     assert release(repository, "--notes").stdout == "- New.\n"

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from kernels import flash_attention, flash_attention_backward
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 DEVICE = "cpu" if sys.argv[1] == "interpreter" else "cuda"
 # tests.kernels.numbers has more of them.

@@ -5,8 +5,8 @@ import json
 import torch
 
 import kernels
-from traceview.bench.operation import error_line
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.operation import error_line
 
 REFUSED = {
     "add": lambda x: [(x, x.t()), (x, x[:2]), (x, x.double()), (x.t(), x.t()), (x[:0], x[:0])],

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-from traceview.bench import Operation, Version
-from traceview.bench.case import clone_tensors, compare, is_modified, reference_outputs
+from traceview.trials.bench import Operation, Version
+from traceview.trials.bench.case import clone_tensors, compare, is_modified, reference_outputs
 
 SHAPES = {
     # Nine tiles of rows are a second group of tiles; and nothing is square.

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.places import REPOSITORY
-from traceview.inspect.python_targets import compile_python
-from traceview.toolchain.listings import code_of
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.toolchain.listings import code_of
 
 pytestmark = pytest.mark.programs
 pytest.importorskip("torch")

@@ -9,7 +9,7 @@ import pytest
 import kernels
 from tests.conftest import REPOSITORY
 from tests.kernels.requests import python
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

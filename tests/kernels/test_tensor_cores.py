@@ -5,17 +5,17 @@ import re
 import pytest
 
 from tests.places import REPOSITORY
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.python_targets import compile_python
-from traceview.inspect.target_report import inspect
-from traceview.ptx.model import Access
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.model import Access
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("elftools")
 
-LAUNCH = "traceview/bench/widths.py"
+LAUNCH = "traceview/trials/bench/widths.py"
 
 
 def reports(

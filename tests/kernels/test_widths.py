@@ -3,10 +3,10 @@
 import pytest
 
 from tests.places import REPOSITORY
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
-from traceview.ptx.accesses import accesses
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.ptx.accesses import accesses
+from traceview.kernels.ptx.parser import parse_ptx
 
 pytestmark = pytest.mark.programs
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from traceview import memory
+from traceview.base import memory
 
 ARRAY_BYTES = 64 << 20
 HELD = f"""
@@ -16,7 +16,7 @@ from pathlib import Path
 import resource
 import sys
 import numpy as np
-from traceview.memory import keep_freed_memory
+from traceview.base.memory import keep_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from traceview.memory import Free, free_memory
+from traceview.base.memory import Free, free_memory
 
 GB = 10**9
 V2, V1 = "0::/job/step\n", "5:cpu,memory:/job\n0::/\n"
@@ -102,7 +102,7 @@ def test_odd_files_are_passed_over(system):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what is taken")
 def test_a_limit_of_the_address_space():
-    code = "from traceview.memory import free_memory as f; print(f().size_bytes, f().bound)"
+    code = "from traceview.base.memory import free_memory as f; print(f().size_bytes, f().bound)"
     limit = 2 * GB
     done = subprocess.run(
         [sys.executable, "-c", code],

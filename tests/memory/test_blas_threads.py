@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import os, sys
-from traceview.memory import import_numpy
+from traceview.base.memory import import_numpy
 import_numpy()
 threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
 print("numpy" in sys.modules, threads, os.environ.get("OPENBLAS_NUM_THREADS"))

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from traceview.compiled import library
-from traceview.facts.dependencies.blame import IdlePart
-from traceview.trace.kineto.scanner import ScanStop
+from traceview.base.compiled import library
+from traceview.traces.facts.dependencies.blame import IdlePart
+from traceview.traces.trace.kineto.scanner import ScanStop
 
 Array = np.ndarray[Any, Any]
 PLAIN: dict[str, Callable[..., Any]] = {}

@@ -15,11 +15,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from traceview.records import record
-from traceview.tables import Array, Integers, Mask
-from traceview.tables.packed_texts import PackedTexts
-from traceview.trace.sqlite.page_reader import Chunk, WantedColumn
-from traceview.trace.sqlite.row_reader import DeclinedError, Kind, Piece
+from traceview.base.records import record
+from traceview.base.tables import Array, Integers, Mask
+from traceview.base.tables.packed_texts import PackedTexts
+from traceview.traces.trace.sqlite.page_reader import Chunk, WantedColumn
+from traceview.traces.trace.sqlite.row_reader import DeclinedError, Kind, Piece
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

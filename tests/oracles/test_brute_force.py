@@ -20,21 +20,21 @@ from tests.conftest import GPU_RECORDINGS
 from tests.examples import examples
 from tests.export_file import SCHEMAS
 from tests.oracles import brute_force
-from traceview import intervals
-from traceview.analyses import memory_copies, run_ahead, sync_stalls
-from traceview.analyses.gpu_idle import analysis as gpu_idle
-from traceview.analyses.kernel_share import analysis as kernel_share
-from traceview.facts.compilation import compilation
-from traceview.facts.dependencies.blame import IdlePart
-from traceview.facts.idle.causes import idle_graph, idle_parts
-from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.operations import api_calls, operations
-from traceview.facts.waits import stalls
-from traceview.tables import Table
-from traceview.trace import Selection, Trace
-from traceview.trace.load import load
-from traceview.vocabulary.causes import SYNC_DRAIN
+from traceview.base import intervals
+from traceview.base.tables import Table
+from traceview.base.vocabulary.causes import SYNC_DRAIN
+from traceview.traces.analyses import memory_copies, run_ahead, sync_stalls
+from traceview.traces.analyses.gpu_idle import analysis as gpu_idle
+from traceview.traces.analyses.kernel_share import analysis as kernel_share
+from traceview.traces.facts.compilation import compilation
+from traceview.traces.facts.dependencies.blame import IdlePart
+from traceview.traces.facts.idle.causes import idle_graph, idle_parts
+from traceview.traces.facts.idle.gap_bounds import gap_bounds
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.operations import api_calls, operations
+from traceview.traces.facts.waits import stalls
+from traceview.traces.trace import Selection, Trace
+from traceview.traces.trace.load import load
 
 
 @dataclass

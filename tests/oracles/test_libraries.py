@@ -8,10 +8,10 @@ import pytest
 
 from tests.inspect.rules.vector_width.one_module import OneModule
 from tests.places import TRITON_KERNELS
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
-from traceview.inspect.target_report import inspect
-from traceview.ptx.model import Compiled
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.model import Compiled
 
 LIBRARIES = {"liger_ops": ("liger_kernel", 15), "fla_ops": ("fla", 15)}
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import pytest
 
 from tests.places import DATA
-from traceview.analyses.wave_quantization import analysis
-from traceview.facts.launch_configurations import configurations
-from traceview.hardware import limits_of, occupancy
-from traceview.trace.load import load
+from traceview.base.hardware import limits_of, occupancy
+from traceview.traces.analyses.wave_quantization import analysis
+from traceview.traces.facts.launch_configurations import configurations
+from traceview.traces.trace.load import load
 
 # These use 16 named barriers, which no table of a recording holds and no code here tells.
 WITH_BARRIERS = "barriers"

@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import GPU_RECORDINGS
 from tests.oracles.brute_force import BACKTRACE_CLASS
-from traceview.analyses import memory_copies
-from traceview.analyses.kernel_share import analysis
-from traceview.trace.load import load
+from traceview.traces.analyses import memory_copies
+from traceview.traces.analyses.kernel_share import analysis
+from traceview.traces.trace.load import load
 
 REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum")
 FIGURES = {"Instances": "calls", "Num Calls": "calls", "Count": "calls"} | {

@@ -15,11 +15,11 @@ from tests.build import Export
 from tests.examples import examples
 from tests.oracles.brute_force import FOREVER
 from tests.oracles.brute_force_steps import Attributed, Range, busy_within, steps_by_loop
-from traceview.analyses.kernel_share import analysis
-from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.steps.steps import pace, step_of_operations, steps
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.traces.analyses.kernel_share import analysis
+from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.steps.steps import pace, step_of_operations, steps
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 pytestmark = pytest.mark.slow
 

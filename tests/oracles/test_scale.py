@@ -47,11 +47,11 @@ from tests.oracles.test_brute_force import (
     waits_add_up,
     waits_agree,
 )
-from traceview.analyses import launch_overhead, memory_copies, run_ahead
-from traceview.analyses import steps as steps
-from traceview.analyses.gpu_idle import analysis as gpu_idle
-from traceview.analyses.kernel_share import analysis as kernel_share
-from traceview.analyses.wave_quantization import analysis as wave_quantization
+from traceview.traces.analyses import launch_overhead, memory_copies, run_ahead
+from traceview.traces.analyses import steps as steps
+from traceview.traces.analyses.gpu_idle import analysis as gpu_idle
+from traceview.traces.analyses.kernel_share import analysis as kernel_share
+from traceview.traces.analyses.wave_quantization import analysis as wave_quantization
 
 pytestmark = pytest.mark.slow
 

@@ -41,7 +41,7 @@ from tests.oracles.simulated_programs import (
 )
 from tests.oracles.simulated_recordings import PROGRAMS, exported
 from tests.oracles.simulated_runs import Run, same_order, simulate
-from traceview.trace import Trace
+from traceview.traces.trace import Trace
 
 FIRST, SECOND, OTHER_GPU = Stream(7, 0), Stream(13, 0), Stream(19, 1)
 Parts = list[tuple[int, int, str, str]]

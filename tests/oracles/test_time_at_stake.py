@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.oracles.test_random_attribution import LAUNCH, RANGE, written
-from traceview.facts.idle.gaps import steady_spans_ns
-from traceview.reporting import analyze, duration_ns
+from traceview.traces.facts.idle.gaps import steady_spans_ns
+from traceview.traces.reporting import analyze, duration_ns
 
 CALMLY = settings(
     max_examples=examples(30),

@@ -8,11 +8,11 @@ import pytest
 from tests.inspect.rules.written_ptx import ARCHES
 from tests.oracles.other_ptx_readers import need_pyptx, opcodes_line_by_line, opcodes_of_pyptx
 from tests.places import TRITON_KERNELS
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
-from traceview.ptx.accesses import accesses, instruction_mix, tensor_ops
-from traceview.ptx.model import Compiled
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.ptx.accesses import accesses, instruction_mix, tensor_ops
+from traceview.kernels.ptx.model import Compiled
+from traceview.kernels.ptx.parser import parse_ptx
 
 SCRIPT = TRITON_KERNELS / "tutorials.py"
 TENSOR_CORES = {"sm_80": "mma", "sm_90": "wgmma.mma_async", "sm_100": "tcgen05.mma"}

@@ -1,9 +1,9 @@
 """Kernels and reports made by hand, for what says something of them."""
 
-from traceview.findings import Evidence, Finding, Severity
-from traceview.hardware import limits_of, occupancy
-from traceview.inspect.kernel_report import Difference, KernelReport, subject_of
-from traceview.ptx.model import Access, Compiled, SourceLine
+from traceview.base.findings import Evidence, Finding, Severity
+from traceview.base.hardware import limits_of, occupancy
+from traceview.kernels.inspect.kernel_report import Difference, KernelReport, subject_of
+from traceview.kernels.ptx.model import Access, Compiled, SourceLine
 
 FILE = "/home/user/gelu.py"
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"

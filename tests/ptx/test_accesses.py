@@ -2,10 +2,10 @@
 
 import pytest
 
-from traceview.ptx.accesses import FAMILIES, TensorOp, accesses, instruction_mix, tensor_ops
-from traceview.ptx.lexer import family
-from traceview.ptx.model import SourceLine
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.accesses import FAMILIES, TensorOp, accesses, instruction_mix, tensor_ops
+from traceview.kernels.ptx.lexer import family
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.parser import parse_ptx
 
 
 def function(body):

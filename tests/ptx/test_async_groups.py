@@ -2,11 +2,11 @@
 
 import pytest
 
-from traceview.ptx.accesses import async_waits
-from traceview.ptx.instruction_mix import instruction_mix
-from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.loop_loads import pipeline_buffers
-from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.kernels.ptx.accesses import async_waits
+from traceview.kernels.ptx.instruction_mix import instruction_mix
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.ttgir.loop_loads import pipeline_buffers
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
 COPY = "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;"
 MMA = "fma.rn.f32 %f1, %f2, %f3, %f1;"

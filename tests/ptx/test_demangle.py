@@ -3,9 +3,9 @@
 import pytest
 
 from tests.ptx.compiled_kernels import HEADER
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets import kernels_of
-from traceview.ptx.producers import plain_name, short_name
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.targets import kernels_of
+from traceview.kernels.ptx.producers import plain_name, short_name
 
 
 @pytest.mark.parametrize(

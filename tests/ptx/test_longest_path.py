@@ -5,12 +5,12 @@ import random
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.ptx.accesses import accesses, elements_per_thread
-from traceview.ptx.addresses.slicing import Provenance
-from traceview.ptx.instruction_mix import Passes, heaviest
-from traceview.ptx.loops import Jump
-from traceview.ptx.model import Function, Instruction
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.accesses import accesses, elements_per_thread
+from traceview.kernels.ptx.addresses.slicing import Provenance
+from traceview.kernels.ptx.instruction_mix import Passes, heaviest
+from traceview.kernels.ptx.loops import Jump
+from traceview.kernels.ptx.model import Function, Instruction
+from traceview.kernels.ptx.parser import parse_ptx
 
 
 def test_a_straight_line_is_its_sum():

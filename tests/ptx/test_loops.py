@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.ptx.loops import Jump, loop_depths, loop_nest
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.loops import Jump, loop_depths, loop_nest
+from traceview.kernels.ptx.parser import parse_ptx
 
 
 def depths(body):

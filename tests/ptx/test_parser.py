@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from traceview.errors import PtxSyntaxError
-from traceview.ptx.model import SourceLine
-from traceview.ptx.parser import parse_ptx
+from traceview.base.errors import PtxSyntaxError
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.parser import parse_ptx
 
 START = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 

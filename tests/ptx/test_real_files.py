@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.inspect.rules.written_ptx import need, need_compiler
 from tests.oracles.other_ptx_readers import need_pyptx, opcodes_line_by_line, opcodes_of_pyptx
 from tests.places import PTX_FILES
-from traceview.errors import PtxSyntaxError
-from traceview.ptx.accesses import accesses, instruction_mix, tensor_ops
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain.cuda_cpp import compile_cuda
+from traceview.base.errors import PtxSyntaxError
+from traceview.kernels.ptx.accesses import accesses, instruction_mix, tensor_ops
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain.cuda_cpp import compile_cuda
 
 FILES = sorted(PTX_FILES.glob("*.ptx"))
 TEXTS = {path.stem: path.read_text() for path in FILES}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from traceview.ptx.disassembly import parse
-from traceview.ptx.model import SourceLine, source_path
-from traceview.ptx.parser import parse_ptx
-from traceview.ptx.stages import stage_lines
+from traceview.kernels.ptx.disassembly import parse
+from traceview.kernels.ptx.model import SourceLine, source_path
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.stages import stage_lines
 
 PATH = "/home/josé/日本.py"
 PTX = r"/home/jos\303\251/\346\227\245\346\234\254.py"

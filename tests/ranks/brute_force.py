@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.ranks.simulated_figures import Recorded, recorded_operations
 from tests.ranks.simulation import COLLECTIVE, RankTimeline
-from traceview.tables import Integers
+from traceview.base.tables import Integers
 
 
 def recorded_keys(line: RankTimeline, recorded: Recorded) -> list[Hashable]:

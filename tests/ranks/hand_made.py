@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from traceview.ranks.figures import (
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.ranks.figures import (
     ALL_REDUCE,
     Place,
     RankCollectives,
@@ -16,7 +17,6 @@ from traceview.ranks.figures import (
     RankSteps,
     WorkPart,
 )
-from traceview.vocabulary.causes import CAUSE_NAMES
 
 MS = 1_000_000
 WORLD = 77

@@ -14,12 +14,12 @@ from tests.ranks.rank_programs import run, total_ns
 from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded, figures, lossy, recordings
 from tests.ranks.simulation import RankTimeline
-from traceview.findings import Finding
-from traceview.ranks.answer import job_report
-from traceview.ranks.figures import RankFigures
-from traceview.ranks.job import JobReport
-from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.trace.load import load
+from traceview.base.findings import Finding
+from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.figures import RankFigures
+from traceview.traces.ranks.job import JobReport
+from traceview.traces.ranks.rank_figures import figures_of_ranks
+from traceview.traces.trace.load import load
 
 CPU_CAUSES = ("launch-late", "sync-drain")
 """The CPU is late: at once, or after a wait that let the GPU run dry."""

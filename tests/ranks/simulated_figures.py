@@ -20,7 +20,9 @@ from tests.ranks.simulation import (
     Pause,
     RankTimeline,
 )
-from traceview.ranks.figures import (
+from traceview.base.tables import NULL, Array, Integers
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.ranks.figures import (
     KINDS,
     POINT_TO_POINT,
     Place,
@@ -30,8 +32,6 @@ from traceview.ranks.figures import (
     RankSteps,
     WorkPart,
 )
-from traceview.tables import NULL, Array, Integers
-from traceview.vocabulary.causes import CAUSE_NAMES
 
 PARTS = ("all-gather", "reduce-scatter", "all-to-all")
 """A call of these names the bytes of one rank."""

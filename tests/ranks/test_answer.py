@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.ranks.hand_made import MS, SLEEP, Call, Made, job, late_in_every_third, rows
-from traceview.findings import field_names
-from traceview.ranks.answer import job_facts, job_report
-from traceview.ranks.critical_path import critical_path
-from traceview.ranks.figures import ALL_GATHER, Place, RankCollectives, WorkPart
-from traceview.ranks.job_facts import bus_rate
-from traceview.ranks.matching import match_ranks
-from traceview.ranks.tables import TABLES
+from traceview.base.findings import field_names
+from traceview.traces.ranks.answer import job_facts, job_report
+from traceview.traces.ranks.critical_path import critical_path
+from traceview.traces.ranks.figures import ALL_GATHER, Place, RankCollectives, WorkPart
+from traceview.traces.ranks.job_facts import bus_rate
+from traceview.traces.ranks.matching import match_ranks
+from traceview.traces.ranks.tables import TABLES
 
 TRAIN = Place("/job/train.py", 7, "step")
 

@@ -9,11 +9,11 @@ import pytest
 from tests.build import Export
 from tests.places import DATA
 from traceview import load
-from traceview.facts.collectives import transfers
-from traceview.facts.idle.gaps import busy
-from traceview.ranks.figures import ALL_REDUCE, KINDS
-from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.collectives import transfers
+from traceview.traces.facts.idle.gaps import busy
+from traceview.traces.ranks.figures import ALL_REDUCE, KINDS
+from traceview.traces.ranks.rank_figures import figures_of_ranks
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 MS = 1_000_000

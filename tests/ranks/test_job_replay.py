@@ -14,14 +14,14 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded
 from tests.ranks.simulated_jobs import with_straggler, worth_of_steady_steps
 from tests.ranks.simulation import COLLECTIVE, Operation, Pause, RankProgram, RankTimeline, schedule
-from traceview.facts.dependencies import forecast
-from traceview.facts.dependencies.replay import Changed, replay
-from traceview.ranks import job_replay as replaying
-from traceview.ranks.answer import job_facts
-from traceview.ranks.job_replay import JobReplay, job_replay
-from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.ranks.sent import Pool
-from traceview.trace.load import load
+from traceview.traces.facts.dependencies import forecast
+from traceview.traces.facts.dependencies.replay import Changed, replay
+from traceview.traces.ranks import job_replay as replaying
+from traceview.traces.ranks.answer import job_facts
+from traceview.traces.ranks.job_replay import JobReplay, job_replay
+from traceview.traces.ranks.rank_figures import figures_of_ranks
+from traceview.traces.ranks.sent import Pool
+from traceview.traces.trace.load import load
 
 RANKS, STEPS, LATE = 4, 6, 2
 WORKING = Pause("launch-late", "/job/train.py", 88, "work")

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from tests.ranks.hand_made import MS, SLEEP, Call, Made, job, late_in_every_third, rows
-from traceview import units
-from traceview.ranks.answer import job_facts, job_report
-from traceview.ranks.job import PARTS
-from traceview.ranks.job_facts import loading_in_steps
-from traceview.ranks.lateness import excess
-from traceview.ranks.matching import match_ranks
-from traceview.ranks.rank_rows import pattern_of
+from traceview.base import units
 from traceview.render.ranks.document import ranked_findings
+from traceview.traces.ranks.answer import job_facts, job_report
+from traceview.traces.ranks.job import PARTS
+from traceview.traces.ranks.job_facts import loading_in_steps
+from traceview.traces.ranks.lateness import excess
+from traceview.traces.ranks.matching import match_ranks
+from traceview.traces.ranks.rank_rows import pattern_of
 
 
 def late_in(late: Sequence[int], steps: int, idle_ns: int = 12 * MS) -> list:

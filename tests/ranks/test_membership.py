@@ -5,9 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from traceview.errors import InputError
-from traceview.ranks.figures import RankCollectives, RankFigures, RankName, no_collectives, no_steps
-from traceview.ranks.process_groups import members, missing_ranks, world_size
+from traceview.base.errors import InputError
+from traceview.traces.ranks.figures import (
+    RankCollectives,
+    RankFigures,
+    RankName,
+    no_collectives,
+    no_steps,
+)
+from traceview.traces.ranks.process_groups import members, missing_ranks, world_size
 
 HOUR_NS = 3600 * 10**9
 

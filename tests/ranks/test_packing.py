@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ranks.hand_made import MS, Call, Made, job
-from traceview.ranks.sent import SentColumn, SentTable, SentTexts
+from traceview.traces.ranks.sent import SentColumn, SentTable, SentTexts
 
 LIMITS = np.iinfo(np.int64)
 INTEGERS = st.integers(int(LIMITS.min), int(LIMITS.max))

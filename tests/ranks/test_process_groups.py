@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.ranks.hand_made import MS, WORLD, Call, Made, job, late_in_every_third, rows
-from traceview.ranks.answer import job_facts, job_report
-from traceview.ranks.process_groups import ranks_text, stride_of
+from traceview.traces.ranks.answer import job_facts, job_report
+from traceview.traces.ranks.process_groups import ranks_text, stride_of
 
 
 def grid() -> list:

@@ -13,11 +13,11 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import figures, lossy, recordings
 from tests.ranks.simulated_jobs import with_straggler
 from tests.ranks.simulation import LAUNCH_NS
-from traceview.facts.idle.causes import OWN_WORK_NS
-from traceview.ranks.figures import RankFigures
-from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.trace.load import load
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.causes import OWN_WORK_NS
+from traceview.traces.ranks.figures import RankFigures
+from traceview.traces.ranks.rank_figures import figures_of_ranks
+from traceview.traces.trace.load import load
 
 EQUAL = (
     *("start_ns", "end_ns", "kind", "communicator", "bytes", "bus_bytes", "members"),

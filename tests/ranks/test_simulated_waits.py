@@ -12,9 +12,9 @@ from tests.ranks.rank_programs import run, total_ns
 from tests.ranks.simulated_figures import Recorded, figures, lossy, recordings
 from tests.ranks.simulated_jobs import balanced, with_straggler
 from tests.ranks.simulation import RankTimeline
-from traceview.ranks.clocks import USABLE_ERROR_NS, align_clocks, matched_communicators
-from traceview.ranks.job import Clocks, MatchedCommunicator
-from traceview.ranks.matching import match_ranks
+from traceview.traces.ranks.clocks import USABLE_ERROR_NS, align_clocks, matched_communicators
+from traceview.traces.ranks.job import Clocks, MatchedCommunicator
+from traceview.traces.ranks.matching import match_ranks
 
 pytestmark = pytest.mark.slow
 

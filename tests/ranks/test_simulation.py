@@ -18,7 +18,7 @@ from tests.ranks.simulation import (
     RankProgram,
     schedule,
 )
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
 
 SLEEP = Pause("launch-late", "/job/train.py", 5, "train", "time.sleep")
 PART = Operation(COLLECTIVE, 0, 20, "all-reduce", 40 * US, key="sum", parts=2, members=2)

@@ -15,8 +15,8 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded
 from tests.ranks.simulation import COLLECTIVE, COMPUTE, RankTimeline, schedule
 from tests.ranks.test_job_replay import LATE, RANKS, STEPS, Slower, as_usual, programs
-from traceview.edits.answer import WhatIfReport
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.traces.edits.answer import WhatIfReport
 
 SLEEP = [DATA / "ranks" / f"ddp_sleep.rank{rank}.sqlite.xz" for rank in range(2)]
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.headless.forked_python import run_script
-from traceview.recorders.nsys import ATTEMPTS
+from traceview.traces.recorders.nsys import ATTEMPTS
 
 OPTIONS = (
     "trace",

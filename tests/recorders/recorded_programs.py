@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tests.headless.forked_python import run_script
-from traceview.recorders import options
-from traceview.recorders.options import RecordOptions
+from traceview.traces.recorders import options
+from traceview.traces.recorders.options import RecordOptions
 
 KERNEL = """
 import triton, triton.language as tl

@@ -10,10 +10,10 @@ import pytest
 
 import traceview
 from tests.recorders.fake_nsys import traceview as run_traceview
-from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import steps
-from traceview.recorders.nsys import incompatibility, probe
+from traceview.traces.facts.ranges.ranges import range_tree
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import steps
+from traceview.traces.recorders.nsys import incompatibility, probe
 
 LOOPS = Path(__file__).with_name("injected") / "torch_loops.py"
 

@@ -8,8 +8,8 @@ import pytest
 
 import traceview
 from tests.headless.forked_python import run_script
-from traceview.errors import OutputExistsError
-from traceview.trace.schema import OPERATORS
+from traceview.base.errors import OutputExistsError
+from traceview.traces.trace.schema import OPERATORS
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow

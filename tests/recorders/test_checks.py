@@ -6,11 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.recorders import fake_nsys
+from traceview.base.compiled import library
 from traceview.cli.doctor import command
-from traceview.compiled import library
-from traceview.recorders import check_machine
-from traceview.recorders import nsys as nsys_tool
-from traceview.toolchain import tools
+from traceview.kernels.toolchain import tools
+from traceview.traces.recorders import check_machine
+from traceview.traces.recorders import nsys as nsys_tool
 
 WORKS = {"profile": ": > $out", "export": ": > $out"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.recorders import fake_nsys
-from traceview.recorders import checks
+from traceview.traces.recorders import checks
 
 
 def test_versions_of_the_python_that_runs_the_script():

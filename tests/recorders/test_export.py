@@ -8,9 +8,9 @@ import pytest
 
 import traceview
 from tests.recorders import fake_nsys
-from traceview.errors import ToolNotFoundError, TraceFormatError
-from traceview.recorders import export_report, nsys
-from traceview.recorders.nsys import ATTEMPTS
+from traceview.base.errors import ToolNotFoundError, TraceFormatError
+from traceview.traces.recorders import export_report, nsys
+from traceview.traces.recorders.nsys import ATTEMPTS
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ import traceview as package
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
 from tests.recorders.recorded_programs import KERNEL, LINE_OF_DEF
-from traceview.ptx import cubin as cubin_file
-from traceview.recorders import options
-from traceview.recorders.options import RecordOptions
-from traceview.toolchain.listings import disassemble
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import KERNELS_TABLE, unpacked
+from traceview.kernels.ptx import cubin as cubin_file
+from traceview.kernels.toolchain.listings import disassemble
+from traceview.traces.recorders import options
+from traceview.traces.recorders.options import RecordOptions
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import KERNELS_TABLE, unpacked
 
 pytest.importorskip("triton")
 

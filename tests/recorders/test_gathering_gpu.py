@@ -9,8 +9,8 @@ import pytest
 
 import traceview as package
 from tests.recorders.fake_nsys import traceview
-from traceview.facts.code import gathered_code
-from traceview.trace.load import load
+from traceview.traces.facts.code import gathered_code
+from traceview.traces.trace.load import load
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 
 from tests.build import Export
-from traceview.errors import RecordingError
-from traceview.recorders.written_tables import write_kernels
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import unpacked
+from traceview.base.errors import RecordingError
+from traceview.traces.recorders.written_tables import write_kernels
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import unpacked
 
 KERNEL = {
     "name": "k",

@@ -5,10 +5,10 @@ import functools
 import pytest
 
 from tests.recorders import fake_nsys
-from traceview.errors import ToolNotFoundError
-from traceview.recorders import nsys as nsys_tool
-from traceview.recorders.nsys import Broken, find, probe
-from traceview.toolchain import tools
+from traceview.base.errors import ToolNotFoundError
+from traceview.kernels.toolchain import tools
+from traceview.traces.recorders import nsys as nsys_tool
+from traceview.traces.recorders.nsys import Broken, find, probe
 
 IMPORTER = "host/host-linux-x64/QdstrmImporter"
 

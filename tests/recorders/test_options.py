@@ -3,9 +3,9 @@
 import pytest
 
 from tests.recorders import fake_nsys
-from traceview.errors import InputError, RecordingError
-from traceview.recorders.nsys import Nsys, incompatibility
-from traceview.recorders.options import (
+from traceview.base.errors import InputError, RecordingError
+from traceview.traces.recorders.nsys import Nsys, incompatibility
+from traceview.traces.recorders.options import (
     Abilities,
     RecordOptions,
     abilities,

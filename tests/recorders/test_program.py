@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.recorders import fake_nsys
-from traceview.errors import InputError
-from traceview.recorders.job import command_of, python_of, script_of
+from traceview.base.errors import InputError
+from traceview.traces.recorders.job import command_of, python_of, script_of
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 
 import traceview
 from tests.build import DAY_NS, Export, process_id
-from traceview.recorders import nsys, recording
-from traceview.recorders.injected.traceview_injected import compilations, python_events
-from traceview.recorders.options import RecordOptions, environment
-from traceview.recorders.written_tables import write_python_events
-from traceview.trace.load import load
+from traceview.traces.recorders import nsys, recording
+from traceview.traces.recorders.injected.traceview_injected import compilations, python_events
+from traceview.traces.recorders.options import RecordOptions, environment
+from traceview.traces.recorders.written_tables import write_python_events
+from traceview.traces.trace.load import load
 
 PROGRAM = """
 import gc

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.build import HOST, Export, process_id
-from traceview.recorders.options import RecordOptions, environment
-from traceview.recorders.written_tables import write_python_samples, write_source_tables
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import SAMPLES, SampleClock
-from traceview.trace.scrub.scrubber import scrub
+from traceview.traces.recorders.options import RecordOptions, environment
+from traceview.traces.recorders.written_tables import write_python_samples, write_source_tables
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import SAMPLES, SampleClock
+from traceview.traces.trace.scrub.scrubber import scrub
 
 PROGRAM = """
 import os, threading, time

@@ -15,11 +15,11 @@ import pytest
 from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers, traceview
 from traceview.api import recordings as api
-from traceview.recorders.nsys import incompatibility, probe
+from traceview.base.version import __version__
 from traceview.render.report.document import header_facts
-from traceview.reporting import analyze
-from traceview.trace.load import load
-from traceview.version import __version__
+from traceview.traces.recorders.nsys import incompatibility, probe
+from traceview.traces.reporting import analyze
+from traceview.traces.trace.load import load
 
 SCRIPT = """
 import os, sys, time
@@ -322,7 +322,7 @@ while time.time() < end:
 def test_a_long_program_runs_on_when_enough_is_recorded(nsys, tmp_path, monkeypatch):
     pytest.importorskip("nvtx")
     monkeypatch.setenv("TRACEVIEW_NSYS", str(nsys))
-    monkeypatch.setattr("traceview.recorders.nsys.RAW_BYTES", 2_000_000)
+    monkeypatch.setattr("traceview.traces.recorders.nsys.RAW_BYTES", 2_000_000)
     monkeypatch.chdir(tmp_path)
     script, said = tmp_path / "loud.py", []
     script.write_text(LOUD + "open('ended', 'w')")
@@ -354,7 +354,7 @@ except KeyboardInterrupt:
 BOUNDED = """
 import signal
 from traceview.api import recordings
-from traceview.recorders import nsys
+from traceview.traces.recorders import nsys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 nsys.RAW_BYTES = 1_000_000
 found = recordings.record("runs_on.py", note=lambda line: print(line, flush=True))

@@ -5,10 +5,10 @@ import pytest
 from tests.build import Export
 from tests.recorders.fake_nsys import traceview
 from tests.recorders.test_recording import environment  # noqa: F401 (a fixture)
-from traceview.recorders import written_tables
-from traceview.recorders.written_tables import AROUND, MOST_LINES, write_source_tables
-from traceview.trace.load import load
-from traceview.trace.scrub.scrubber import scrub
+from traceview.traces.recorders import written_tables
+from traceview.traces.recorders.written_tables import AROUND, MOST_LINES, write_source_tables
+from traceview.traces.trace.load import load
+from traceview.traces.trace.scrub.scrubber import scrub
 
 PROGRAM = "".join(f"line_{number} = {number}\n" for number in range(1, 31))
 SCRIPT = """\

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from traceview.recorders import nsys
-from traceview.recorders.nsys import StopSignals
+from traceview.traces.recorders import nsys
+from traceview.traces.recorders.nsys import StopSignals
 
 MARKER = "TRACEVIEW_RECORDED_BY=.traceview-of-this-test"
 # Tells of each signal; after SIGTERM it ends.

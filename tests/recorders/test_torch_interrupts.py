@@ -11,7 +11,7 @@ import pytest
 
 import traceview
 from tests.recorders import torch_programs as programs
-from traceview.recorders.nsys import StopSignals
+from traceview.traces.recorders.nsys import StopSignals
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def test_a_recording_in_the_background_of_a_script_ends_on_sigterm(tmp_path):
 
 
 IMPATIENT = (
-    "from traceview.recorders import job; job.PATIENCE_S = 1.0; "
+    "from traceview.traces.recorders import job; job.PATIENCE_S = 1.0; "
     "from traceview.cli import main; main(['record', '--backend', 'torch', 'train.py'])"
 )
 

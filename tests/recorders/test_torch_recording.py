@@ -14,10 +14,10 @@ from tests.places import REPOSITORY
 from tests.recorders import fake_nsys
 from tests.recorders import torch_programs as programs
 from traceview import analyze, cli
-from traceview.recorders import nsys, torch_recording
-from traceview.recorders.injected.traceview_injected.torch_profile.session import TRACE
-from traceview.recorders.options import RecordOptions
-from traceview.trace.schema import OPERATORS
+from traceview.traces.recorders import nsys, torch_recording
+from traceview.traces.recorders.injected.traceview_injected.torch_profile.session import TRACE
+from traceview.traces.recorders.options import RecordOptions
+from traceview.traces.trace.schema import OPERATORS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.programs

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import traceview
 from tests.places import DATA
-from traceview.reporting import Report
+from traceview.traces.reporting import Report
 
 
 @lru_cache(maxsize=64)

@@ -8,13 +8,13 @@ from tests.conftest import GPU_RECORDINGS
 from tests.oracles.brute_force_steps import Attributed
 from tests.oracles.test_random_attribution import adds_up, attribution_agrees, steps_agree
 from tests.places import DATA
-from traceview.analyses import steps as steps_analysis
-from traceview.analyses.gpu_idle import analysis as gpu_idle
-from traceview.analyses.kernel_share import analysis as kernel_share
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.steps.steps import pace, steps
-from traceview.trace.load import load
+from traceview.traces.analyses import steps as steps_analysis
+from traceview.traces.analyses.gpu_idle import analysis as gpu_idle
+from traceview.traces.analyses.kernel_share import analysis as kernel_share
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.steps.steps import pace, steps
+from traceview.traces.trace.load import load
 
 RECORDINGS = sorted(path.name.removesuffix(".sqlite.xz") for path in DATA.glob("*.sqlite.xz"))
 each = pytest.mark.parametrize("trace", RECORDINGS, indirect=True)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.places import DATA
 from traceview import load
-from traceview.analyses.communication import ANALYSIS
-from traceview.facts.collectives import transfers
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.traces.analyses.communication import ANALYSIS
+from traceview.traces.facts.collectives import transfers
+from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
 
 # Calls of collectives.py: kind, and the larger buffer and the bus bytes by the size it names.
 CALLS = {

@@ -10,8 +10,8 @@ import pytest
 
 from tests.places import DATA, REPOSITORY
 from tests.recordings.reports import report_of
-from traceview import intervals
-from traceview.analyses.verdict.parts import loop_times
+from traceview.base import intervals
+from traceview.traces.analyses.verdict.parts import loop_times
 
 pytestmark = pytest.mark.slow
 

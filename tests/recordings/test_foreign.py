@@ -8,8 +8,8 @@ import pytest
 import traceview
 from tests.places import DATA
 from tests.recordings.reports import report_of
-from traceview.facts.ranges.selection import matching_ranges
-from traceview.reporting import Report
+from traceview.traces.facts.ranges.selection import matching_ranges
+from traceview.traces.reporting import Report
 
 FOREIGN = DATA / "foreign"
 KEYS: dict[str, dict[str, Any]] = tomllib.loads((FOREIGN / "keys.toml").read_text())

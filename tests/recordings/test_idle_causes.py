@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.places import DATA
-from traceview.analyses import gpu_idle, launch_overhead, run_ahead
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
-from traceview.trace.load import load
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.analyses import gpu_idle, launch_overhead, run_ahead
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.traces.trace.load import load
 
 
 @pytest.fixture

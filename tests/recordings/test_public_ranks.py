@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from tests.places import DATA
-from traceview.ranks.clocks import align_clocks, matched_communicators
-from traceview.ranks.figures import KINDS, RankFigures
-from traceview.ranks.job import MatchedCommunicator
-from traceview.ranks.matching import match_ranks
-from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.trace.load import load
+from traceview.traces.ranks.clocks import align_clocks, matched_communicators
+from traceview.traces.ranks.figures import KINDS, RankFigures
+from traceview.traces.ranks.job import MatchedCommunicator
+from traceview.traces.ranks.matching import match_ranks
+from traceview.traces.ranks.rank_figures import figures_of_ranks
+from traceview.traces.trace.load import load
 
 PUBLIC = Path(os.environ.get("TRACEVIEW_PUBLIC_RANKS", "/nowhere"))
 KEYS = tomllib.loads((DATA / "public_ranks.toml").read_text())["job"]

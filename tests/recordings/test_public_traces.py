@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.places import DATA
-from traceview import intervals
-from traceview.analyses.base import Result
-from traceview.reporting import analyze
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.base import intervals
+from traceview.traces.analyses.base import Result
+from traceview.traces.reporting import analyze
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 PUBLIC = Path(os.environ.get("TRACEVIEW_PUBLIC_TRACES", "/nowhere"))
 KEYS = tomllib.loads((DATA / "public_traces.toml").read_text())["trace"]

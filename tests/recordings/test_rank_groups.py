@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.places import DATA
-from traceview.ranks.answer import job_report
-from traceview.ranks.job import JobReport
-from traceview.ranks.rank_figures import figures_of_ranks
-from traceview.trace.load import load
+from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.job import JobReport
+from traceview.traces.ranks.rank_figures import figures_of_ranks
+from traceview.traces.trace.load import load
 
 KERNELS = """
     SELECT k.start, r.start, r.globalTid FROM CUPTI_ACTIVITY_KIND_KERNEL k

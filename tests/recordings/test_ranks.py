@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.places import DATA
-from traceview.ranks.answer import job_report
-from traceview.ranks.job import JobReport
-from traceview.ranks.rank_figures import figures_of_ranks
 from traceview.render.ranks.document import ranked_findings
-from traceview.trace.load import load
+from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.job import JobReport
+from traceview.traces.ranks.rank_figures import figures_of_ranks
+from traceview.traces.trace.load import load
 
 NAMES = ("ddp_sleep", "expert_parallel", "moe", "pipeline", "symmetric")
 KERNELS = """

@@ -10,9 +10,9 @@ import pytest
 import traceview
 from tests.conftest import RATE_RECORDINGS
 from tests.places import DATA
-from traceview.analyses.base import Result
-from traceview.facts.work.kernel_work import from_metrics, kernel_work
-from traceview.trace.load import load
+from traceview.traces.analyses.base import Result
+from traceview.traces.facts.work.kernel_work import from_metrics, kernel_work
+from traceview.traces.trace.load import load
 
 GIB = 1 << 30
 # What each kernel of tests/data/rates.py must move: x and y have 1 GiB each.

@@ -7,12 +7,12 @@ import pytest
 
 import traceview
 from tests.places import DATA, REPOSITORY
-from traceview.errors import TraceviewError
-from traceview.facts.dependencies.forecast import model
-from traceview.facts.dependencies.graph import dependencies
-from traceview.facts.dependencies.replay import replay
-from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.idle.gaps import every_gap
+from traceview.base.errors import TraceviewError
+from traceview.traces.facts.dependencies.forecast import model
+from traceview.traces.facts.dependencies.graph import dependencies
+from traceview.traces.facts.dependencies.replay import replay
+from traceview.traces.facts.idle.gap_bounds import gap_bounds
+from traceview.traces.facts.idle.gaps import every_gap
 
 pytestmark = pytest.mark.slow
 

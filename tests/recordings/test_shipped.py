@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import COLLECTIVES, SHIPPED
 from tests.places import DATA
-from traceview.trace.load import load
+from traceview.traces.trace.load import load
 
 PRIVATE = re.compile(
     rb"/(home|root|Users|tmp|mnt)/|(HOME|USER|PATH|PWD|TOKEN|SECRET|PASSWORD|API_KEY)="

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.places import DATA, REPOSITORY
-from traceview.analyses import sync_stalls
-from traceview.trace.load import load
+from traceview.traces.analyses import sync_stalls
+from traceview.traces.trace.load import load
 
 RECORDING = DATA / "sync_sites.sqlite.xz"
 WORKLOAD = REPOSITORY / "workloads" / "sync_sites.py"

@@ -6,8 +6,8 @@ import pytest
 
 from tests.places import DATA
 from traceview import load
-from traceview.facts.collectives import transfers
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.traces.facts.collectives import transfers
+from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
 
 # KiB of the larger buffer and on the link, by the range around the call.
 CALLED = {

@@ -4,11 +4,11 @@ from collections import defaultdict
 
 import pytest
 
-from traceview.analyses import memory_copies, run_ahead
-from traceview.analyses import sync_stalls as sync_stalls
-from traceview.analyses.gpu_idle import analysis as gpu_idle
-from traceview.analyses.kernel_share import analysis as kernel_share
-from traceview.trace.load import load
+from traceview.traces.analyses import memory_copies, run_ahead
+from traceview.traces.analyses import sync_stalls as sync_stalls
+from traceview.traces.analyses.gpu_idle import analysis as gpu_idle
+from traceview.traces.analyses.kernel_share import analysis as kernel_share
+from traceview.traces.trace.load import load
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ import pytest
 import traceview
 from tests.oracles import brute_force
 from tests.places import DATA
-from traceview.findings import Finding
-from traceview.reporting import Report
-from traceview.trace import Selection
+from traceview.base.findings import Finding
+from traceview.traces.reporting import Report
+from traceview.traces.trace import Selection
 
 MS = 1_000_000
 

@@ -21,12 +21,12 @@ from tests.build import Export
 from tests.conftest import REPOSITORY, SHIPPED
 from tests.places import DATA
 from tests.recordings.test_shipped import PRIVATE
-from traceview.analyses import ALL
-from traceview.analyses.base import Result
-from traceview.findings import Finding
-from traceview.reporting import Report
-from traceview.trace import Trace
-from traceview.vocabulary.libraries import tile
+from traceview.base.findings import Finding
+from traceview.base.vocabulary.libraries import tile
+from traceview.traces.analyses import ALL
+from traceview.traces.analyses.base import Result
+from traceview.traces.reporting import Report
+from traceview.traces.trace import Trace
 
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 

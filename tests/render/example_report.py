@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from traceview.analyses.base import Analysis, Chart, Result, Skipped
-from traceview.findings import Finding
-from traceview.reporting import Report, analyze
-from traceview.tables import Column, Keep, Table, TableSpec
-from traceview.trace import Selection, Trace
-from traceview.trace.schema import TABLES
+from traceview.base.findings import Finding
+from traceview.base.tables import Column, Keep, Table, TableSpec
+from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.traces.reporting import Report, analyze
+from traceview.traces.trace import Selection, Trace
+from traceview.traces.trace.schema import TABLES
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \"quoted\" 'single' & [bold]no markup[/bold] $x^2$"
 CONTROLS = "line\none\x1b[31mred\x07 bidi\u202etxt.exe \x9b31m lone\ud800 \x00 tab\t"

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.build import Export
-from traceview.findings import Subject, filled
-from traceview.rules import FindingRule, TimeClaim, faster, findings
+from traceview.base.findings import Subject, filled
+from traceview.traces.rules import FindingRule, TimeClaim, faster, findings
 
 MS = 1_000_000
 SLOW = "void slow_transpose<float>(float*)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.findings import Clause, sentence
+from traceview.base.findings import Clause, sentence
 
 TEXT = "{calls:copy|copies} {calls?takes|take} {total_ns}[ at {rate}][; {site} is {size} away]."
 

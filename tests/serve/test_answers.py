@@ -2,9 +2,9 @@
 
 import pytest
 
-from traceview.analyses.base import Failed, Skipped
 from traceview.serve.answers import Answers
 from traceview.serve.folder import ServedFolder
+from traceview.traces.analyses.base import Failed, Skipped
 
 
 @pytest.mark.parametrize(("kind", "status"), [(Skipped, "skipped"), (Failed, "failed")])

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.places import DATA
-from traceview.analyses import ALL
 from traceview.serve.answers import MOST_SENT, UNTRUSTED
 from traceview.serve.folder import MOST_FILES, ServedFolder
+from traceview.traces.analyses import ALL
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed")
 
@@ -193,7 +193,7 @@ def test_a_call_names_each_file_once_and_few_of_them(folder, tools):
 
 
 def test_a_file_too_large_to_serve_is_refused_before_it_is_read(tmp_path):
-    from traceview.errors import InputError
+    from traceview.base.errors import InputError
 
     served = ServedFolder.of(tmp_path)
     for name, start, size in (

@@ -13,8 +13,7 @@ import pytest
 
 import traceview
 from tests.places import DATA, REPOSITORY
-from traceview.analyses import ALL
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 from traceview.serve.answers import (
     MOST_CHARACTERS,
     Answers,
@@ -25,6 +24,7 @@ from traceview.serve.answers import (
     trimmed,
 )
 from traceview.serve.folder import ServedFolder
+from traceview.traces.analyses import ALL
 
 pytestmark = [
     pytest.mark.skipif(find_spec("mcp") is None, reason="mcp is not installed"),

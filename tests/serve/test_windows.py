@@ -5,7 +5,7 @@ import pytest
 
 import traceview
 from tests.places import DATA
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 from traceview.serve import windows
 from traceview.serve.answers import MOST_CHARACTERS, Answers, compact
 from traceview.serve.folder import ServedFolder

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 from traceview.serve.folder import Work
 
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tests.places import DATA
 from tests.timeline.test_tracks import track_of
-from traceview import intervals, load
-from traceview.timeline.timeline import (
+from traceview import load
+from traceview.base import intervals
+from traceview.traces.timeline.timeline import (
     FIRST_STEPS,
     densest,
     in_runs,
@@ -16,7 +17,7 @@ from traceview.timeline.timeline import (
     timeline,
     within,
 )
-from traceview.timeline.tracks import NUMBER, Track
+from traceview.traces.timeline.tracks import NUMBER, Track
 
 lengths = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=40)
 

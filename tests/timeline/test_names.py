@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.tables import Texts, object_array
-from traceview.timeline.tracks import RowNames
+from traceview.base.tables import Texts, object_array
+from traceview.traces.timeline.tracks import RowNames
 
 texts = st.lists(st.none() | st.sampled_from(["a", "b", "", "c" * 5_000]), max_size=9)
 

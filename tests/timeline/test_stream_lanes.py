@@ -3,10 +3,10 @@
 import random
 
 from tests.build import Export
-from traceview.facts.launches import rows_by_stream
-from traceview.facts.operations import operations
-from traceview.timeline.lanes import launch_configurations, stream_lanes
-from traceview.timeline.tracks import RowNames, Track, spread
+from traceview.traces.facts.launches import rows_by_stream
+from traceview.traces.facts.operations import operations
+from traceview.traces.timeline.lanes import launch_configurations, stream_lanes
+from traceview.traces.timeline.tracks import RowNames, Track, spread
 
 
 def test_streams_have_the_tracks_of_their_own_operations(tmp_path):

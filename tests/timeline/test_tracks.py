@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.timeline.tracks import MOST_TRACKS, Track, first_track, spread
+from traceview.traces.timeline.tracks import MOST_TRACKS, Track, first_track, spread
 
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 25)), max_size=25)
 

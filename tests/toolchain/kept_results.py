@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.toolchain import tools
-from traceview.toolchain.tools import ProcessResult
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.tools import ProcessResult
 
 _run = tools.run
 
@@ -32,7 +32,7 @@ class KeptResults:
         suffix: str = "",
         timeout_s: float = tools.COMPILE_TIMEOUT_S,
     ) -> ProcessResult:
-        """Take the place of traceview.toolchain.tools.run."""
+        """Take the place of traceview.kernels.toolchain.tools.run."""
         is_of_test = path.is_relative_to(self._folder.parents[1])
         if source is None or is_of_test:
             return _run(path, arguments, source, suffix, timeout_s)

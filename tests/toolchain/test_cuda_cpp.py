@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.rules.written_ptx import need, need_compiler
-from traceview.errors import InputError, ToolNotFoundError, TraceviewError
-from traceview.ptx.cubin import arch_of, resources
-from traceview.ptx.disassembly import accesses
-from traceview.ptx.model import SourceLine
-from traceview.toolchain import cuda_cpp
-from traceview.toolchain.cuda_cpp import compile_cuda
-from traceview.toolchain.listings import disassemble
+from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.kernels.ptx.cubin import arch_of, resources
+from traceview.kernels.ptx.disassembly import accesses
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.toolchain import cuda_cpp
+from traceview.kernels.toolchain.cuda_cpp import compile_cuda
+from traceview.kernels.toolchain.listings import disassemble
 
 pytest.importorskip("elftools", reason="pyelftools is not installed")
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from traceview.toolchain import tools
-from traceview.toolchain.tools import demangled
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.tools import demangled
 
 SYMBOLS = {
     "_Z5scaleIfLi1EEvPKT_PS0_fi": "void scale<float, 1>(float const*, float*, float, int)",

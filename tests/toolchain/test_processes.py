@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.toolchain import tools
-from traceview.toolchain.tools import ProcessResult, newest_first, run_process
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.tools import ProcessResult, newest_first, run_process
 
 
 def test_output_status_folder_and_environment(tmp_path):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.rules.written_ptx import ARRAY, COPY, SERIALISED, SPILLING, kernel, need
-from traceview.errors import ToolNotFoundError, TraceviewError
-from traceview.ptx.cubin import arch_of
-from traceview.toolchain import tools
-from traceview.toolchain.listings import arch_for, assemble
+from traceview.base.errors import ToolNotFoundError, TraceviewError
+from traceview.kernels.ptx.cubin import arch_of
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.listings import arch_for, assemble
 
 
 @pytest.fixture

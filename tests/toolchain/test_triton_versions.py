@@ -7,9 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from traceview.errors import InputError, ToolNotFoundError
-from traceview.toolchain import triton_versions
-from traceview.toolchain.triton_versions import Interpreter, check_version, folder_of, same_version
+from traceview.base.errors import InputError, ToolNotFoundError
+from traceview.kernels.toolchain import triton_versions
+from traceview.kernels.toolchain.triton_versions import (
+    Interpreter,
+    check_version,
+    folder_of,
+    same_version,
+)
 
 UNKNOWN = (
     "ERROR: Could not find a version that satisfies the requirement triton==9.9 "

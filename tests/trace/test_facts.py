@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.build import Export
-from traceview.trace import fact
+from traceview.traces.trace import fact
 
 
 def test_threads_that_ask_together_share_one_answer(tmp_path):

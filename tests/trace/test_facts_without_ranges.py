@@ -8,10 +8,10 @@ import pytest
 
 from tests.build import Export
 from tests.places import DATA
-from traceview.reporting import without_tables
-from traceview.trace import Selection, Trace, fact, fact_without_ranges
-from traceview.trace.load import load
-from traceview.trace.model import Facts
+from traceview.traces.reporting import without_tables
+from traceview.traces.trace import Selection, Trace, fact, fact_without_ranges
+from traceview.traces.trace.load import load
+from traceview.traces.trace.model import Facts
 
 RECORDINGS = sorted(DATA.glob("*.sqlite.xz"))
 

@@ -19,11 +19,11 @@ import pytest
 from tests.build import Export
 from tests.trace.kineto.traces import Event, call, copy, kernel, span, text
 from traceview.api.traces import export, load
-from traceview.errors import ToolNotFoundError, TraceFormatError
-from traceview.facts.ranges.origins import program_ranges
-from traceview.facts.steps.steps import steps
-from traceview.reporting import analyze
-from traceview.trace import Trace
+from traceview.base.errors import ToolNotFoundError, TraceFormatError
+from traceview.traces.facts.ranges.origins import program_ranges
+from traceview.traces.facts.steps.steps import steps
+from traceview.traces.reporting import analyze
+from traceview.traces.trace import Trace
 
 # Copies of torch's recorder on CUPTI alone, whose direction is in their arguments.
 
@@ -139,7 +139,7 @@ def test_a_report_is_given_to_nsys_under_any_name(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("traceview.recorders.export_report", _no_nsys)
+    monkeypatch.setattr("traceview.traces.recorders.export_report", _no_nsys)
     (tmp_path / name).write_bytes(b"NVIDIA Tegra Profiler" + bytes(99))
     with pytest.raises(ToolNotFoundError):
         load(tmp_path / name)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests.build import Export
 from tests.oracles.plain_library import in_place_of_c
 from tests.trace.kineto.traces import text, training
-from traceview.reporting import analyze
-from traceview.trace import Trace
-from traceview.trace.load import load
-from traceview.trace.stored_writer import write_trace
+from traceview.traces.reporting import analyze
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
+from traceview.traces.trace.stored_writer import write_trace
 
 LENGTH = 50_000_000
 SLACK = 100_000_000 + LENGTH // 100

@@ -18,12 +18,12 @@ import pytest
 
 from tests.trace.nsys.exports import call, kernel, nvtx, write_export
 from tests.zstd import compress
-from traceview.errors import TraceFormatError
-from traceview.trace import Trace
-from traceview.trace.kineto.events import KinetoEvent
-from traceview.trace.load import load
-from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.sqlite import file as sqlite_file
+from traceview.base.errors import TraceFormatError
+from traceview.traces.trace import Trace
+from traceview.traces.trace.kineto.events import KinetoEvent
+from traceview.traces.trace.load import load
+from traceview.traces.trace.scrub.scrubber import scrub
+from traceview.traces.trace.sqlite import file as sqlite_file
 
 ARCHIVES: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -343,7 +343,7 @@ def test_an_archive_of_more_than_a_trace_is_refused_before_it_is_unpacked(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    monkeypatch.setattr("traceview.trace.archives.FREE_BYTES", 1 << 22)
+    monkeypatch.setattr("traceview.traces.trace.archives.FREE_BYTES", 1 << 22)
     header = bytearray(export.read_bytes()[:100])
     stale = bytes(header[:92]) + b"\xff" * 8
     huge = bytes(header[:28]) + b"\x10\0\0\0" + bytes(header[32:])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import Export
-from traceview.trace.load import load
-from traceview.trace.rank_identity import RankIdentity, launched_rank, pseudonym
-from traceview.trace.scrub.scrubber import scrub
+from traceview.traces.trace.load import load
+from traceview.traces.trace.rank_identity import RankIdentity, launched_rank, pseudonym
+from traceview.traces.trace.scrub.scrubber import scrub
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OF_TORCHRUN = RankIdentity(3, 16, 1, 2, launcher="torchrun")

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.build import Export
-from traceview.analyses.roofline import ANALYSIS
-from traceview.trace.load import load
-from traceview.trace.model import RecordingOptions, recording_options
+from traceview.traces.analyses.roofline import ANALYSIS
+from traceview.traces.trace.load import load
+from traceview.traces.trace.model import RecordingOptions, recording_options
 
 
 def test_options_of_the_command_line(tmp_path):

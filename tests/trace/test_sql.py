@@ -4,7 +4,7 @@ import pytest
 
 import traceview
 from tests.places import DATA
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 pytest.importorskip("duckdb")
 

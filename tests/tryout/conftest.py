@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.headless.forked_workers import _INDUCTOR, ForkServer
-from traceview.tryout import runs
+from traceview.trials.tryout import runs
 
 _DRIVER = """
 import sys
 sys.argv[:] = sys.argv[1:]
-from traceview.tryout.driver import main
+from traceview.trials.tryout.driver import main
 main()
 """
 SERVER = ForkServer("compiling", ForkServer("eager"), _INDUCTOR)

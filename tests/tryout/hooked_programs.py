@@ -9,9 +9,9 @@ import warnings
 import torch
 from torch import nn
 
-from traceview.recorders.injected.traceview_injected.annotations import torch_calls
-from traceview.remedies import BY_NAME
-from traceview.remedies.compile_model import compile_models
+from traceview.traces.recorders.injected.traceview_injected.annotations import torch_calls
+from traceview.trials.remedies import BY_NAME
+from traceview.trials.remedies.compile_model import compile_models
 
 
 class Rejected(BaseException):

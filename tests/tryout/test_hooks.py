@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.tryout.conftest import SERVER
-from traceview.remedies import BY_NAME
+from traceview.trials.remedies import BY_NAME
 
 pytestmark = pytest.mark.skipif(
     not (find_spec("torch") and find_spec("triton")), reason="needs Triton and PyTorch"

@@ -14,15 +14,15 @@ import pytest
 import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.cli import run
-from traceview.remedies import BY_NAME
-from traceview.remedies.num_workers import workers
-from traceview.tryout import ledger
-from traceview.tryout.patch import patch_of
-from traceview.tryout.planned import Planned
-from traceview.tryout.runs import Program, Runs
-from traceview.tryout.schedule import too_few_steps
-from traceview.tryout.spec import RunResult
-from traceview.tryout.verdict import Trial
+from traceview.trials.remedies import BY_NAME
+from traceview.trials.remedies.num_workers import workers
+from traceview.trials.tryout import ledger
+from traceview.trials.tryout.patch import patch_of
+from traceview.trials.tryout.planned import Planned
+from traceview.trials.tryout.runs import Program, Runs
+from traceview.trials.tryout.schedule import too_few_steps
+from traceview.trials.tryout.spec import RunResult
+from traceview.trials.tryout.verdict import Trial
 
 pytestmark = pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch")
 

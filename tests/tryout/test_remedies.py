@@ -7,18 +7,20 @@ import pytest
 
 import traceview
 from tests.places import REPOSITORY
-from traceview.remedies import BY_NAME, REMEDIES
-from traceview.tryout.planned import planned, together
+from traceview.trials.remedies import BY_NAME, REMEDIES
+from traceview.trials.tryout.planned import planned, together
 
 ROOT = Path(traceview.__file__).parent
-SOURCES = [*(ROOT / "analyses").rglob("*.py"), *(ROOT / "vocabulary").glob("*.py")]
+FOLDERS = (ROOT / "traces" / "analyses", ROOT / "base" / "vocabulary")
+SOURCES = [path for folder in FOLDERS for path in folder.rglob("*.py")]
 TEXTS = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in SOURCES)
 UNASKED = {"zero_grad", "cudnn_benchmark"}
 """No finding asks for them; they are tried by name."""
 
 
 def test_each_has_a_file_a_name_and_what_it_may_change():
-    files = {path.stem for path in (ROOT / "remedies").glob("*.py")} - {"__init__", "base"}
+    folder = ROOT / "trials" / "remedies"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
     assert len(files) == len(REMEDIES) == len(BY_NAME)
     for remedy in REMEDIES:
         assert remedy.effect

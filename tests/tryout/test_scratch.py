@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from traceview.tryout import scratch
-from traceview.tryout.runs import Program, Runs
-from traceview.tryout.scratch import is_within, mirror
+from traceview.trials.tryout import scratch
+from traceview.trials.tryout.runs import Program, Runs
+from traceview.trials.tryout.scratch import is_within, mirror
 
 WAYS = {
     "append": "open('a.txt', 'a').write('more')",

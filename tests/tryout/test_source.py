@@ -5,9 +5,16 @@ import subprocess
 
 import pytest
 
-from traceview.remedies import SourceEdit, deferred_reads
-from traceview.remedies.deferred_reads import REMEDY
-from traceview.tryout.source import diff, edited, keyword_edits, line_edits, read_source, removal
+from traceview.trials.remedies import SourceEdit, deferred_reads
+from traceview.trials.remedies.deferred_reads import REMEDY
+from traceview.trials.tryout.source import (
+    diff,
+    edited,
+    keyword_edits,
+    line_edits,
+    read_source,
+    removal,
+)
 
 
 def end_of(text, callee):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from traceview.errors import InputError, TraceviewError
-from traceview.remedies import BY_NAME
-from traceview.tryout import ledger, schedule, verdict
-from traceview.tryout.planned import Planned, together
-from traceview.tryout.schedule import Limits, Schedule
-from traceview.tryout.spec import RunResult, Spec
+from traceview.base.errors import InputError, TraceviewError
+from traceview.trials.remedies import BY_NAME
+from traceview.trials.tryout import ledger, schedule, verdict
+from traceview.trials.tryout.planned import Planned, together
+from traceview.trials.tryout.schedule import Limits, Schedule
+from traceview.trials.tryout.spec import RunResult, Spec
 
 SPEC = Spec("train.py", (), "/", "/scratch", "result.json")
 
@@ -260,7 +260,7 @@ def test_all_that_are_kept_are_measured_together():
 
 
 def test_remedies_that_exclude_each_other_are_not_kept_together():
-    from traceview.tryout.answer import compatible
+    from traceview.trials.tryout.answer import compatible
 
     measured = [verdict.StepDifference(1e7, delta, None, None, 4) for delta in (-1e6, -2e6, -1e6)]
     names = ("fused", "foreach", "num_workers")

@@ -3,9 +3,9 @@
 import re
 
 from tests.places import REPOSITORY
-from traceview.timeline.tracks import CLASSES, FIRST_KERNEL
-from traceview.vocabulary import libraries
-from traceview.vocabulary.kernel_words import KernelClass, KernelOwner
+from traceview.base.vocabulary import libraries
+from traceview.base.vocabulary.kernel_words import KernelClass, KernelOwner
+from traceview.traces.timeline.tracks import CLASSES, FIRST_KERNEL
 
 NAME = "fastmm_bf16_128x256x64_nt"
 

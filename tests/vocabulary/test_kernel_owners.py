@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.vocabulary.kernel_words import KernelOwner
-from traceview.vocabulary.libraries import owner_of
+from traceview.base.vocabulary.kernel_words import KernelOwner
+from traceview.base.vocabulary.libraries import owner_of
 
 OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.LIBRARY
 

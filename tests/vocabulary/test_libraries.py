@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.places import DATA
-from traceview.vocabulary.libraries import architecture, readable
+from traceview.base.vocabulary.libraries import architecture, readable
 
 
 def named() -> list[tuple[str, str]]:

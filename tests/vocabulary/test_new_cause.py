@@ -13,8 +13,8 @@ from tests.places import REPOSITORY
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from traceview.vocabulary import causes
-assert not [name for name in sys.modules if name.startswith("traceview.facts")]
+from traceview.base.vocabulary import causes
+assert not [name for name in sys.modules if name.startswith("traceview.traces.facts")]
 NEW = causes.add(causes.IdleCause(
     "slow-launch", letter=("z", "slow launches"), colors=("#010203", "#040506"),
     limit="cpu-launch", verdict="driver-bound", counted="launches", on_cpu=True,
@@ -27,13 +27,13 @@ NEW = causes.add(causes.IdleCause(
 import numpy as np
 import traceview
 from tests.build import Export
-from traceview.comparison.changes import changes
-from traceview.facts.idle import causes as rules
-from traceview.ranks.job import PARTS
-from traceview.ranks.job_findings import activity_of_rank
+from traceview.traces.comparison.changes import changes
+from traceview.traces.facts.idle import causes as rules
+from traceview.traces.ranks.job import PARTS
+from traceview.traces.ranks.job_findings import activity_of_rank
 from traceview.render.base.code import color_class, colors_css
 from traceview.render.ranks.text import _LETTERS
-from traceview.timeline.tracks import CLASSES
+from traceview.traces.timeline.tracks import CLASSES
 
 by_rules = rules._causes
 def _causes(*given):

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from traceview.analyses.gpu_idle.remedies import SLOTS
-from traceview.vocabulary import activities, causes
-from traceview.vocabulary.causes import LOST
+from traceview.base.vocabulary import activities, causes
+from traceview.base.vocabulary.causes import LOST
+from traceview.traces.analyses.gpu_idle.remedies import SLOTS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from traceview.vocabulary.libraries import Tile, is_fp32_gemm_on_cuda_cores, tile
+from traceview.base.vocabulary.libraries import Tile, is_fp32_gemm_on_cuda_cores, tile
 
 XMMA = "sm80_xmma_gemm_f32f32_{}f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4"
 

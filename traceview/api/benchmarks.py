@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceview.bench import BenchReport
-    from traceview.bench.history import BenchDifference
-    from traceview.bench.operation import Operation
+    from traceview.trials.bench import BenchReport
+    from traceview.trials.bench.history import BenchDifference
+    from traceview.trials.bench.operation import Operation
 
 
 def benchmark(
@@ -48,8 +48,8 @@ def benchmark(
     Versions that are wrong or fail are in the report's `bad`. Raises InputError if the file is at
     fault, or if the operation has no such version, data type, size or parameter.
     """
-    from traceview.bench import BenchRequest, load_operation, measure
-    from traceview.bench.operation import Operation as LoadedOperation
+    from traceview.trials.bench import BenchRequest, load_operation, measure
+    from traceview.trials.bench.operation import Operation as LoadedOperation
 
     if not isinstance(operation, LoadedOperation):
         path, operation = operation, load_operation(operation)
@@ -81,6 +81,6 @@ def compare_benchmarks(
     are of different operations, or of different GPUs unless `force`, and InputError for any other
     file.
     """
-    from traceview.bench.history import bench_difference, benches_of
+    from traceview.trials.bench.history import bench_difference, benches_of
 
     return bench_difference(benches_of(before), benches_of(after), force)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceview.api.traces import load
-from traceview.version import __version__
+from traceview.base.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.comparison.comparison import RunComparison
-    from traceview.comparison.gate_rules import GateReport
-    from traceview.comparison.history import History
-    from traceview.comparison.inputs import Input
-    from traceview.trace import Trace
+    from traceview.traces.comparison.comparison import RunComparison
+    from traceview.traces.comparison.gate_rules import GateReport
+    from traceview.traces.comparison.history import History
+    from traceview.traces.comparison.inputs import Input
+    from traceview.traces.trace import Trace
 
 
 def compare(
@@ -28,8 +28,8 @@ def compare(
     comparison makes no sense (another GPU, the same capture twice), unless `force`, and what `load`
     raises.
     """
-    from traceview.comparison.decomposition import compare_runs
-    from traceview.comparison.inputs import median_recording, side
+    from traceview.traces.comparison.decomposition import compare_runs
+    from traceview.traces.comparison.inputs import median_recording, side
 
     old, new = (side(runs, load, force=force) for runs in (before, after))
     compared = compare_runs([run.figures for run in old], [run.figures for run in new], force=force)
@@ -51,9 +51,9 @@ def gate(
     ComparisonRefusedError where comparing makes no sense, unless `force`, and otherwise as `load`
     does.
     """
-    from traceview.comparison.gate import decide
-    from traceview.comparison.gate_rules import read_config
-    from traceview.comparison.inputs import side
+    from traceview.traces.comparison.gate import decide
+    from traceview.traces.comparison.gate_rules import read_config
+    from traceview.traces.comparison.inputs import side
 
     rules = read_config(Path(config))
     before, after = (
@@ -68,7 +68,7 @@ def history(folder: str | Path) -> History:
 
     Files that cannot be read are in `failed`. Raises InputError if there is no run at all.
     """
-    from traceview.comparison.history import history_of
+    from traceview.traces.comparison.history import history_of
 
     return history_of(Path(folder), load)
 
@@ -81,10 +81,10 @@ def baseline(*traces: Trace | str | Path, out: str | Path, force: bool = False) 
     work, for a capture given twice, or if the file cannot be written, OutputExistsError if it
     exists and not `force`, and otherwise as `load` does.
     """
-    from traceview.comparison.environment import check_captures
-    from traceview.comparison.inputs import baseline_text, is_baseline, side
-    from traceview.errors import InputError
-    from traceview.outputs import check_report_output, write_pieces
+    from traceview.base.errors import InputError
+    from traceview.base.outputs import check_report_output, write_pieces
+    from traceview.traces.comparison.environment import check_captures
+    from traceview.traces.comparison.inputs import baseline_text, is_baseline, side
 
     if not traces:
         raise InputError("no recordings for the baseline", "pass one or more")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceview.edits.answer import WhatIfReport
-    from traceview.edits.requests import EditRequest
-    from traceview.trace import Trace
+    from traceview.traces.edits.answer import WhatIfReport
+    from traceview.traces.edits.requests import EditRequest
+    from traceview.traces.trace import Trace
 
 
 def what_if(
@@ -40,11 +40,11 @@ def what_if(
     without GPU work; otherwise as `load` does.
     """
     from traceview.api.traces import AnalysisOptions, load, prepared
-    from traceview.edits.answer import replayed
-    from traceview.edits.requests import parse_all
-    from traceview.facts.steps.inferred import with_steps
-    from traceview.ranks.what_if import replayed_job
-    from traceview.trace import Trace
+    from traceview.traces.edits.answer import replayed
+    from traceview.traces.edits.requests import parse_all
+    from traceview.traces.facts.steps.inferred import with_steps
+    from traceview.traces.ranks.what_if import replayed_job
+    from traceview.traces.trace import Trace
 
     requests = parse_all(edits)
     given = [trace] if isinstance(trace, (str, Path, Trace)) else [*trace]

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from traceview.facts.kernel_classes import kernel_classes, kernel_labels
-from traceview.facts.launches import queue_wait_ns
-from traceview.facts.operations import kernel_operations, operations
-from traceview.facts.ranges.ranges import attributed_operations, range_tree
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import step_names, step_of_operations
-from traceview.tables import NULL, Array, Column, Texts
-from traceview.trace import Trace
-from traceview.vocabulary.kernel_words import KernelClass
+from traceview.base.tables import NULL, Array, Column, Texts
+from traceview.base.vocabulary.kernel_words import KernelClass
+from traceview.traces.facts.kernel_classes import kernel_classes, kernel_labels
+from traceview.traces.facts.launches import queue_wait_ns
+from traceview.traces.facts.operations import kernel_operations, operations
+from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import step_names, step_of_operations
+from traceview.traces.trace import Trace
 
 COLUMNS = (
     Column("label", "text", "short distinct name, as in reports"),

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceview.api.traces import load
-from traceview.errors import TraceviewError
+from traceview.base.errors import TraceviewError
 
 if TYPE_CHECKING:
-    from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures import Value
-    from traceview.inspect.comparison import Diff
-    from traceview.inspect.target_report import PtxReport
+    from traceview.kernels.headless.compile_options import CompileOptions
+    from traceview.kernels.headless.signatures import Value
+    from traceview.kernels.inspect.comparison import Diff
+    from traceview.kernels.inspect.target_report import PtxReport
 
 
 def inspect_ptx(
@@ -72,8 +72,8 @@ def inspect_ptx(
     Raises InputError, PtxSyntaxError, TraceFormatError, MissingTableError, ToolNotFoundError, or
     TraceviewError if a compiler fails.
     """
-    from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures import as_written
+    from traceview.kernels.headless.compile_options import CompileOptions
+    from traceview.kernels.headless.signatures import as_written
 
     options = CompileOptions(
         kernel=kernel,
@@ -95,8 +95,8 @@ def inspect_ptx(
         samples = target
     if samples is None:
         return _inspect(target, options, sm_count, note, step, what_if=what_if)
-    from traceview.inspect.warp_stalls import with_samples
-    from traceview.trace.warp_samples import read_samples
+    from traceview.kernels.inspect.warp_stalls import with_samples
+    from traceview.traces.trace.warp_samples import read_samples
 
     read = read_samples(Path(samples))
     report = _inspect(target, options, sm_count, note, step, what_if=what_if)
@@ -130,9 +130,9 @@ def diff_ptx(
     `inspect_ptx`. Raises InputError unless that makes two to four versions with a kernel in
     common, and TraceviewError if one cannot be compiled.
     """
-    from traceview.headless.compile_options import CompileOptions
-    from traceview.headless.signatures import all_as_written
-    from traceview.inspect.comparison import ComparedVersion, compare, plan
+    from traceview.kernels.headless.compile_options import CompileOptions
+    from traceview.kernels.headless.signatures import all_as_written
+    from traceview.kernels.inspect.comparison import ComparedVersion, compare, plan
 
     options = {
         "kernel": kernel,
@@ -172,15 +172,15 @@ def _inspect(
     *,
     what_if: bool = False,
 ) -> PtxReport:
-    from traceview.inspect.target_report import inspect_target
-    from traceview.inspect.targets import unused_options
-    from traceview.trace.load import is_trace
+    from traceview.kernels.inspect.target_report import inspect_target
+    from traceview.kernels.inspect.targets import unused_options
+    from traceview.traces.trace.load import is_trace
 
     unused = unused_options(str(target), options, what_if=what_if)
     if unused:
         note(f"{target} is not a Triton source, so it does not use {unused}")
     if is_trace(Path(target)):
-        from traceview.inspect.target_report import inspect_trace
+        from traceview.kernels.inspect.target_report import inspect_trace
 
         return inspect_trace(load(target), options, sm_count=sm_count, note=note)
     return inspect_target(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from traceview.recorders import Recording
-    from traceview.recorders.options import Backend
+    from traceview.traces.recorders import Recording
+    from traceview.traces.recorders.options import Backend
 
 
 def record(
@@ -55,8 +55,8 @@ def record(
     `traceview record` do.
     Raises InputError, OutputExistsError, ToolNotFoundError or RecordingError.
     """
-    from traceview import recorders
-    from traceview.errors import InputError
+    from traceview.base.errors import InputError
+    from traceview.traces import recorders
 
     if not command:
         raise InputError("nothing to record", "pass a script and its arguments")
@@ -106,7 +106,7 @@ def recording(
     ends the recording there, with a warning. Raises InputError or OutputExistsError if `out` cannot
     be written, ToolNotFoundError without torch, and RecordingError if a profiler is running.
     """
-    from traceview.recorders.block import BlockOptions, record_block
+    from traceview.traces.recorders.block import BlockOptions, record_block
 
     options = BlockOptions(shapes, sync_sites, python_samples, source_lines, annotate, keep_env)
     return record_block(Path(out), options, force=force)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceview.records import record
+from traceview.base.records import record
 
 if TYPE_CHECKING:
-    from traceview.ranks.job import JobReport
-    from traceview.reporting import Report
-    from traceview.trace import Trace
-    from traceview.trace.scrub.scrubber import ScrubReport
+    from traceview.traces.ranks.job import JobReport
+    from traceview.traces.reporting import Report
+    from traceview.traces.trace import Trace
+    from traceview.traces.trace.scrub.scrubber import ScrubReport
 
 
 _PERFETTO = (".pftrace", ".perfetto-trace")
@@ -27,7 +27,7 @@ def load(path: str | Path) -> Trace:
     Raises TraceFormatError if the file is not a trace, TooLargeError if there is too little memory,
     ToolNotFoundError if nsys is needed and missing.
     """
-    from traceview.trace import load as files
+    from traceview.traces.trace import load as files
 
     if not files.is_report(Path(path)):
         return files.load(path)
@@ -42,9 +42,9 @@ def convert(trace: Trace | str | Path, out: str | Path, *, force: bool = False) 
     are Perfetto's: see `export`. Raises InputError if the name ends in none of these or the file
     cannot be written, and otherwise as `export` does.
     """
-    from traceview.errors import InputError
-    from traceview.outputs import check_trace_output, replacing, unpacked_name
-    from traceview.trace.stored_writer import write_trace
+    from traceview.base.errors import InputError
+    from traceview.base.outputs import check_trace_output, replacing, unpacked_name
+    from traceview.traces.trace.stored_writer import write_trace
 
     target = Path(out)
     if unpacked_name(target).endswith(_PERFETTO) and target.suffix not in (".xz", ".zst"):
@@ -72,11 +72,11 @@ def export(trace: Trace | str | Path, *, perfetto: str | Path, force: bool = Fal
     """
     from itertools import chain
 
-    from traceview.facts.steps.inferred import with_steps
-    from traceview.outputs import check_report_output, write_pieces
-    from traceview.timeline.perfetto import perfetto_pieces
-    from traceview.timeline.timeline import timeline
-    from traceview.trace.perfetto import recording_packets
+    from traceview.base.outputs import check_report_output, write_pieces
+    from traceview.traces.facts.steps.inferred import with_steps
+    from traceview.traces.timeline.perfetto import perfetto_pieces
+    from traceview.traces.timeline.timeline import timeline
+    from traceview.traces.trace.perfetto import recording_packets
 
     target = Path(perfetto)
     source = Path(trace) if isinstance(trace, (str, Path)) else Path(trace.path)
@@ -99,10 +99,10 @@ def scrub(
     converted. Raises TraceFormatError if `trace` is not a trace, InputError if `out` cannot be
     written, OutputExistsError if it exists and not `force`.
     """
-    from traceview.outputs import check_trace_output
-    from traceview.trace import load as files
-    from traceview.trace.scrub.scrubber import scrub as scrub_export
-    from traceview.vocabulary.libraries import readable
+    from traceview.base.outputs import check_trace_output
+    from traceview.base.vocabulary.libraries import readable
+    from traceview.traces.trace import load as files
+    from traceview.traces.trace.scrub.scrubber import scrub as scrub_export
 
     # Before the export, which can take minutes.
     check_trace_output(Path(out), force=force, source=Path(trace))
@@ -111,8 +111,8 @@ def scrub(
 
 
 def _exported(report: Path) -> Path:
-    from traceview.recorders import export_report
-    from traceview.trace.load import unpacked_report
+    from traceview.traces.recorders import export_report
+    from traceview.traces.trace.load import unpacked_report
 
     with unpacked_report(report) as plain:
         return export_report(plain)
@@ -142,7 +142,7 @@ def analyze(
             belongs to the range that is open on the main thread.
         peaks: figures of the GPU that replace those of the trace and the data sheets, such as
             {"bandwidth": 4.8e12, "bf16": 989e12} or "bandwidth=4.8e12". Units are bytes/s and
-            FLOP/s; `traceview.hardware.rates.FIGURES` lists the names.
+            FLOP/s; `traceview.base.hardware.rates.FIGURES` lists the names.
         ncu: a report of Nsight Compute (.ncu-rep), or its CSV (`ncu --csv --page raw`), with the
             bytes and FLOP that the same program's kernels moved and did, for "roofline".
         cubins: files with the code of kernels that were recorded without it: .cubin, .ptx, or
@@ -179,10 +179,10 @@ def analyzed(
     beside: Callable[[Trace], None] | None = None,
 ) -> Report:
     """As `analyze`, with `beside` called for the prepared trace: see `reporting.analyze`."""
-    from traceview import reporting
-    from traceview.facts.ranges import selection
-    from traceview.facts.steps.inferred import with_steps
-    from traceview.trace import Selection
+    from traceview.traces import reporting
+    from traceview.traces.facts.ranges import selection
+    from traceview.traces.facts.steps.inferred import with_steps
+    from traceview.traces.trace import Selection
 
     only, ranges, exclude_ranges = (
         (names,) if isinstance(names, str) else tuple(names)
@@ -197,9 +197,9 @@ def analyzed(
 
 def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
     """The trace with the further input of the options. Raises InputError if it is no Trace."""
-    from traceview.errors import InputError
-    from traceview.hardware import parse_figures
-    from traceview.trace import Trace
+    from traceview.base.errors import InputError
+    from traceview.base.hardware import parse_figures
+    from traceview.traces.trace import Trace
 
     if not isinstance(trace, Trace):
         raise InputError(f"{trace!r} is not a Trace", "pass what traceview.load(path) returns")
@@ -208,16 +208,16 @@ def prepared(trace: Trace, options: AnalysisOptions) -> Trace:
     if options.peaks:
         trace = trace.but(peaks=parse_figures(options.peaks))
     if options.ncu is not None:
-        from traceview.trace.ncu import read_counters
-        from traceview.trace.ncu_report import is_report, read_report
+        from traceview.traces.trace.ncu import read_counters
+        from traceview.traces.trace.ncu_report import is_report, read_report
 
         path = Path(options.ncu)
         counters, remarks = (read_report if is_report(path) else read_counters)(path)
         tables_read = {**trace.tables, "kernel_counters": counters}
         trace = trace.but(tables=tables_read, warnings=(*trace.warnings, *remarks))
     if cubins := options.cubins:
-        from traceview.facts.code import with_code
-        from traceview.inspect.targets import binary_kernels
+        from traceview.kernels.inspect.targets import binary_kernels
+        from traceview.traces.facts.code import with_code
 
         files = (cubins,) if isinstance(cubins, (str, Path)) else cubins
         trace = with_code(trace, binary_kernels(files))
@@ -231,7 +231,7 @@ def report(traces: Trace | str | Path | Sequence[str | Path], **options: Any) ->
     a folder or several recordings, one per rank, it is that of their job (see `analyze_ranks`).
     Raises what these raise.
     """
-    from traceview.trace import Trace
+    from traceview.traces.trace import Trace
 
     if isinstance(traces, Trace):
         return analyze(traces, **options)
@@ -260,7 +260,7 @@ def analyze_ranks(
     different jobs or profilers; TraceviewError if none can be read; ToolNotFoundError for `dask`
     without the package.
     """
-    from traceview.ranks.execution.reading import read_job
+    from traceview.traces.ranks.execution.reading import read_job
 
     paths = [recordings] if isinstance(recordings, (str, Path)) else recordings
     return read_job([str(path) for path in paths], jobs, dask)

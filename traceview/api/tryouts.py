@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceview.reporting import Report
-    from traceview.trace import Trace
-    from traceview.tryout.answer import TryReport
+    from traceview.traces.reporting import Report
+    from traceview.traces.trace import Trace
+    from traceview.trials.tryout.answer import TryReport
 
 
 def try_remedies(
@@ -44,8 +44,8 @@ def try_remedies(
     the program fails without any remedy, and what `record` and `load` raise.
     """
     from traceview.api.traces import analyze, load
-    from traceview.errors import InputError
-    from traceview.tryout.answer import TryRequest, answer
+    from traceview.base.errors import InputError
+    from traceview.trials.tryout.answer import TryRequest, answer
 
     def read(given: Trace | str | Path) -> Report:
         return analyze(load(given) if isinstance(given, (str, Path)) else given)

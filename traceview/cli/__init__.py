@@ -14,11 +14,11 @@ from typing import NoReturn
 
 import click
 
-from traceview import memory, outputs
+from traceview.base import memory, outputs
+from traceview.base.errors import ComparisonRefusedError, TraceviewError
+from traceview.base.version import __version__
 from traceview.cli import process
 from traceview.cli.process import Ended, orderly_end
-from traceview.errors import ComparisonRefusedError, TraceviewError
-from traceview.version import __version__
 
 GROUPS = {
     "Find lost time": {
@@ -202,7 +202,7 @@ def _report_error(error: Exception, settings: Settings) -> int:
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
         return settings.failed
-    from traceview.failures import internal_error
+    from traceview.base.failures import internal_error
     from traceview.render.base.safe_text import visible
 
     if settings.debug:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from traceview.base.version import __version__
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import print_text
-from traceview.version import __version__
 
 
 @click.command(cls=Verb, examples=("traceview accuracy", "traceview accuracy --json"))
@@ -17,7 +17,7 @@ from traceview.version import __version__
 def command(as_json: bool) -> None:
     """Show the forecasts of reports beside what `traceview try` measured on this machine."""
     from traceview.render.tryout import render_accuracy, render_rows_json
-    from traceview.tryout import ledger
+    from traceview.trials.tryout import ledger
 
     rows = ledger.read()
     if as_json:

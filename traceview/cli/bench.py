@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from traceview.base.errors import TraceviewError
+from traceview.base.version import __version__
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb
 from traceview.cli.output import Asked, Outputs, check_writable, documents, progress, write_file
-from traceview.errors import TraceviewError
-from traceview.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.bench import BenchReport, BenchRequest, Description, Profile, VersionResult
-    from traceview.bench.history import BenchDifference, SavedBench
+    from traceview.trials.bench import (
+        BenchReport,
+        BenchRequest,
+        Description,
+        Profile,
+        VersionResult,
+    )
+    from traceview.trials.bench.history import BenchDifference, SavedBench
 
     Profiled = tuple[VersionResult, Profile]
 
@@ -163,8 +169,8 @@ def command(
     With --sweep, FILE.py can be any program: `--sweep steps=1,2,4,8` runs FILE.py --steps 1 ARGS
     and so on, several times each, in this process.
     """
-    from traceview.bench import BenchRequest, describe, history, profile
-    from traceview.bench.operation import is_program
+    from traceview.trials.bench import BenchRequest, describe, history, profile
+    from traceview.trials.bench.operation import is_program
 
     outputs = asked.outputs(operation.stem)
     profiles = [Path(path) for path in (flame, speedscope) if path]
@@ -226,10 +232,10 @@ def _time_program(
     warmup: int | None,
     outputs: Outputs,
 ) -> None:
-    from traceview.bench.growth import Axis
-    from traceview.bench.program import sweep_program
     from traceview.render.bench_json import render_program_json
     from traceview.render.bench_text import render_program
+    from traceview.trials.bench.growth import Axis
+    from traceview.trials.bench.program import sweep_program
 
     axis, warmup = Axis.of(sweep), 1 if warmup is None else warmup
     with progress(f"Running {program.name[:60]}") as show:
@@ -241,10 +247,10 @@ def _time_program(
 def _measure(
     path: Path, request: BenchRequest, earlier: Sequence[SavedBench], force: bool
 ) -> BenchReport:
-    from traceview.bench import load_operation, measure
-    from traceview.bench.growth import SIZE, Axis
-    from traceview.bench.history import Measured, check_alike
-    from traceview.bench.plan import this_machine
+    from traceview.trials.bench import load_operation, measure
+    from traceview.trials.bench.growth import SIZE, Axis
+    from traceview.trials.bench.history import Measured, check_alike
+    from traceview.trials.bench.plan import this_machine
 
     with progress(f"Reading {path.name[:60]}") as show, redirect_stdout(sys.stderr):
         operation = load_operation(path)

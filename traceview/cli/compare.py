@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import Asked, documents, progress
-from traceview.outputs import unpacked_name
 
 _MAGIC = frozenset("*?[")
 
@@ -86,7 +86,7 @@ def command(
     stem = "-vs-".join(Path(unpacked_name(side[0].absolute())).stem for side in sides)
     outputs = asked.outputs(stem, (*sides[0], *sides[1]))
     import traceview
-    from traceview import memory
+    from traceview.base import memory
 
     memory.prepare()
     with progress("Reading the recordings"):

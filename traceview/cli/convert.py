@@ -31,7 +31,7 @@ def command(trace: Path, out: Path, force: bool) -> None:
     changed.
     """
     import traceview
-    from traceview import memory
+    from traceview.base import memory
 
     memory.prepare()
     with progress("Converting the trace"):

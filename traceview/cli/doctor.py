@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceview.base.version import __version__
 from traceview.cli import color_option, debug_option
 from traceview.cli.options import Verb
 from traceview.cli.output import print_text, progress
-from traceview.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceview.recorders import MachineCheck
+    from traceview.traces.recorders import MachineCheck
 
 _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 
@@ -27,7 +27,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 @debug_option
 def command(as_json: bool) -> None:
     """Check this machine's setup and show how to fix what is missing."""
-    from traceview.recorders import check_machine
+    from traceview.traces.recorders import check_machine
 
     with progress("Testing nsys"):
         checks = check_machine()

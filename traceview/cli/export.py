@@ -39,7 +39,7 @@ def command(trace: Path, perfetto: Path, force: bool) -> None:
     launched. TRACE is not changed.
     """
     import traceview
-    from traceview import memory
+    from traceview.base import memory
 
     memory.prepare()
     with progress("Exporting the trace"):

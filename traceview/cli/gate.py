@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from traceview.base.errors import TraceviewError
 from traceview.cli import Settings, color_option, debug_option
 from traceview.cli.options import Verb, one_option_per_value
 from traceview.cli.output import Asked, check_writable, json_option, write_file
-from traceview.errors import TraceviewError
 
 _UNDECIDED = 2
 

@@ -27,7 +27,7 @@ def command(folder: Path, asked: Asked) -> None:
     """
     outputs = asked.outputs(f"{folder.resolve().name or 'runs'}-history", [folder])
     import traceview
-    from traceview import memory
+    from traceview.base import memory
 
     memory.prepare()
     with progress("Reading the runs"):

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 # A command whose help groups its options under headings and ends with examples.
 
@@ -73,7 +73,7 @@ def peaks(
     _: click.Context, parameter: click.Parameter, figures: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Check the values of `--peak`, such as bandwidth=4.8e12."""
-    from traceview.hardware import rates
+    from traceview.base.hardware import rates
 
     with misuse(parameter):
         rates.parse_figures(figures)
@@ -82,7 +82,7 @@ def peaks(
 
 def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
     """Raise BadParameter for a value that is not a GPU architecture."""
-    from traceview.inspect.targets import check_arch
+    from traceview.kernels.inspect.targets import check_arch
 
     with misuse(parameter):
         for arch in archs:
@@ -169,8 +169,8 @@ def complete_analyses(
     _: click.Context, parameter: click.Parameter, typed: str
 ) -> list[CompletionItem]:
     """Names of analyses, each with its question; after a comma, the next one."""
-    from traceview.analyses import ALL
-    from traceview.explanation import explanations
+    from traceview.traces.analyses import ALL
+    from traceview.traces.explanation import explanations
 
     before, comma, last = typed.rpartition(",")
     answers = explanations() if parameter.name == "explain" else ALL
@@ -188,8 +188,8 @@ def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[
     trace = next((Path(word) for word in words if word and Path(word).is_file()), None)
     if not trace:
         return []
-    from traceview.facts.ranges.ranges import range_tree
-    from traceview.trace.load import load
+    from traceview.traces.facts.ranges.ranges import range_tree
+    from traceview.traces.trace.load import load
 
     try:
         # Not traceview.load, which runs nsys for a .nsys-rep: a key press must start no program.

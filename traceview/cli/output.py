@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
-from traceview import outputs, stages
+from traceview.base import outputs, stages
+from traceview.base.records import record
 from traceview.cli import Settings
 from traceview.cli.process import show_in_pager
-from traceview.records import record
 
 STDOUT = "-"
 _NO_STDOUT = "this output does not go to stdout: name a file"
@@ -341,7 +341,7 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
     """Show a stage and its percentage on stderr if it is a terminal.
 
     Yields a function that shows the next stage. Stages that the work itself reports through
-    `traceview.stages` are shown too.
+    `traceview.base.stages` are shown too.
     """
     if not sys.stderr.isatty():
         yield lambda _: None

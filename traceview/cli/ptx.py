@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, debug_option, ptx_answers
 from traceview.cli.options import (
     Verb,
@@ -19,12 +20,11 @@ from traceview.cli.options import (
     split_at_double_dash,
 )
 from traceview.cli.output import Asked, Outputs, check_writable, documents, progress
-from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
-    from traceview.inspect.comparison import Diff
-    from traceview.inspect.expectations import Expectation
-    from traceview.inspect.target_report import PtxReport
+    from traceview.kernels.inspect.comparison import Diff
+    from traceview.kernels.inspect.expectations import Expectation
+    from traceview.kernels.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
 _ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".ncu-rep", ".json")
@@ -81,7 +81,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 def _expectations(
     _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> list[Expectation]:
-    from traceview.inspect.expectations import parse_all
+    from traceview.kernels.inspect.expectations import parse_all
 
     with misuse(parameter):
         return parse_all(values)
@@ -371,9 +371,10 @@ def _put(
     details: bool,
 ) -> None:
     """Print listings and findings, or unmet expectations, a line each; exits with 1 if any."""
-    from traceview import __version__, units
-    from traceview.inspect.expectations import judge, unmet
-    from traceview.inspect.target_report import PtxReport
+    from traceview import __version__
+    from traceview.base import units
+    from traceview.kernels.inspect.expectations import judge, unmet
+    from traceview.kernels.inspect.target_report import PtxReport
     from traceview.render.base.safe_text import visible
     from traceview.render.kernels import text
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceview.base.errors import InputError
 from traceview.cli.options import misuse
 from traceview.cli.output import Outputs, progress, write_file
-from traceview.errors import InputError
 
 if TYPE_CHECKING:
-    from traceview.headless.compile_options import CompileOptions
-    from traceview.inspect.comparison import Diff
-    from traceview.inspect.target_report import PtxReport
+    from traceview.kernels.headless.compile_options import CompileOptions
+    from traceview.kernels.inspect.comparison import Diff
+    from traceview.kernels.inspect.target_report import PtxReport
 
 
 def versions(
     _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The versions of `--triton 3.6.0 3.7.1`, of `--triton 3.6.0,3.7.1`, or of several options."""
-    from traceview.toolchain.triton_versions import check_version
+    from traceview.kernels.toolchain.triton_versions import check_version
 
     listed = [part.strip() for value in values for part in value.split(",") if part.strip()]
     with misuse(parameter):
@@ -62,7 +62,7 @@ def _note(text: str) -> None:
 
 
 def _compile_options(options: Mapping[str, Any], outputs: Outputs) -> CompileOptions:
-    from traceview.headless.compile_options import CompileOptions
+    from traceview.kernels.headless.compile_options import CompileOptions
 
     if outputs.html:
         raise click.UsageError("--triton and --configs cannot be combined with --html; use --json")
@@ -74,7 +74,7 @@ def compare_versions(
 ) -> None:
     """Compare the versions and print the answer; exits with 1 if a kernel gets worse."""
     from traceview import __version__
-    from traceview.inspect.upgrade import check_upgrade
+    from traceview.kernels.inspect.upgrade import check_upgrade
     from traceview.render.kernels.upgrade import render_json, render_text
 
     arch = options["arch"]
@@ -90,8 +90,8 @@ def compare_versions(
 
 def write_reproducer(report: PtxReport | Diff, path: Path) -> None:
     """Write the script of the first launch in a report."""
-    from traceview.inspect.reproducer import reproducer
-    from traceview.inspect.target_report import PtxReport
+    from traceview.kernels.inspect.reproducer import reproducer
+    from traceview.kernels.inspect.target_report import PtxReport
 
     if not isinstance(report, PtxReport):
         raise click.UsageError("--reproducer cannot be combined with a comparison")
@@ -106,7 +106,7 @@ def write_reproducer(report: PtxReport | Diff, path: Path) -> None:
 def preselect_configurations(target: str, options: Mapping[str, Any], outputs: Outputs) -> None:
     """Print which configurations of the target's autotuners are worth timing."""
     from traceview import __version__
-    from traceview.inspect.configurations import preselect
+    from traceview.kernels.inspect.configurations import preselect
     from traceview.render.kernels.configurations import (
         PreselectionReport,
         render_json,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceview.base.errors import TraceviewError
 from traceview.cli import debug_option, process
 from traceview.cli.options import Verb
 from traceview.cli.output import force_option, output_file, say_written
-from traceview.errors import TraceviewError
 
 if TYPE_CHECKING:
-    from traceview.recorders import RankRecordings, Recording
-    from traceview.recorders.options import Backend
+    from traceview.traces.recorders import RankRecordings, Recording
+    from traceview.traces.recorders.options import Backend
 
 
 def _steps(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -172,10 +172,10 @@ def command(
 
     Each rank started by torchrun, mpirun or srun writes its own file, such as run.rank3.sqlite.
     """
-    from traceview.recorders import RecordOptions, record, record_ranks
-    from traceview.recorders.job import module_command
-    from traceview.recorders.options import nsys_only
-    from traceview.trace.rank_identity import launched_rank
+    from traceview.traces.recorders import RecordOptions, record, record_ranks
+    from traceview.traces.recorders.job import module_command
+    from traceview.traces.recorders.options import nsys_only
+    from traceview.traces.trace.rank_identity import launched_rank
 
     if options["steps"] and options["range_name"]:
         raise click.UsageError("--steps and --range exclude each other")

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 import traceview
-from traceview import memory
 from traceview.api import traces
 from traceview.api.traces import AnalysisOptions
+from traceview.base import memory
+from traceview.base.errors import suggestion
+from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb, complete_analyses, complete_ranges
 from traceview.cli.output import Asked, Outputs, documents, print_text, progress
@@ -29,13 +31,11 @@ from traceview.cli.report_outputs import (
     put_job,
     put_report,
 )
-from traceview.errors import suggestion
-from traceview.outputs import unpacked_name
 
 if TYPE_CHECKING:
-    from traceview.ranks.job import JobReport
-    from traceview.reporting import Report
-    from traceview.trace import Trace
+    from traceview.traces.ranks.job import JobReport
+    from traceview.traces.reporting import Report
+    from traceview.traces.trace import Trace
 
 _SWITCH_S = 0.0001
 """Interpreter switch interval, a fiftieth of the default: a thread back from C code waits less."""
@@ -46,7 +46,7 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     """The names in the values of --only, each a comma-separated list; checked unless a table."""
     names = tuple(name for value in values for name in value.split(",") if name)
     if names:
-        from traceview.ranks.tables import TABLES
+        from traceview.traces.ranks.tables import TABLES
 
         _check_analyses([name for name in names if name not in {spec.name for spec in TABLES}])
     return names
@@ -54,7 +54,7 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 
 def _check_analyses(names: Sequence[str]) -> None:
     if names:
-        from traceview.analyses import ALL
+        from traceview.traces.analyses import ALL
 
         for name in names:
             _known(name, [analysis.name for analysis in ALL])
@@ -63,7 +63,7 @@ def _check_analyses(names: Sequence[str]) -> None:
 def _topic(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
     if name is None:
         return None
-    from traceview.explanation import explanations
+    from traceview.traces.explanation import explanations
 
     return _known(name, [explanation.name for explanation in explanations()])
 
@@ -233,8 +233,8 @@ def command(
     """
     shown = ScreenOptions(shows_all or bool(only), full_names, pager=not no_pager)
     if explain is not None:
-        from traceview.explanation import explained
         from traceview.render.explanation import render_explanation
+        from traceview.traces.explanation import explained
 
         explanation = explained(explain)
         print_text(
@@ -296,7 +296,7 @@ def _import_ahead(outputs: Outputs) -> None:
     """Import the modules that analyze a trace and write the outputs, ahead of their use."""
     # An import that fails or is interrupted is reported where the module is used.
     with suppress(Exception):
-        import_module("traceview.reporting")
+        import_module("traceview.traces.reporting")
         if not outputs.stdout:
             import_module("traceview.render.screen")
         if outputs.json or outputs.stdout == "json":
@@ -325,7 +325,7 @@ def _analyzed(
     memory.prepare()
     sys.setswitchinterval(_SWITCH_S)
     # Before the thread starts: two threads that import would take turns, and reading would wait.
-    import_module("traceview.trace.load")
+    import_module("traceview.traces.trace.load")
     # Reading is mostly C code without the GIL, so these imports run in parallel.
     Thread(target=_import_ahead, args=(outputs,)).start()
     with progress("Reading the trace") as next_step:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceview.base.display import show
+from traceview.base.errors import InputError, OutputExistsError, suggestion
+from traceview.base.outputs import unpacked_name, write_folder
+from traceview.base.records import record
+from traceview.base.version import __version__
 from traceview.cli.output import Outputs, print_text, progress, say_written, shows_links, write_file
-from traceview.display import show
-from traceview.errors import InputError, OutputExistsError, suggestion
-from traceview.outputs import unpacked_name, write_folder
-from traceview.records import record
-from traceview.version import __version__
 
 if TYPE_CHECKING:
-    from traceview.ranks.job import JobReport
-    from traceview.reporting import Report
-    from traceview.trace import Trace
+    from traceview.traces.ranks.job import JobReport
+    from traceview.traces.reporting import Report
+    from traceview.traces.trace import Trace
 
 
 @record
@@ -132,7 +132,7 @@ class RanksRequest:
             return None
         if not (self.paths[0].is_dir() or _is_glob(self.paths[0])):
             return self.paths[0]
-        from traceview.ranks.execution.task import rank_files
+        from traceview.traces.ranks.execution.task import rank_files
 
         files = rank_files([str(self.paths[0])])
         return Path(files[0].path) if len(files) == 1 else None
@@ -155,7 +155,7 @@ class RanksRequest:
     def load_rank(self) -> Trace:
         """The trace of the rank that --rank names."""
         from traceview import load
-        from traceview.ranks.execution.reading import trace_of_rank
+        from traceview.traces.ranks.execution.reading import trace_of_rank
 
         return trace_of_rank(self.patterns, self.rank or 0, load)
 
@@ -182,7 +182,7 @@ def _misuse(text: str) -> click.UsageError:
 
 def check_tables(names: Sequence[str], outputs: Outputs) -> None:
     """Raise UsageError if --only names no table of a job, or if an output does not support it."""
-    from traceview.ranks.tables import TABLES
+    from traceview.traces.ranks.tables import TABLES
 
     tables = [spec.name for spec in TABLES]
     for name in names:
@@ -201,7 +201,7 @@ def check_tables(names: Sequence[str], outputs: Outputs) -> None:
 
 def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequence[str]) -> None:
     """Write and print the report of a job, with the tables named in `only`, or all if empty."""
-    from traceview import units
+    from traceview.base import units
     from traceview.render.base.safe_text import visible
 
     def document() -> Iterator[str]:
@@ -232,10 +232,10 @@ def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequen
 
 
 def _tables(job: JobReport, only: Sequence[str]) -> Iterator[tuple[str, Iterator[str]]]:
-    from traceview.ranks.tables import chosen
     from traceview.render.ranks.document import ranked_findings
     from traceview.render.report.json import csv_text
-    from traceview.reporting import findings_table
+    from traceview.traces.ranks.tables import chosen
+    from traceview.traces.reporting import findings_table
 
     yield "findings.csv", csv_text(findings_table(ranked_findings(job)))
     for spec in chosen(only):

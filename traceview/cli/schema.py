@@ -43,7 +43,7 @@ def command(name: str, output: Path | None, force: bool) -> None:
     `traceview ptx` with --diff, --triton and --configs, bench-program is `traceview bench` of a
     whole program, try is also of `traceview accuracy`.
     """
-    from traceview.outputs import check_output
+    from traceview.base.outputs import check_output
     from traceview.render.schemas import schema
 
     if output is not None:

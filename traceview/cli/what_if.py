@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, debug_option, options
 from traceview.cli.options import Verb, complete_ranges, misuse
 from traceview.cli.output import Asked, documents, progress
-from traceview.outputs import unpacked_name
 
 _KINDS = ("kernel", "fuse", "no-sync", "graph", "cpu", "copy", "link", "gpu", "no-recorder")
 _ORDER = "traceview.what_if.order"
@@ -33,7 +33,7 @@ def _checked(
 ) -> tuple[str, ...]:
     """Check the form of the edits of an option, such as PATTERN=FACTOR."""
     if values:
-        from traceview.edits.requests import request
+        from traceview.traces.edits.requests import request
 
         with misuse(parameter):
             for value in values:
@@ -187,8 +187,8 @@ def command(
         raise click.UsageError(f"name an edit: {named}")
     outputs = asked.outputs(f"{Path(unpacked_name(traces[0])).stem}-what-if", [*traces])
     import traceview
-    from traceview import memory
-    from traceview.edits.requests import request
+    from traceview.base import memory
+    from traceview.traces.edits.requests import request
 
     memory.prepare()
     with progress("Reading the trace") as next_step:

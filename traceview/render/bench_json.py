@@ -11,14 +11,9 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.bench.comparison import BenchReport, VersionResult
-from traceview.bench.growth import Fit, one_of
-from traceview.bench.history import BenchDifference
-from traceview.bench.measurement import Timing
-from traceview.bench.profiling import Description, Frame, Profile
-from traceview.bench.program import ProgramSweep
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.base.json_text import (
     JsonKey,
     JsonShape,
@@ -32,7 +27,12 @@ from traceview.render.base.json_text import (
 )
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import cells, drawn, fitting, heading, table_of
-from traceview.tables import Column, Table, TableSpec
+from traceview.trials.bench.comparison import BenchReport, VersionResult
+from traceview.trials.bench.growth import Fit, one_of
+from traceview.trials.bench.history import BenchDifference
+from traceview.trials.bench.measurement import Timing
+from traceview.trials.bench.profiling import Description, Frame, Profile
+from traceview.trials.bench.program import ProgramSweep
 
 _MOST_ROWS = 20
 OPERATORS = TableSpec(

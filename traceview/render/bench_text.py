@@ -8,16 +8,16 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.bench.comparison import BenchReport, VersionResult
-from traceview.bench.history import BenchDifference, VersionDifference
-from traceview.bench.measurement import Timing
-from traceview.bench.plan import Machine, Peaks
-from traceview.bench.profiling import Description
-from traceview.bench.program import ProgramSweep
+from traceview.base import units
+from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting, grid, heading, note_block, table_of
-from traceview.tables import Column, Table, TableSpec
+from traceview.trials.bench.comparison import BenchReport, VersionResult
+from traceview.trials.bench.history import BenchDifference, VersionDifference
+from traceview.trials.bench.measurement import Timing
+from traceview.trials.bench.plan import Machine, Peaks
+from traceview.trials.bench.profiling import Description
+from traceview.trials.bench.program import ProgramSweep
 
 _LEAST_TEXT = 18
 _VERSIONS = TableSpec(

@@ -10,10 +10,10 @@ from dataclasses import field
 
 import numpy as np
 
-from traceview.analyses.base import Skipped
-from traceview.plan import RankedFinding
-from traceview.records import record
-from traceview.tables import Cell, Integers, Table, TableSpec
+from traceview.base.records import record
+from traceview.base.tables import Cell, Integers, Table, TableSpec
+from traceview.traces.analyses.base import Skipped
+from traceview.traces.plan import RankedFinding
 
 
 @record

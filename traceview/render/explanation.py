@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.explanation import Explanation
+from traceview.base import units
+from traceview.base.tables import TableSpec
 from traceview.render.base.text import drawn, grid, heading
-from traceview.tables import TableSpec
+from traceview.traces.explanation import Explanation
 
 
 def render_explanation(explanation: Explanation, *, width: int = 80, color: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""What renders a type in a form, for `traceview.display`: modules and functions of this package.
+"""What renders a type in a form, for `traceview.base.display`: modules and functions of render.
 
 A renderer is imported when it is called: a `repr` needs no page. Types are named, which spares the
 registry the import of types that nobody shows; class names are unique.

@@ -10,14 +10,14 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview.comparison import gate
-from traceview.comparison.figures import RunFigures
-from traceview.comparison.gate_rules import Decision, GateReport
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import SENTENCE, drawn, grid, note_block
 from traceview.render.document import Document, Grid, GridRow, Section
 from traceview.render.markdown import render_markdown
+from traceview.traces.comparison import gate
+from traceview.traces.comparison.figures import RunFigures
+from traceview.traces.comparison.gate_rules import Decision, GateReport
 
 _STYLES = {"passed": "green", "regressed": "bold red", "undecided": "yellow"}
 _FIGURE = 60

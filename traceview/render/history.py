@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.comparison.history import CHARTS, RUNS, History, UnreadRun
+from traceview.base import units
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 from traceview.render.base.page import STYLES, Style, rendered, table_view
 from traceview.render.base.safe_text import visible
@@ -17,6 +16,7 @@ from traceview.render.charts.layout import layout
 from traceview.render.charts.svg import draw
 from traceview.render.document import Document, Section, Sheet
 from traceview.render.report.text import TextOptions, table_block
+from traceview.traces.comparison.history import CHARTS, RUNS, History, UnreadRun
 
 _REPR = 90
 HISTORY = JsonShape(

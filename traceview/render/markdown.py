@@ -13,13 +13,13 @@ from html import escape
 
 import numpy as np
 
-from traceview import units
-from traceview.analyses.base import Skipped
-from traceview.plan import RankedFinding
+from traceview.base import units
 from traceview.render.base.code import code_spans
 from traceview.render.base.safe_text import visible
 from traceview.render.document import Document, Entries, Grid, Section, Sheet
 from traceview.render.report.document import ranked_claim, telling_columns
+from traceview.traces.analyses.base import Skipped
+from traceview.traces.plan import RankedFinding
 
 MOST_ROWS = 10
 _MOST_TEXT, _MOST_CELL, _MOST_COLUMNS = 1_000, 120, 8

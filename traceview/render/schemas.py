@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from traceview.errors import InputError, suggestion
-from traceview.recorders import MachineCheck
-from traceview.records import record
+from traceview.base.errors import InputError, suggestion
+from traceview.base.records import record
 from traceview.render.base.json_text import (
     DRAFT,
     SCHEMA_VERSION,
@@ -24,7 +23,8 @@ from traceview.render.kernels.upgrade import UPGRADE
 from traceview.render.ranks.json import JOB
 from traceview.render.report.json import REPORT
 from traceview.render.what_if.json import WHAT_IF
-from traceview.tryout.ledger import Row
+from traceview.traces.recorders import MachineCheck
+from traceview.trials.tryout.ledger import Row
 
 
 @record

@@ -13,17 +13,17 @@ from pathlib import PurePath
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview import units
-from traceview.analyses.base import Skipped
-from traceview.findings import LEAST_LOW_NS
-from traceview.plan import RankedFinding
+from traceview.base import units
+from traceview.base.findings import LEAST_LOW_NS
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
 from traceview.render.document import ScoreTile
 from traceview.render.report.document import header_facts, nothing_found, tiles
 from traceview.render.report.plan import plan_text
 from traceview.render.report.text import INDENT, WIDEST, FindingText
-from traceview.reporting import Report
+from traceview.traces.analyses.base import Skipped
+from traceview.traces.plan import RankedFinding
+from traceview.traces.reporting import Report
 
 _MOST_INFO, _NOTE_LINES, _LEAST_NOTE = 3, (2, 4), 40
 _FORMS = ((1, 0), (1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (5, 4))

@@ -12,22 +12,27 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup, escape
 
-from traceview import intervals, units
-from traceview.facts.idle.gaps import busy
-from traceview.facts.launches import waits
-from traceview.facts.operations import operations
-from traceview.facts.waits import stalls, wait_sites
-from traceview.intervals import Intervals
-from traceview.records import record
+from traceview.base import intervals, units
+from traceview.base.intervals import Intervals
+from traceview.base.records import record
+from traceview.base.tables import Array, Integers, RowNumbers
+from traceview.base.tables.packed_texts import PackedTexts
+from traceview.base.vocabulary.causes import CAUSES
 from traceview.render.base.code import color_class
 from traceview.render.base.safe_text import MOST, all_visible, visible
-from traceview.tables import Array, Integers, RowNumbers
-from traceview.tables.packed_texts import PackedTexts
-from traceview.timeline.lanes import LAUNCH_COLUMNS, Counter, LaunchConfigurations, device_title
-from traceview.timeline.timeline import Leaves, Timeline, leaves, opening_window, timeline
-from traceview.timeline.tracks import CLASSES, Lane, NameTable
-from traceview.trace import Trace, fact
-from traceview.vocabulary.causes import CAUSES
+from traceview.traces.facts.idle.gaps import busy
+from traceview.traces.facts.launches import waits
+from traceview.traces.facts.operations import operations
+from traceview.traces.facts.waits import stalls, wait_sites
+from traceview.traces.timeline.lanes import (
+    LAUNCH_COLUMNS,
+    Counter,
+    LaunchConfigurations,
+    device_title,
+)
+from traceview.traces.timeline.timeline import Leaves, Timeline, leaves, opening_window, timeline
+from traceview.traces.timeline.tracks import CLASSES, Lane, NameTable
+from traceview.traces.trace import Trace, fact
 
 # Numbers and text packed for a page: byte planes, deflated, as characters.
 #

@@ -9,15 +9,15 @@ from statistics import median
 from rich.console import RenderableType
 from rich.text import Text
 
-from traceview import units
+from traceview.base import units
+from traceview.base.tables import Column, TableSpec
 from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting, grid, heading, note_block, table_of
-from traceview.tables import Column, TableSpec
-from traceview.tryout.answer import TryReport
-from traceview.tryout.ledger import Row
-from traceview.tryout.planned import Planned, Said
-from traceview.tryout.verdict import StepDifference, Trial
+from traceview.trials.tryout.answer import TryReport
+from traceview.trials.tryout.ledger import Row
+from traceview.trials.tryout.planned import Planned, Said
+from traceview.trials.tryout.verdict import StepDifference, Trial
 
 _LEAST_TEXT, _LONGEST_REASON = 12, 300
 _STYLES = {"keep": "bold green", "slower": "red", "changes results": "red", "failed": "red"}

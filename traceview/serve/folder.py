@@ -12,10 +12,10 @@ from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Generic, TypeVar
 
-from traceview import outputs, units
-from traceview.errors import InputError
-from traceview.records import record
-from traceview.trace.archives import ARCHIVES
+from traceview.base import outputs, units
+from traceview.base.errors import InputError
+from traceview.base.records import record
+from traceview.traces.trace.archives import ARCHIVES
 
 # Without the reports of nsys, which only nsys can read.
 _RECORDINGS = (".sqlite", ".json")

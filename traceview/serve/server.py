@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceview import __version__
-from traceview.errors import ToolNotFoundError, TraceviewError
+from traceview.base.errors import ToolNotFoundError, TraceviewError
 from traceview.render.base.safe_text import visible
 from traceview.serve.answers import UNTRUSTED, Answers, Document, sent
 from traceview.serve.folder import ServedFolder

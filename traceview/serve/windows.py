@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from traceview import groups, intervals
-from traceview.analyses.base import Result
-from traceview.errors import InputError, suggestion
-from traceview.facts.idle.gaps import busy, every_gap
-from traceview.facts.kernel_classes import kernel_labels
-from traceview.facts.operations import gpu_cells
-from traceview.facts.samples import stack_lines
-from traceview.reporting import Report
-from traceview.tables import Cell, Integers, Texts
-from traceview.trace import Trace
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base import groups, intervals
+from traceview.base.errors import InputError, suggestion
+from traceview.base.tables import Cell, Integers, Texts
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.analyses.base import Result
+from traceview.traces.facts.idle.gaps import busy, every_gap
+from traceview.traces.facts.kernel_classes import kernel_labels
+from traceview.traces.facts.operations import gpu_cells
+from traceview.traces.facts.samples import stack_lines
+from traceview.traces.reporting import Report
+from traceview.traces.trace import Trace
 
 Document = dict[str, Any]
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table, times
 from gallery.recording import workload
-from traceview.units import duration, size
+from traceview.base.units import duration, size
 
 HEADS, HEAD_DIM, BYTES = 8, 64, 2
 VERSIONS = ("naive", "flash")

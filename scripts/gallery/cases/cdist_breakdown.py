@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table
 from gallery.recording import workload
-from traceview.hardware import rates_of
-from traceview.units import duration
-from traceview.vocabulary.libraries import tile
+from traceview.base.hardware import rates_of
+from traceview.base.units import duration
+from traceview.base.vocabulary.libraries import tile
 
 SIDE = 2048
 GEMM = "one GEMM: every squared distance"

@@ -11,8 +11,8 @@ import traceview
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table
 from gallery.recording import Recording
-from traceview.units import duration
-from traceview.vocabulary.libraries import tile
+from traceview.base.units import duration
+from traceview.base.vocabulary.libraries import tile
 
 SIZES = tuple(range(1024, 4097, 128))
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table
 from gallery.recording import Recording
-from traceview.units import duration
+from traceview.base.units import duration
 
 FOLDER = "reports/printing-the-loss"
 SIZES = {

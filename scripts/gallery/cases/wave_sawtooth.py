@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table, times
 from gallery.recording import DATA, Recording
-from traceview.units import duration
+from traceview.base.units import duration
 
 ALONE, COMPETE = "spin_alone", "compete"
 

@@ -20,9 +20,9 @@ from tests.analyses.gpu_idle.test_lines import (
 )
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.analyses.verdict import verdict
-from traceview.facts.idle.lines import LONG_PERIODS, MOST_PERIODS, spread_idle
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses.verdict import verdict
+from traceview.traces.facts.idle.lines import LONG_PERIODS, MOST_PERIODS, spread_idle
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 DEVICE = ("device_id", "span_ns", "busy_ns", "idle_ns")
 CAUSE = ("cause", "gaps", "idle_ns")

@@ -5,13 +5,19 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.gpu_idle import line_sites, remedies
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.facts.dependencies.forecast import model
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.lines import IdleSamples
-from traceview.trace import Trace
-from traceview.vocabulary.causes import ALLOCATION, DEPENDENCY, LAUNCH_LATE, MODULE_LOAD, SYNC_DRAIN
+from traceview.base.vocabulary.causes import (
+    ALLOCATION,
+    DEPENDENCY,
+    LAUNCH_LATE,
+    MODULE_LOAD,
+    SYNC_DRAIN,
+)
+from traceview.traces.analyses.gpu_idle import line_sites, remedies
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.facts.dependencies.forecast import model
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.idle.lines import IdleSamples
+from traceview.traces.trace import Trace
 
 US = 1_000
 STEPS = 20

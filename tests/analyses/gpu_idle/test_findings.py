@@ -8,10 +8,10 @@ from tests.analyses.gpu_idle.test_causes import CAUSE
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.places import REPOSITORY
-from traceview.analyses.base import Result
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.analyses.gpu_idle.idle_claim import IdleClaim
-from traceview.facts.steps.inferred import with_steps
+from traceview.traces.analyses.base import Result
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
+from traceview.traces.facts.steps.inferred import with_steps
 
 
 def test_the_first_pinned_memory_of_a_process_is_allocated_once(tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.facts.idle.stack_sites import OffCpu, cut_gaps
-from traceview.intervals import Intervals
+from traceview.base.intervals import Intervals
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.facts.idle.stack_sites import OffCpu, cut_gaps
 
 MS = 1_000_000
 SIM, LIBC = "/home/ada/sim", "/usr/lib/libc.so.6"

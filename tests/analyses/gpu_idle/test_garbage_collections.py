@@ -3,7 +3,7 @@
 import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 MS = 1_000_000
 PAUSE = 600 * MS

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.build import Export
-from traceview.facts.idle.stack_sites import function_name, native_lines
+from traceview.traces.facts.idle.stack_sites import function_name, native_lines
 
 SIM, CUDA, LIBC = (
     "/home/ada/sim",

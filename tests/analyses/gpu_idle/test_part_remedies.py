@@ -5,7 +5,7 @@ import pytest
 from tests.analyses.gpu_idle.test_lines import BACKWARD, MAIN, MS, SITE, loop, sample_gaps
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 SERIALIZATION = f"{SITE}/torch/serialization.py"
 LOADER = f"{SITE}/torch/utils/data/dataloader.py"

@@ -5,8 +5,8 @@ import pytest
 from tests.analyses.gpu_idle.test_causes import CAUSE, DEVICE
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses import steps, sync_stalls
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses import steps, sync_stalls
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 
 #  step_0: 10..20      step_1: 100..110, 130..140   step_2: 150..160

@@ -5,7 +5,7 @@ import pytest
 from tests.analyses.kernel_share.test_fusion import ADD, CAST, GEMM, NORM, steps_of
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 SOFTMAX = (
     "void <unnamed>::softmax_warp_forward<float, float, float, (int)11, (bool)0, (bool)0>(T2 *)"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 US = 1_000
 TF32 = (

@@ -5,14 +5,19 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview import units
-from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.products import Fp32Gemms, GemmLaunches, estimate, fp32_claim
-from traceview.facts.work.from_ranges import declaration
-from traceview.facts.work.peaks import Peak
-from traceview.findings import Finding, Subject
-from traceview.tables import Texts
-from traceview.trace.load import load
+from traceview.base import units
+from traceview.base.findings import Finding, Subject
+from traceview.base.tables import Texts
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.products import (
+    Fp32Gemms,
+    GemmLaunches,
+    estimate,
+    fp32_claim,
+)
+from traceview.traces.facts.work.from_ranges import declaration
+from traceview.traces.facts.work.peaks import Peak
+from traceview.traces.trace.load import load
 
 SGEMM = "Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(T1)"
 MS = 1_000_000

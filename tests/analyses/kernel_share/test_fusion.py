@@ -4,9 +4,9 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.findings import Subject
-from traceview.vocabulary.libraries import aligned_elements
+from traceview.base.findings import Subject
+from traceview.base.vocabulary.libraries import aligned_elements
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 
 def steps_of(*launches: tuple[str, int], steps: int = 4) -> Export:

@@ -4,9 +4,9 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.findings import Subject
-from traceview.trace.load import load
+from traceview.base.findings import Subject
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.trace.load import load
 
 FIGURES = ("short_name", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns")
 

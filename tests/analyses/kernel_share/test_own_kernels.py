@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 GPUS = {
     "GeForce RTX 2080": {"name": "NVIDIA GeForce RTX 2080", "computeMajor": 7, "computeMinor": 5},

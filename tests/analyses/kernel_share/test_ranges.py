@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 
 def test_each_kernel_counts_once_under_its_innermost_range(tmp_path):

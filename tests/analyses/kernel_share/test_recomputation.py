@@ -5,9 +5,9 @@ import pytest
 from tests.analyses.single_answer import ask
 from tests.build import Export
 from tests.places import DATA
-from traceview.analyses.kernel_share.analysis import ANALYSIS
-from traceview.analyses.kernel_share.rules import recomputed_kernels
-from traceview.trace.load import load
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.rules import recomputed_kernels
+from traceview.traces.trace.load import load
 
 MAIN, AUTOGRAD = 1, 11
 US = 1_000

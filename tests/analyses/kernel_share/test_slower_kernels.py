@@ -5,8 +5,8 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview import intervals
-from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.base import intervals
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 US = 1_000
 FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Params)"

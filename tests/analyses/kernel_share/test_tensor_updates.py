@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.kernel_share.analysis import ANALYSIS
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 LERP = "void at::native::vectorized_elementwise_kernel<4, at::native::lerp_scalar_kernel<float>>"
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float>>"

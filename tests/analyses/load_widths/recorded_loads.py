@@ -2,8 +2,8 @@
 
 from tests.build import Export
 from tests.ptx.compiled_kernels import HEADER
-from traceview.analyses.base import Result
-from traceview.analyses.load_widths import ANALYSIS
+from traceview.traces.analyses.base import Result
+from traceview.traces.analyses.load_widths import ANALYSIS
 
 PEAK = 1_000_000_000_000
 

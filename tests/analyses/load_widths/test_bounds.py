@@ -16,7 +16,7 @@ from tests.analyses.load_widths.recorded_loads import (
 )
 from tests.build import Export
 from traceview import analyze
-from traceview.analyses.load_widths_findings import NEAR_PEAK
+from traceview.traces.analyses.load_widths_findings import NEAR_PEAK
 
 
 def verdict(built, folder):

@@ -12,13 +12,13 @@ from tests.analyses.load_widths.recorded_loads import (
     ptx,
 )
 from traceview import analyze
-from traceview.analyses.base import Result, Skipped
-from traceview.analyses.load_widths import ANALYSIS
-from traceview.errors import InputError
-from traceview.toolchain.listings import assemble
-from traceview.trace import Selection
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import KERNELS_TABLE
+from traceview.base.errors import InputError
+from traceview.kernels.toolchain.listings import assemble
+from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.analyses.load_widths import ANALYSIS
+from traceview.traces.trace import Selection
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import KERNELS_TABLE
 
 
 def test_no_code_is_skipped_with_the_command_and_no_kernels_are_an_answer(tmp_path):
@@ -109,7 +109,7 @@ def test_a_cubin_is_that_of_a_launch_only_with_its_registers(tmp_path):
         cubin = assemble(ptx()).cubin
     except Exception as error:
         pytest.skip(str(error))
-    from traceview.ptx.cubin import resources
+    from traceview.kernels.ptx.cubin import resources
 
     (tmp_path / "k.cubin").write_bytes(cubin)
     registers = resources(cubin)["k"].registers

@@ -14,8 +14,8 @@ from tests.analyses.load_widths.recorded_loads import (
     ns_of,
     ptx,
 )
-from traceview.analyses.load_widths import COSTS, KERNELS
-from traceview.findings import Subject
+from traceview.base.findings import Subject
+from traceview.traces.analyses.load_widths import COSTS, KERNELS
 
 
 def test_narrow_loads_of_a_memory_bound_kernel_cost_the_time_beyond_the_bound(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from traceview import analyze
-from traceview.analyses.load_widths import ANALYSIS
-from traceview.trace.load import load
+from traceview.traces.analyses.load_widths import ANALYSIS
+from traceview.traces.trace.load import load
 
 TESTS = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, MS, sampled
-from traceview.analyses.phases.phases import Phase, passes_around, phases
+from traceview.traces.analyses.phases.phases import Phase, passes_around, phases
 
 AUTOGRAD = 9
 

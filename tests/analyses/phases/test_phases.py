@@ -5,11 +5,11 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from tests.facts.phases.test_compilation import COMPILE, GENERATED, MS, launching, sampled
-from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
-from traceview.analyses.phases.analysis import ANALYSIS
-from traceview.analyses.verdict import verdict
-from traceview.facts.idle.gaps import gaps
-from traceview.findings import Subject
+from traceview.base.findings import Subject
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.traces.analyses.phases.analysis import ANALYSIS
+from traceview.traces.analyses.verdict import verdict
+from traceview.traces.facts.idle.gaps import gaps
 
 
 def test_compilation_before_the_loop_is_a_finding_with_a_cache_as_remedy(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview import load
-from traceview.analyses.phases.analysis import ANALYSIS
-from traceview.analyses.phases.findings import replayed_sequences
-from traceview.facts.operations import operations
+from traceview.traces.analyses.phases.analysis import ANALYSIS
+from traceview.traces.analyses.phases.findings import replayed_sequences
+from traceview.traces.facts.operations import operations
 
 MS = 1_000_000
 FIGURES = ("first_kernel", "kernels", "passes", "pass_ns", "replays", "replay_ns")

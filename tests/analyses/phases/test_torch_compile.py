@@ -4,10 +4,10 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
-from traceview.analyses.phases.analysis import ANALYSIS
-from traceview.trace.load import load
-from traceview.trace.scrub.scrubber import scrub
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.traces.analyses.phases.analysis import ANALYSIS
+from traceview.traces.trace.load import load
+from traceview.traces.trace.scrub.scrubber import scrub
 
 MS = 1_000_000
 STEP = ("train.py", 31, "step")

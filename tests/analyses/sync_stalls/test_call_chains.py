@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from tests.build import Export
-from traceview.facts.launches import waits
-from traceview.facts.waits import chain_hints, wait_sites
-from traceview.trace.load import load
+from traceview.traces.facts.launches import waits
+from traceview.traces.facts.waits import chain_hints, wait_sites
+from traceview.traces.trace.load import load
 
 OBJECTS = "(_object*, _object*, _object*)"
 CHAINS = {

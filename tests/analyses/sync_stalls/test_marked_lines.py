@@ -2,7 +2,7 @@
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.sync_stalls import ANALYSIS
+from traceview.traces.analyses.sync_stalls import ANALYSIS
 
 LOSS = "traceview:sync:train.py:31 in step: loss.item() [Tensor.item]"
 

@@ -6,8 +6,8 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.sync_stalls.test_sync_stalls import SITE
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.sync_stalls import ANALYSIS
-from traceview.trace.load import load
+from traceview.traces.analyses.sync_stalls import ANALYSIS
+from traceview.traces.trace.load import load
 
 
 def synchronized(*, copies):

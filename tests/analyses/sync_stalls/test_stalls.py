@@ -3,10 +3,10 @@
 import numpy as np
 
 from tests.facts.arrays import ints, operations, waits
-from traceview.analyses.sync_stalls_findings import without_copies
-from traceview.facts.operations import CallKind
-from traceview.facts.waits import Stalls, benign_time, outermost_waits
-from traceview.intervals import Intervals
+from traceview.base.intervals import Intervals
+from traceview.traces.analyses.sync_stalls_findings import without_copies
+from traceview.traces.facts.operations import CallKind
+from traceview.traces.facts.waits import Stalls, benign_time, outermost_waits
 
 
 def test_the_benign_part_of_a_wait_is_gpu_work():

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.sync_stalls import ANALYSIS
+from traceview.traces.analyses.sync_stalls import ANALYSIS
 
 US = 1_000
 SITE = ("api", "calls", "wait_ns", "benign_ns", "idle_after_ns")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.sync_stalls import ANALYSIS
+from traceview.traces.analyses.sync_stalls import ANALYSIS
 
 LINE = ("train.py", 24, "fit")
 TWO_LOOPS = ("hlo_op=while.3", "name=jit(f)/body,hlo_op=while.9")

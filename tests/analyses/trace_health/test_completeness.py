@@ -5,9 +5,9 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
-from traceview.analyses.trace_health import ANALYSIS
-from traceview.reporting import analyze
-from traceview.trace.load import load
+from traceview.traces.analyses.trace_health import ANALYSIS
+from traceview.traces.reporting import analyze
+from traceview.traces.trace.load import load
 
 
 def test_launches_without_kernels_and_kernels_without_launches(tmp_path):

@@ -6,8 +6,8 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export
 from tests.conftest import DATA
-from traceview.analyses.trace_health import ANALYSIS
-from traceview.trace.load import load
+from traceview.traces.analyses.trace_health import ANALYSIS
+from traceview.traces.trace.load import load
 
 
 def test_a_note_says_that_recording_graph_nodes_slows_graphs_down(tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export
-from traceview.analyses.trace_health import ANALYSIS
-from traceview.reporting import analyze
-from traceview.trace.load import load
+from traceview.traces.analyses.trace_health import ANALYSIS
+from traceview.traces.reporting import analyze
+from traceview.traces.trace.load import load
 
 
 def test_a_sound_recording(tmp_path):

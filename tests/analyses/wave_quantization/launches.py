@@ -1,7 +1,7 @@
 """Kernels of a number of blocks on a GPU whose full wave is known."""
 
 from tests.build import Export
-from traceview.analyses.base import Result
+from traceview.traces.analyses.base import Result
 
 MS = 1_000_000
 # On the H200 that `Export` describes: 132 SMs of 64 warps and 65,536 registers.

@@ -4,10 +4,10 @@ import pytest
 
 from tests.build import Export
 from tests.inspect.rules.written_ptx import need
-from traceview.analyses.wave_quantization import analysis
-from traceview.facts.launch_configurations import configurations
-from traceview.ptx.cubin import resources
-from traceview.toolchain.listings import assemble
+from traceview.kernels.ptx.cubin import resources
+from traceview.kernels.toolchain.listings import assemble
+from traceview.traces.analyses.wave_quantization import analysis
+from traceview.traces.facts.launch_configurations import configurations
 
 BARRIERS = """
 .version 8.0

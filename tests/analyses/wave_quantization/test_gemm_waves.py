@@ -9,11 +9,11 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.wave_quantization.analysis import ANALYSIS
-from traceview.analyses.wave_quantization.sweeps import tiles
-from traceview.facts.work.from_ranges import shaped_gemms
-from traceview.trace.load import load
-from traceview.vocabulary.libraries import tile
+from traceview.base.vocabulary.libraries import tile
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS
+from traceview.traces.analyses.wave_quantization.sweeps import tiles
+from traceview.traces.facts.work.from_ranges import shaped_gemms
+from traceview.traces.trace.load import load
 
 MS = 1_000_000
 # A block of nvjet takes an SM for itself: 132 at once on the H200 that `Export` describes.

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.wave_quantization.analysis import ANALYSIS
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS
 
 MS = 1_000_000
 NORM = "void at::native::<unnamed>::GammaBetaBackwardCUDAKernelTemplate<float, float>(long)"

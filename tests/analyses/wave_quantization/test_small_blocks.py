@@ -4,8 +4,8 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
-from traceview.analyses.wave_quantization.analysis import ANALYSIS
-from traceview.findings import Subject
+from traceview.base.findings import Subject
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS
 
 MS = 1_000_000
 

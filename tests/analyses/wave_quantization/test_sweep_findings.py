@@ -6,9 +6,9 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.wave_quantization.launches import ALONE, MS, kernel
 from tests.build import Export
 from tests.conftest import SHIPPED
-from traceview.analyses.base import Result
-from traceview.analyses.wave_quantization.analysis import ANALYSIS
-from traceview.trace.load import load
+from traceview.traces.analyses.base import Result
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS
+from traceview.traces.trace.load import load
 
 SWEEP = (131, 132, 133, 264, 265)
 

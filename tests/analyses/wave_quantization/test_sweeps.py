@@ -5,9 +5,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from traceview.analyses.wave_quantization.losses import capped_losses
-from traceview.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
-from traceview.facts.grid_waves import (
+from traceview.base.hardware import limits_of
+from traceview.base.tables import Texts
+from traceview.traces.analyses.wave_quantization.losses import capped_losses
+from traceview.traces.analyses.wave_quantization.sweeps import MEASURED, step_verdicts, sweeps_of
+from traceview.traces.facts.grid_waves import (
     CONFIGURED,
     NO_STEP,
     VERDICTS,
@@ -17,9 +19,7 @@ from traceview.facts.grid_waves import (
     UnknownLimits,
     grid_columns,
 )
-from traceview.facts.launch_configurations import Configuration, Configurations
-from traceview.hardware import limits_of
-from traceview.tables import Texts
+from traceview.traces.facts.launch_configurations import Configuration, Configurations
 
 H200 = GpuLimits(132, limits_of("9.0"))
 # One block per SM, since its registers fill it: 132 at once.

@@ -6,11 +6,11 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.wave_quantization.launches import ALONE, BIG, MS, kernel, only
 from tests.build import Export
 from tests.conftest import SHIPPED
-from traceview.analyses.base import Result, Skipped
-from traceview.analyses.wave_quantization.analysis import ANALYSIS
-from traceview.findings import Subject
-from traceview.trace import Selection
-from traceview.trace.load import load
+from traceview.base.findings import Subject
+from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS
+from traceview.traces.trace import Selection
+from traceview.traces.trace.load import load
 
 
 def test_communication_is_not_judged_by_its_blocks(tmp_path):

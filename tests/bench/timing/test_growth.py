@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.bench.timing.test_measurement import timing
-from traceview.bench import fit
-from traceview.bench.growth import fit_timings, sweep
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench import fit
+from traceview.trials.bench.growth import fit_timings, sweep
 
 SIZES = [2**k for k in range(4, 20)]
 

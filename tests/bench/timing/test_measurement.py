@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from traceview.bench import Timing, benchmark
-from traceview.bench.clock import CudaClock
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench import Timing, benchmark
+from traceview.trials.bench.clock import CudaClock
 
 MS = 1_000_000
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.headless.forked_python import run_python
-from traceview.bench.growth import Axis
-from traceview.bench.operation import is_program
-from traceview.bench.program import sweep_program
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench.growth import Axis
+from traceview.trials.bench.operation import is_program
+from traceview.trials.bench.program import sweep_program
 
 OPERATIONS = REPOSITORY / "tests" / "bench" / "operations.py"
 SLEEPER = """

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from traceview.bench import measurement as module
-from traceview.bench.clock import Sample
-from traceview.bench.measurement import Timing, Turns, benchmark_in_turns, take_turns
+from traceview.trials.bench import measurement as module
+from traceview.trials.bench.clock import Sample
+from traceview.trials.bench.measurement import Timing, Turns, benchmark_in_turns, take_turns
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench.tuning.tuning_cases import BLOCK_NS
-from traceview.bench import TuningCache
+from traceview.trials.bench import TuningCache
 
 
 @pytest.fixture
@@ -25,5 +25,5 @@ def clock(monkeypatch):
             pytest.fail("it does not end")
         return timing(*[BLOCK_NS[block]] * trials)
 
-    monkeypatch.setattr("traceview.bench.tuning.benchmark", benchmark)
+    monkeypatch.setattr("traceview.trials.bench.tuning.benchmark", benchmark)
     return timed

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.tuning.tuning_cases import KEY, tuned
-from traceview.bench import autotune
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench import autotune
 
 
 class Kernel:

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.bench.tuning.tuning_cases import BLOCK_NS, H200, blocks, tuned
-from traceview.bench import BlockSizes, TuningCache, cache_key
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.trials.bench import BlockSizes, TuningCache, cache_key
 
 
 def test_without_history_the_rule_decides(cache):
@@ -72,7 +72,7 @@ def test_tuning_ends_where_what_was_saved_can_only_be_read(cache, clock, monkeyp
     def read_only(**_):
         raise OSError(30, "read-only")
 
-    monkeypatch.setattr("traceview.bench.tuning.tempfile.mkstemp", read_only)
+    monkeypatch.setattr("traceview.trials.bench.tuning.tempfile.mkstemp", read_only)
     assert tuned(cache, lambda block: block) == 512
     sizes = blocks(cache, candidates=BLOCK_NS)
     for _ in range(20):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.tuning.tuning_cases import H200, KEY, blocks
-from traceview.bench import TuningCache, cache_key
+from traceview.trials.bench import TuningCache, cache_key
 
 
 def test_a_key_holds_for_a_gpu_versions_operation_and_size_class():
@@ -89,7 +89,7 @@ def test_no_part_is_left_behind(cache):
 def test_two_processes_lose_nothing_of_each_other(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
-        "from traceview.bench.tuning import TuningCache\n"
+        "from traceview.trials.bench.tuning import TuningCache\n"
         "cache = TuningCache(Path(sys.argv[1]))\n"
         "for _ in range(40):\n"
         "    cache.update({'k': 'v'}, lambda entry: {'n': (entry or {'n': 0})['n'] + 1})\n"

@@ -1,7 +1,7 @@
 """The GPU, the key and the block sizes that the tests of tuning share."""
 
-from traceview.bench import BlockSizes, cache_key
-from traceview.bench.plan import Machine
+from traceview.trials.bench import BlockSizes, cache_key
+from traceview.trials.bench.plan import Machine
 
 H200 = Machine("NVIDIA H200", "9.0", 132, 1, 1, "570", "12.8", "2.11", "3.6", "3.12", False)
 

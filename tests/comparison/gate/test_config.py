@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.comparison.gate_rules import GateCondition, Rule, read_config
-from traceview.errors import InputError
+from traceview.base.errors import InputError
+from traceview.traces.comparison.gate_rules import GateCondition, Rule, read_config
 
 
 def rules(tmp_path, text):

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.comparison.runs import run
-from traceview.comparison.figures import StepPart
-from traceview.comparison.gate import condition_text, decide, sentence, summary
-from traceview.comparison.gate_rules import GateCondition, Rule
-from traceview.errors import ComparisonRefusedError
+from traceview.base.errors import ComparisonRefusedError
+from traceview.traces.comparison.figures import StepPart
+from traceview.traces.comparison.gate import condition_text, decide, sentence, summary
+from traceview.traces.comparison.gate_rules import GateCondition, Rule
 
 
 def runs(figure, *values, first=0):

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from tests.build import Export
-from traceview.errors import InputError, MissingTableError
-from traceview.facts.code import gathered_code
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.target_report import inspect_trace
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import KERNELS_TABLE
+from traceview.base.errors import InputError, MissingTableError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.target_report import inspect_trace
+from traceview.traces.facts.code import gathered_code
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import KERNELS_TABLE
 
 PTX = """
 .version 8.0
@@ -90,11 +90,11 @@ def test_variants_that_nothing_tells_apart_share_their_launches(tmp_path):
 
 
 def test_registers_tell_apart(tmp_path):
-    assembled = pytest.importorskip("traceview.toolchain.listings").assemble
+    assembled = pytest.importorskip("traceview.kernels.toolchain.listings").assemble
     pytest.importorskip("elftools")
     few = assembled(ptx()).cubin
     many = assembled(ptx(), options=["--maxrregcount=24"]).cubin
-    from traceview.ptx.cubin import resources
+    from traceview.kernels.ptx.cubin import resources
 
     registers = resources(few)["k"].registers
     export = Export().code("k", ptx(), few, hash="1").code("k", ptx(), many, hash="2")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from traceview.facts.collective_alignment import ABSENT, CollectiveStream, places_in
+from traceview.traces.facts.collective_alignment import ABSENT, CollectiveStream, places_in
 
 WITHIN_NS = 50_000
 COUNT = 200

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from traceview.facts.collective_alignment import CollectiveTimes
-from traceview.facts.collectives import matched_rows
-from traceview.tables import NULL
+from traceview.base.tables import NULL
+from traceview.traces.facts.collective_alignment import CollectiveTimes
+from traceview.traces.facts.collectives import matched_rows
 
 MS = 1_000_000
 SENT, RECEIVED = 1, -1

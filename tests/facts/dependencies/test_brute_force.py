@@ -20,18 +20,18 @@ from tests.oracles import simulated_programs as programs
 from tests.oracles.simulated_blame import idle_parts as true_parts
 from tests.oracles.simulated_recordings import CHAINS, PROGRAMS, exported
 from tests.oracles.simulated_runs import Run, same_order, simulate
-from traceview.edits import gpu_work
-from traceview.edits.requests import request
-from traceview.edits.scope import EditScope
-from traceview.errors import InputError
-from traceview.facts.dependencies.blame import IdlePart
-from traceview.facts.dependencies.forecast import Model
-from traceview.facts.dependencies.graph import Dependencies, dependencies
-from traceview.facts.dependencies.replay import Changed, Edit, replay
-from traceview.facts.idle.causes import idle_parts
-from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.operations import Kind, operations
-from traceview.trace import Trace
+from traceview.base.errors import InputError
+from traceview.traces.edits import gpu_work
+from traceview.traces.edits.requests import request
+from traceview.traces.edits.scope import EditScope
+from traceview.traces.facts.dependencies.blame import IdlePart
+from traceview.traces.facts.dependencies.forecast import Model
+from traceview.traces.facts.dependencies.graph import Dependencies, dependencies
+from traceview.traces.facts.dependencies.replay import Changed, Edit, replay
+from traceview.traces.facts.idle.causes import idle_parts
+from traceview.traces.facts.idle.gap_bounds import gap_bounds
+from traceview.traces.facts.operations import Kind, operations
+from traceview.traces.trace import Trace
 
 KINDS = {
     "launch": IdlePart.LAUNCH,

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts import savings
-from traceview.facts.dependencies.forecast import model
-from traceview.facts.dependencies.replay import Changed
-from traceview.facts.operations import operations
-from traceview.facts.steps.steps import steady_operations
+from traceview.traces.facts import savings
+from traceview.traces.facts.dependencies.forecast import model
+from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.operations import operations
+from traceview.traces.facts.steps.steps import steady_operations
 
 US = 1_000
 STEPS, KERNELS = 12, 10

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 SYNC = "cudaStreamSynchronize_v3020"
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from tests.facts.arrays import api_calls, ints
-from traceview.facts.idle.cpu_activity import (
+from traceview.base.intervals import EMPTY, Intervals
+from traceview.traces.facts.idle.cpu_activity import (
     IN_FLIGHT,
     OFF_CPU,
     OUTSIDE_CUDA,
@@ -12,7 +13,6 @@ from traceview.facts.idle.cpu_activity import (
     cut,
     outermost_calls,
 )
-from traceview.intervals import EMPTY, Intervals
 
 
 def spans(*pairs):

@@ -1,8 +1,8 @@
 """Where idle gaps begin and end, and the operations around them."""
 
 from tests.facts.arrays import api_calls, columns, gaps_of, ints, operations
-from traceview.facts.idle.gap_bounds import find_gaps
-from traceview.facts.operations import CallKind
+from traceview.traces.facts.idle.gap_bounds import find_gaps
+from traceview.traces.facts.operations import CallKind
 
 
 def test_gaps_lie_between_the_union_of_work():

@@ -6,8 +6,8 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.trace.kineto import traces
-from traceview.facts.idle.gaps import UnknownIdle, gaps, unknown_idle
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.gaps import UnknownIdle, gaps, unknown_idle
 
 
 def causes(trace):

@@ -7,10 +7,10 @@ import pytest
 
 from tests.build import Export
 from tests.facts.idle.test_parts import US, parts, parts_of
-from traceview import intervals
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.page_migrations import _cut
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base import intervals
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.idle.page_migrations import _cut
 
 SYNC = "cudaDeviceSynchronize_v3020"
 FIRST = (0, 5 * US), (10 * US, 100 * US)

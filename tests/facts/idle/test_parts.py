@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.idle.gap_bounds import gap_bounds
-from traceview.facts.idle.gaps import gaps
-from traceview.trace import Trace
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.gap_bounds import gap_bounds
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.trace import Trace
 
 SYNC = "cudaStreamSynchronize_v3020"
 US = 1_000

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.build import Export
-from traceview.facts.idle.gaps import gaps
-from traceview.facts.idle.launching import verdict
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.idle.launching import verdict
 
 
 def loading(export: Export, arrays: int) -> Export:

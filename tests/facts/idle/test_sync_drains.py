@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.facts.arrays import api_calls, gaps_of, operations, waits
-from traceview.facts.idle.causes import called_between
-from traceview.facts.idle.causes import drains as find_drains
-from traceview.facts.operations import CallKind
+from traceview.traces.facts.idle.causes import called_between
+from traceview.traces.facts.idle.causes import drains as find_drains
+from traceview.traces.facts.operations import CallKind
 
 
 def drain(*spans, others=(), call_thread=None, **of_waits):

@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from tests.places import DATA
-from traceview.facts.kernel_classes import as_edg, labels
-from traceview.vocabulary.libraries import readable
+from traceview.base.vocabulary.libraries import readable
+from traceview.traces.facts.kernel_classes import as_edg, labels
 
 
 def recorded() -> list[tuple[str, str]]:

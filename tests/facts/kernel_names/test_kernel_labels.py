@@ -5,8 +5,8 @@ import time
 import pytest
 
 from tests.build import Export
-from traceview.analyses.gpu_idle.gap_evidence import operation_name
-from traceview.facts.kernel_classes import MOST, kernel_labels, labels
+from traceview.traces.analyses.gpu_idle.gap_evidence import operation_name
+from traceview.traces.facts.kernel_classes import MOST, kernel_labels, labels
 
 VECTOR = (
     "void at::native::vectorized_elementwise_kernel<(int)4, {}, std::array<char *, 2>>(int, T2)"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import Export
-from traceview.facts.copies import shared_ns
-from traceview.intervals import covered_twice
+from traceview.base.intervals import covered_twice
+from traceview.traces.facts.copies import shared_ns
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12)
 

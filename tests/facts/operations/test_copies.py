@@ -3,9 +3,9 @@
 import numpy as np
 
 from tests.facts.arrays import operations
-from traceview.facts.copies import among_operations, is_pageable, is_upload
-from traceview.facts.operations import Kind
-from traceview.tables import Column, Table
+from traceview.base.tables import Column, Table
+from traceview.traces.facts.copies import among_operations, is_pageable, is_upload
+from traceview.traces.facts.operations import Kind
 
 NAMES = ("direction", "source_memory", "destination_memory")
 COPIES = Table.from_rows(

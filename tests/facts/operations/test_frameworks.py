@@ -3,7 +3,7 @@
 import pytest
 
 from tests.build import Export
-from traceview.facts.kernel_classes import framework
+from traceview.traces.facts.kernel_classes import framework
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
-from traceview.compiled import library
-from traceview.facts.operations import match
+from traceview.base.compiled import library
+from traceview.traces.facts.operations import match
 
 wide = st.sampled_from([-(2**62), -5, 0, 7, 2**40, 2**62])
 process = st.integers(0, 2)

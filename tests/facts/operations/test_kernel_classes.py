@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.kernel_classes import (
+from traceview.base.tables import Texts
+from traceview.base.vocabulary.kernel_words import base_name
+from traceview.traces.facts.kernel_classes import (
     KernelClass,
     classes_of,
     classify,
     communication_operations,
     kernel_classes,
 )
-from traceview.facts.operations import Kind, operations
-from traceview.tables import Texts
-from traceview.vocabulary.kernel_words import base_name
+from traceview.traces.facts.operations import Kind, operations
 
 NAMES = [
     line.split("\t")

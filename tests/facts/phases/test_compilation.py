@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts import code
-from traceview.facts.compilation import compilation, compiling
-from traceview.facts.trials import trial_runs, with_preparation
-from traceview.intervals import Intervals
+from traceview.base.intervals import Intervals
+from traceview.traces.facts import code
+from traceview.traces.facts.compilation import compilation, compiling
+from traceview.traces.facts.trials import trial_runs, with_preparation
 
 MS = 1_000_000
 MAIN = ("/home/me/train.py", 7, "<module>")

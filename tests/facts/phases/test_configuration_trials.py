@@ -4,10 +4,10 @@ import pytest
 
 from tests.build import Export
 from tests.places import REPOSITORY
-from traceview.analyses.phases.phases import Phase, phases
-from traceview.facts.compilation import compilation
-from traceview.facts.trials import LEAST_CLEARED_BYTES, configuration_trials
-from traceview.trace.load import load
+from traceview.traces.analyses.phases.phases import Phase, phases
+from traceview.traces.facts.compilation import compilation
+from traceview.traces.facts.trials import LEAST_CLEARED_BYTES, configuration_trials
+from traceview.traces.trace.load import load
 
 US = 1_000
 CLEARED = 256_000_000

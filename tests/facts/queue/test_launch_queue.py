@@ -4,8 +4,8 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses import launch_overhead, run_ahead
-from traceview.facts.launches import FULL, queue_full
+from traceview.traces.analyses import launch_overhead, run_ahead
+from traceview.traces.facts.launches import FULL, queue_full
 
 LIMIT = 1023
 CALL, KERNEL = 4_000, 40_000
@@ -120,7 +120,7 @@ def test_a_graph_is_one_entry_of_the_queue(tmp_path):
 
 def test_on_a_real_recording_the_plateau_is_found(unpack):
     """No shipped recording fills its queue: what is deep there is healthy."""
-    from traceview.trace.load import load
+    from traceview.traces.trace.load import load
 
     for name in ("mlp_nosync", "mlp_sync"):
         assert queue_full(load(unpack(name))).held_ns.sum() == 0

@@ -3,7 +3,8 @@
 import numpy as np
 
 from tests.facts.arrays import api_calls, ints, operations
-from traceview.facts.launches import (
+from traceview.base.intervals import Intervals
+from traceview.traces.facts.launches import (
     FULL,
     excess_time,
     held_time,
@@ -12,7 +13,6 @@ from traceview.facts.launches import (
     queue_entries,
     queue_waits,
 )
-from traceview.intervals import Intervals
 
 OPS = operations([(8, 20), (20, 30), (30, 45)])
 CALLS = api_calls([(0, 2), (2, 4), (4, 31)])

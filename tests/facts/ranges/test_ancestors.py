@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
-from traceview.facts.ranges.nesting import depths, inherited, nearest, with_ancestors
+from traceview.traces.facts.ranges.nesting import depths, inherited, nearest, with_ancestors
 
 
 @pytest.fixture(autouse=True, params=[nullcontext, in_place_of_c], scope="module")

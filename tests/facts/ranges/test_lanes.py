@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview import intervals
-from traceview.facts.ranges.nesting import Lanes
+from traceview.base import intervals
+from traceview.traces.facts.ranges.nesting import Lanes
 
 TIME = st.integers(0, 30)
 SPANS = st.lists(st.tuples(st.integers(0, 3), TIME, st.integers(0, 8)), max_size=20)

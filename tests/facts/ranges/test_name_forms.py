@@ -9,11 +9,11 @@ import pytest
 
 from tests.compiled.test_text_numbers import colliding
 from tests.oracles.plain_library import in_place_of_c
-from traceview.facts.ranges import origins
-from traceview.facts.ranges.origins import MOST_DIGITS, forms_of
-from traceview.facts.ranges.ranges import pattern_of
-from traceview.tables.packed_texts import PackedTexts
-from traceview.trace.sqlite.row_reader import lenient_text, lenient_texts
+from traceview.base.tables.packed_texts import PackedTexts
+from traceview.traces.facts.ranges import origins
+from traceview.traces.facts.ranges.origins import MOST_DIGITS, forms_of
+from traceview.traces.facts.ranges.ranges import pattern_of
+from traceview.traces.trace.sqlite.row_reader import lenient_text, lenient_texts
 
 
 @pytest.fixture(params=["C", "plain"], autouse=True)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import in_place_of_c
-from traceview.facts.ranges.nesting import Nesting, in_nesting_order, nest
-from traceview.intervals import Intervals
+from traceview.base.intervals import Intervals
+from traceview.traces.facts.ranges.nesting import Nesting, in_nesting_order, nest
 
 Row = tuple[int, int, int]
 TRACKS = 3

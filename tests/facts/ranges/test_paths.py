@@ -9,16 +9,16 @@ import pytest
 
 from tests.build import Export
 from tests.oracles.plain_library import in_place_of_c
-from traceview.facts.ranges import paths as numbering
-from traceview.facts.ranges.paths import (
+from traceview.base.tables import Texts
+from traceview.base.vocabulary.amounts import NAME_CHARACTERS
+from traceview.traces.facts.ranges import paths as numbering
+from traceview.traces.facts.ranges.paths import (
     UNATTRIBUTED,
     Paths,
     by_pattern,
     number_paths,
 )
-from traceview.facts.ranges.ranges import range_tree
-from traceview.tables import Texts
-from traceview.vocabulary.amounts import NAME_CHARACTERS
+from traceview.traces.facts.ranges.ranges import range_tree
 
 
 def made_paths(rng, names):

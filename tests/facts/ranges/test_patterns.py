@@ -3,8 +3,8 @@
 import numpy as np
 
 from tests.build import Export
-from traceview.facts.ranges.ranges import range_tree
-from traceview.facts.ranges.selection import matching_ranges, selecting_texts
+from traceview.traces.facts.ranges.ranges import range_tree
+from traceview.traces.facts.ranges.selection import matching_ranges, selecting_texts
 
 
 def chosen(trace, text):

@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import Export
-from traceview.facts.ranges.ranges import attributed_operations, pattern_of, patterns_of, range_tree
-from traceview.trace import Trace
+from traceview.traces.facts.ranges.ranges import (
+    attributed_operations,
+    pattern_of,
+    patterns_of,
+    range_tree,
+)
+from traceview.traces.trace import Trace
 
 MAIN, AUTOGRAD, WORKER = 0, 4, 5
 

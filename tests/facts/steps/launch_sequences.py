@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.tables import Integers, Mask
+from traceview.base.tables import Integers, Mask
 
 _KINDS = 12
 

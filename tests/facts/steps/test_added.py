@@ -1,9 +1,9 @@
 """Steps that the recorder added: used where the program marks none, in the right order."""
 
 from tests.build import Export
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import steps, steps_source
-from traceview.trace.nsys.ranges import RANGE_PREFIX as PREFIX
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import steps, steps_source
+from traceview.traces.trace.nsys.ranges import RANGE_PREFIX as PREFIX
 
 STEP = 1_000
 

@@ -6,9 +6,9 @@ import pytest
 import traceview
 from tests.build import Export, without
 from tests.trace.kineto import traces
-from traceview.facts.ranges.ranges import pattern_of
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import steps, steps_source
+from traceview.traces.facts.ranges.ranges import pattern_of
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import steps, steps_source
 
 MS = 1_000_000
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.steps.kinds import LONGER, kinds_by_work
-from traceview.facts.steps.steps import loop_names, pace, steps
+from traceview.traces.facts.steps.kinds import LONGER, kinds_by_work
+from traceview.traces.facts.steps.steps import loop_names, pace, steps
 
 US = 1_000
 

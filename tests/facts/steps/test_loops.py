@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.ranges.nesting import Lanes
-from traceview.facts.steps.series import numbers
-from traceview.facts.steps.steps import loop_names, pace, steps, warm_up_end_ns
-from traceview.tables import Texts
+from traceview.base.tables import Texts
+from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.ranges.nesting import Lanes
+from traceview.traces.facts.steps.series import numbers
+from traceview.traces.facts.steps.steps import loop_names, pace, steps, warm_up_end_ns
 
 
 def swept(*loops, name="step_{}", around=None, pause=50):

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview import groups
-from traceview.facts.steps.series import classify
+from traceview.base import groups
+from traceview.traces.facts.steps.series import classify
 
 
 def limit_of(took):

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 
 import traceview
 from tests.facts.steps.random_programs import PROGRAMS, exported
-from traceview.analyses.base import Failed, Result
-from traceview.facts.operations import operations
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import steps
-from traceview.failures import FailureWarning
+from traceview.base.failures import FailureWarning
+from traceview.traces.analyses.base import Failed, Result
+from traceview.traces.facts.operations import operations
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import steps
 
 
 @pytest.fixture(scope="module")

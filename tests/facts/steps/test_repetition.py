@@ -5,7 +5,7 @@ import pytest
 
 from tests.examples import examples
 from tests.facts.steps.launch_sequences import launch_sequence
-from traceview.facts.steps.repetition import LEAST_STEPS, find_repetition
+from traceview.traces.facts.steps.repetition import LEAST_STEPS, find_repetition
 
 RANDOM = pytest.mark.parametrize("random", range(12), indirect=True)
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import Export
-from traceview.facts.idle.step_parts import step_parts
-from traceview.facts.ranges import origins
-from traceview.facts.steps import series
-from traceview.facts.steps.steps import pace, steps, warm_up_end_ns
+from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.ranges import origins
+from traceview.traces.facts.steps import series
+from traceview.traces.facts.steps.steps import pace, steps, warm_up_end_ns
 
 
 def names(export, folder):

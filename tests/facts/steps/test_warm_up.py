@@ -3,15 +3,15 @@
 import pytest
 
 from tests.build import Export
-from traceview.analyses import gpu_idle, run_ahead, sync_stalls
-from traceview.analyses.wording import warm_up_notes
-from traceview.facts.idle.gaps import device_work, gaps, steady_span_ns
-from traceview.facts.steps.steps import (
+from traceview.traces.analyses import gpu_idle, run_ahead, sync_stalls
+from traceview.traces.analyses.wording import warm_up_notes
+from traceview.traces.facts.idle.gaps import device_work, gaps, steady_span_ns
+from traceview.traces.facts.steps.steps import (
     in_warm_up_range,
     operations_in_warm_up,
     operations_in_warm_up_ranges,
 )
-from traceview.trace import Selection
+from traceview.traces.trace import Selection
 
 
 def program(name: str = "warm_up") -> Export:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.facts.work.from_ranges import DeclaredWork, declaration, parse_declaration
+from traceview.traces.facts.work.from_ranges import DeclaredWork, declaration, parse_declaration
 
 
 def test_what_is_written_is_read():

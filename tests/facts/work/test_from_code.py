@@ -5,8 +5,8 @@ import pytest
 
 from tests.build import Export
 from tests.places import DATA
-from traceview.facts.work.from_code import ThreadWork, from_code, thread_work
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.traces.facts.work.from_code import ThreadWork, from_code, thread_work
 
 KERNEL = """
 .version 8.0

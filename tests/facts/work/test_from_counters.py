@@ -3,9 +3,9 @@
 import math
 
 from tests.build import Export
-from traceview.facts.work.kernel_work import from_counters
-from traceview.tables import Table
-from traceview.trace.schema import KERNEL_COUNTERS
+from traceview.base.tables import Table
+from traceview.traces.facts.work.kernel_work import from_counters
+from traceview.traces.trace.schema import KERNEL_COUNTERS
 
 GRID = {"grid_x": 132, "grid_y": 1, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
 NOTHING = {"process_id": 7, "flop": None, "flop_kind": None}

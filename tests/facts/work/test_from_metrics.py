@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.build import Export
-from traceview.facts.work.kernel_work import from_metrics
+from traceview.traces.facts.work.kernel_work import from_metrics
 
 US = 1000
 PEAK = 4_814_304_000  # bytes a ms

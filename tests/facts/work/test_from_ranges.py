@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.facts.work.from_ranges import declaration, declared_in, from_declared, from_shapes
-from traceview.facts.work.kernel_work import kernel_work
+from traceview.traces.facts.work.from_ranges import (
+    declaration,
+    declared_in,
+    from_declared,
+    from_shapes,
+)
+from traceview.traces.facts.work.kernel_work import kernel_work
 
 
 def test_a_trace_without_such_ranges(tmp_path):

@@ -6,9 +6,9 @@ from tests.analyses.gpu_idle.test_lines import BACKWARD, MAIN, loop, sample_gaps
 from tests.analyses.kernel_share.test_fp32_gemms import MS, SGEMM
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
-from traceview.analyses.kernel_share.analysis import ANALYSIS as KERNEL_SHARE
-from traceview.trace.nsys.ranges import RANGE_PREFIX
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.traces.analyses.kernel_share.analysis import ANALYSIS as KERNEL_SHARE
+from traceview.traces.trace.nsys.ranges import RANGE_PREFIX
 
 ATTENTION = ("model.py", 42, "forward")
 AUTOGRAD = 7

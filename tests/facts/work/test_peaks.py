@@ -3,7 +3,7 @@
 import pytest
 
 from tests.build import Export
-from traceview.facts.work.peaks import GIVEN, OF_THE_TRACE, peaks
+from traceview.traces.facts.work.peaks import GIVEN, OF_THE_TRACE, peaks
 
 
 def known(tmp_path, given=None, **gpu):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.facts.work.from_ranges import Gemm, parse_gemm
-from traceview.vocabulary.libraries import number_type
+from traceview.base.vocabulary.libraries import number_type
+from traceview.traces.facts.work.from_ranges import Gemm, parse_gemm
 
 
 @pytest.mark.parametrize(

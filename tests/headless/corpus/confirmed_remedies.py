@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.headless.corpus.plain_triton import kernel_in, ptx_of, widths_at
-from traceview.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.kernel_report import KernelReport
 
 _RECOMPILED = re.compile(r"recompiled with (.*?): (\d+) bits instead of (\d+)")
 _OTHER = "as advised for another finding"

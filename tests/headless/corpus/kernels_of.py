@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tests.headless.corpus.confirmed_remedies import promised, unconfirmed
 from tests.places import REPOSITORY
-from traceview.errors import TraceviewError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.target_report import inspect_target
+from traceview.base.errors import TraceviewError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.target_report import inspect_target
 
 CORPUS = REPOSITORY / ".cache" / "corpus"
 # The seconds measured are those of the CPU: a busy machine needs more of the clock's.

@@ -6,8 +6,8 @@ import pytest
 
 from tests.headless.corpus.confirmed_remedies import described, promised, unconfirmed
 from tests.headless.corpus.kernels_of import corpus_kernels
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.target_report import inspect_target
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.target_report import inspect_target
 
 ADVISED = (
     ("attorch", "glu_forward_kernel"),

@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from traceview.inspect.python_targets import compile_python
+from traceview.kernels.inspect.python_targets import compile_python
 
 SCRIPT = """\
 import torch, triton, triton.language as tl

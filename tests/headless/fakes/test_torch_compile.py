@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.headless.forked_workers import fresh_start
-from traceview.errors import InputError
-from traceview.headless import client
-from traceview.headless.compile_options import CompileOptions
-from traceview.headless.events import Generated, places_in
-from traceview.inspect.python_targets import compile_python
-from traceview.ptx.model import Compiled
+from traceview.base.errors import InputError
+from traceview.kernels.headless import client
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.headless.events import Generated, places_in
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.ptx.model import Compiled
 
 TESTED = ("2.11", "2.13")
 
@@ -232,7 +232,7 @@ def test_a_kernel_of_the_users_among_generated_ones(script):
 @pytest.mark.programs
 @compiles
 def test_a_cache_of_inductors_is_a_target(forward, tmp_path):
-    from traceview.inspect.python_targets import read_cache
+    from traceview.kernels.inspect.python_targets import read_cache
 
     launched, cache = forward.compiled, tmp_path / "torchinductor_user"
     shutil.copytree(forward.cache, cache)

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.headless.compile_options import CompileOptions
-from traceview.headless.worker.forked_task import cores
-from traceview.inspect.python_targets import compile_python
-from traceview.ptx.cubin import resources
+from traceview.base.errors import InputError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.headless.worker.forked_task import cores
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.ptx.cubin import resources
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"needs {name}")

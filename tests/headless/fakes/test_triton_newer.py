@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.inspect.python_targets import compile_python
+from traceview.kernels.inspect.python_targets import compile_python
 
 pytest.importorskip("torch", reason="runs a script that imports PyTorch")
 pytest.importorskip("triton", reason="compiles with Triton", exc_type=ImportError)

@@ -1,6 +1,6 @@
 """A kernel that is defined under a condition only."""
 
-from traceview.headless.project.call_sites import condition_of
+from traceview.kernels.headless.project.call_sites import condition_of
 
 SOURCE = """HAS_TMA = False
 def always(): ...

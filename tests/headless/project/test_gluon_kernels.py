@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 import traceview
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
@@ -62,7 +62,7 @@ def test_the_width_of_a_gluon_kernel_is_that_of_its_layout(tmp_path):
 
 
 def test_a_long_layout_is_shown_as_cut():
-    from traceview.headless.worker.event_log import plain
+    from traceview.kernels.headless.worker.event_log import plain
 
     layouts = tuple(["[1, 4]"] * 40)
     assert plain(layouts) == f"{layouts!r}"[:159] + "…"

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from traceview.headless.project.assumed_tensor import UNKNOWN
-from traceview.headless.project.launch_arguments import scope_at
+from traceview.kernels.headless.project.assumed_tensor import UNKNOWN
+from traceview.kernels.headless.project.launch_arguments import scope_at
 
 MODULE = """
 def sizes(x, dim):

@@ -4,9 +4,9 @@ import importlib.util
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
+from traceview.base.errors import InputError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"needs {name}")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from traceview.headless.project.assumed_tensor import AssumedSize, AssumedTensor
-from traceview.headless.project.call_sites import call_sites
-from traceview.headless.project.launch_arguments import launch_arguments
-from traceview.headless.signatures import Parameter
+from traceview.kernels.headless.project.assumed_tensor import AssumedSize, AssumedTensor
+from traceview.kernels.headless.project.call_sites import call_sites
+from traceview.kernels.headless.project.launch_arguments import launch_arguments
+from traceview.kernels.headless.signatures import Parameter
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")

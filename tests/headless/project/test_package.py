@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from traceview.headless.project.package import package_of
+from traceview.kernels.headless.project.package import package_of
 
 NOTHING = ast.parse("")
 RELATIVE = ast.parse("from ..ops import gelu")

@@ -6,10 +6,10 @@ import pytest
 
 from tests.places import TRITON_KERNELS
 from tests.ptx.compiled_kernels import a_compiled, ptx_kernel
-from traceview.headless.dataflow import Usage
-from traceview.headless.inference import guess, in_words, kernels_among, parsed
-from traceview.headless.signatures import Parameter, notation
-from traceview.inspect.target_report import inspect
+from traceview.kernels.headless.dataflow import Usage
+from traceview.kernels.headless.inference import guess, in_words, kernels_among, parsed
+from traceview.kernels.headless.signatures import Parameter, notation
+from traceview.kernels.inspect.target_report import inspect
 
 
 def functions_of(source: str) -> dict[str, ast.FunctionDef]:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.headless import signatures as declared
-from traceview.headless.signatures import Parameter, bind, notation, value_of
-from traceview.ptx.model import Argument
+from traceview.base.errors import InputError
+from traceview.kernels.headless import signatures as declared
+from traceview.kernels.headless.signatures import Parameter, bind, notation, value_of
+from traceview.kernels.ptx.model import Argument
 
 GELU = (
     Parameter("x_ptr"),

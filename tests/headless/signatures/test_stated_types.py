@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
-from traceview.headless.dataflow import Usage
-from traceview.headless.signatures import commented_types
+from traceview.kernels.headless.dataflow import Usage
+from traceview.kernels.headless.signatures import commented_types
 
 KERNEL = """
 def kernel(

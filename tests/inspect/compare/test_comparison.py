@@ -5,13 +5,19 @@ from dataclasses import replace
 import pytest
 
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
-from traceview.errors import InputError
-from traceview.hardware import limits_of, occupancy
-from traceview.inspect.comparison import ComparedVersion, compare, match_findings, plan, same_code
-from traceview.inspect.kernel_report import subject_of
-from traceview.inspect.matching import LevelAccesses, compared_lines
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.parser import parse_ptx
+from traceview.base.errors import InputError
+from traceview.base.hardware import limits_of, occupancy
+from traceview.kernels.inspect.comparison import (
+    ComparedVersion,
+    compare,
+    match_findings,
+    plan,
+    same_code,
+)
+from traceview.kernels.inspect.kernel_report import subject_of
+from traceview.kernels.inspect.matching import LevelAccesses, compared_lines
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.parser import parse_ptx
 
 
 def diff(*kernels, option=None, varied=frozenset()):

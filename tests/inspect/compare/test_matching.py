@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ptx.compiled_kernels import a_compiled, a_report
-from traceview.inspect.matching import MatchRule, match, match_kernels
-from traceview.ptx.model import Argument
+from traceview.kernels.inspect.matching import MatchRule, match, match_kernels
+from traceview.kernels.ptx.model import Argument
 
 
 def a_kernel(name="k", warps=4, aligned=True, **constexprs):

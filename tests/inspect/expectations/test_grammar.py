@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.inspect.expectations import AccessWidth, parse_all, parse_expectation
+from traceview.base.errors import InputError
+from traceview.kernels.inspect.expectations import AccessWidth, parse_all, parse_expectation
 
 
 def quantities(text):

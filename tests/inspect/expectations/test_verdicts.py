@@ -4,7 +4,7 @@ import pytest
 
 import traceview
 from tests.places import DATA, PTX_FILES
-from traceview.inspect.expectations import _FIGURE, FIGURES, judge, parse_all, unmet
+from traceview.kernels.inspect.expectations import _FIGURE, FIGURES, judge, parse_all, unmet
 
 NVRTC = DATA / "gelu-nvrtc-12.9-sm90.ptx"
 

@@ -1,4 +1,4 @@
-from traceview.inspect.rules.engine import advice_by
+from traceview.kernels.inspect.rules.engine import advice_by
 
 
 def findings_by(rule, kernel):

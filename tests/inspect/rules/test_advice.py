@@ -4,10 +4,10 @@ is not told."""
 import pytest
 
 from tests.inspect.retried import Retried, allow
-from traceview.findings import Finding
-from traceview.headless.compile_options import Change
-from traceview.inspect.recompilations import Outcome, Recompilations
-from traceview.inspect.rules.remedies import Advice, Reconciliation, Remedy, merged
+from traceview.base.findings import Finding
+from traceview.kernels.headless.compile_options import Change
+from traceview.kernels.inspect.recompilations import Outcome, Recompilations
+from traceview.kernels.inspect.rules.remedies import Advice, Reconciliation, Remedy, merged
 
 
 def advice(severity: str, *changes: Change) -> Advice:

@@ -8,9 +8,9 @@ import pytest
 from tests.inspect.retried import Retried, allow
 from tests.inspect.rules.written_ptx import need
 from tests.ptx.compiled_kernels import a_compiled, an_access, ptx_kernel
-from traceview.inspect.rules.atomics import has_wider_form
-from traceview.inspect.target_report import inspect
-from traceview.toolchain.listings import assemble
+from traceview.kernels.inspect.rules.atomics import has_wider_form
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.toolchain.listings import assemble
 
 pytestmark = pytest.mark.programs
 

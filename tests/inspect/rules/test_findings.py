@@ -4,14 +4,14 @@ import pytest
 
 from tests.inspect.retried import Retried, allow
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, ptx_kernel
-from traceview.errors import TraceviewError
-from traceview.headless.compile_options import Change
-from traceview.headless.recompile import changed_arguments
-from traceview.inspect.kernel_report import line_name
-from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
-from traceview.inspect.rules import ranked
-from traceview.inspect.target_report import inspect
-from traceview.ptx.model import Argument, SourceLine
+from traceview.base.errors import TraceviewError
+from traceview.kernels.headless.compile_options import Change
+from traceview.kernels.headless.recompile import changed_arguments
+from traceview.kernels.inspect.kernel_report import line_name
+from traceview.kernels.inspect.recompilations import MOST_TRIALS, Recompilations
+from traceview.kernels.inspect.rules import ranked
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.model import Argument, SourceLine
 
 pytestmark = pytest.mark.programs
 

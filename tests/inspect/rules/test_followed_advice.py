@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.inspect.retried import Retried, allow
-from traceview.findings import SEVERITIES, Finding
+from traceview.base.findings import SEVERITIES, Finding
 
 pytestmark = pytest.mark.programs
 

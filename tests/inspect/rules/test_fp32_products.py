@@ -5,9 +5,9 @@ import pytest
 from tests.inspect.retried import Retried, allow
 from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
-from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.rules.occupancy import fp32_products
-from traceview.toolchain.listings import code_of
+from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.rules.occupancy import fp32_products
+from traceview.kernels.toolchain.listings import code_of
 
 FLOATS = "*fp32:16, *fp32:16, *fp32:16, i32:16, 32"
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
-from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.rules.shared_memory import layout_conversions_in_loops
-from traceview.toolchain.listings import code_of
+from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.rules.shared_memory import layout_conversions_in_loops
+from traceview.kernels.toolchain.listings import code_of
 
 ROWS = (
     "#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], "

@@ -10,18 +10,18 @@ import pytest
 from tests.inspect.retried import Retried, allow
 from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled, a_line, an_access
-from traceview import units
-from traceview.errors import TraceviewError
-from traceview.hardware import limits_of, occupancy
-from traceview.headless.compile_options import Change
-from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.recompilations import MOST_TRIALS, Recompilations
-from traceview.inspect.rules.global_memory import local_memory, spills
-from traceview.inspect.rules.occupancy import low_occupancy, serialized_wgmma
-from traceview.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
-from traceview.inspect.rules.shared_memory import narrow_shared_accesses
-from traceview.ptx.model import Argument, Function, Instruction, Resources
-from traceview.toolchain.listings import Code
+from traceview.base import units
+from traceview.base.errors import TraceviewError
+from traceview.base.hardware import limits_of, occupancy
+from traceview.kernels.headless.compile_options import Change
+from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.recompilations import MOST_TRIALS, Recompilations
+from traceview.kernels.inspect.rules.global_memory import local_memory, spills
+from traceview.kernels.inspect.rules.occupancy import low_occupancy, serialized_wgmma
+from traceview.kernels.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
+from traceview.kernels.inspect.rules.shared_memory import narrow_shared_accesses
+from traceview.kernels.ptx.model import Argument, Function, Instruction, Resources
+from traceview.kernels.toolchain.listings import Code
 
 POINTERS = "*fp32:16, *fp32:16"
 HALVES = "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16"

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
-from traceview.inspect.target_report import inspect
-from traceview.ptx.model import Argument
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.model import Argument
 
 ARGUMENTS = (Argument("x", "*fp16", True), Argument("y", "*fp16", True), Argument("n", "i32"))
 LOAD = "ld.global.v4.b32 {%r10, %r11, %r12, %r13}, "

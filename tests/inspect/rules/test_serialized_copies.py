@@ -5,10 +5,10 @@ import pytest
 from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
 from tests.ptx.test_async_groups import COPY, LOOP, MMA
-from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.recompilations import Recompilations
-from traceview.inspect.rules.shared_memory import serialized_copies
-from traceview.toolchain.listings import code_of
+from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.recompilations import Recompilations
+from traceview.kernels.inspect.rules.shared_memory import serialized_copies
+from traceview.kernels.toolchain.listings import code_of
 
 
 def compiled_of(body, before="", num_stages=2):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.inspect.retried import Retried, allow
-from traceview.headless.signatures import argument
-from traceview.inspect.target_report import inspect
+from traceview.kernels.headless.signatures import argument
+from traceview.kernels.inspect.target_report import inspect
 
 SMALL = 64 * 1024
 

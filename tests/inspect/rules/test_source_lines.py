@@ -2,9 +2,9 @@
 
 import pytest
 
-from traceview.findings import filled
-from traceview.inspect.rules.engine import lines_in_message
-from traceview.ptx.model import SourceLine
+from traceview.base.findings import filled
+from traceview.kernels.inspect.rules.engine import lines_in_message
+from traceview.kernels.ptx.model import SourceLine
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import pytest
 
 from tests.inspect.rules import findings_by
 from tests.ptx.compiled_kernels import a_compiled
-from traceview.hardware import limits_of, occupancy
-from traceview.inspect.kernel_context import KernelContext
-from traceview.inspect.kernel_report import SmCount, sm_count_of
-from traceview.inspect.rules.occupancy import tail_wave
-from traceview.toolchain.listings import Code
+from traceview.base.hardware import limits_of, occupancy
+from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.kernel_report import SmCount, sm_count_of
+from traceview.kernels.inspect.rules.occupancy import tail_wave
+from traceview.kernels.toolchain.listings import Code
 
 # 128 threads of 32 registers: 16 blocks an SM of 9.0.
 SIXTEEN = occupancy(limits_of("9.0"), 128, 32)

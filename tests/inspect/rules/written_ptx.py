@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from traceview.errors import ToolNotFoundError
-from traceview.toolchain import tools as programs
+from traceview.base.errors import ToolNotFoundError
+from traceview.kernels.toolchain import tools as programs
 
 ARCHES = ("sm_80", "sm_90", "sm_100")
 

@@ -5,9 +5,9 @@ import importlib.util
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
+from traceview.base.errors import InputError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="compiles with Triton"

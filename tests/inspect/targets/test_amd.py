@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets import kernels_of
+from traceview.base.errors import InputError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.targets import kernels_of
 
 # The head of an ELF file with e_machine EM_AMDGPU.
 OBJECT = b"\x7fELF\x02\x01\x01\x40" + bytes(8) + struct.pack("<HHI", 3, 224, 1) + bytes(40)

@@ -6,11 +6,11 @@ from collections import defaultdict
 import pytest
 
 from tests.places import TRITON_KERNELS
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
-from traceview.ptx.accesses import accesses, tensor_ops
-from traceview.ptx.model import Compiled
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
+from traceview.kernels.ptx.accesses import accesses, tensor_ops
+from traceview.kernels.ptx.model import Compiled
+from traceview.kernels.ptx.parser import parse_ptx
 
 SCRIPT = TRITON_KERNELS / "architectures.py"
 MMA = {("mma", "m16n8k16")}

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.errors import InputError, PtxSyntaxError, TraceFormatError, TraceviewError
-from traceview.inspect.targets import binary_kernels
-from traceview.toolchain import tools
-from traceview.toolchain.listings import assemble
+from traceview.base.errors import InputError, PtxSyntaxError, TraceFormatError, TraceviewError
+from traceview.kernels.inspect.targets import binary_kernels
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.listings import assemble
 
 pytestmark = pytest.mark.programs
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import read_cache
-from traceview.inspect.targets import kernels_of
-from traceview.ptx.model import Argument
+from traceview.base.errors import InputError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import read_cache
+from traceview.kernels.inspect.targets import kernels_of
+from traceview.kernels.ptx.model import Argument
 
 IR = """\
 #loc = loc("/home/user/gelu.py":9:0)
@@ -107,8 +107,8 @@ def test_what_triton_writes_is_what_is_read(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     triton = pytest.importorskip("triton", reason="compiles with Triton")
     compiler = pytest.importorskip("triton.compiler")
-    from traceview.headless.fakes.triton_driver import Gpu
-    from traceview.headless.worker.jit_functions import Jitted, compile_for
+    from traceview.kernels.headless.fakes.triton_driver import Gpu
+    from traceview.kernels.headless.worker.jit_functions import Jitted, compile_for
 
     (tmp_path / "kernel.py").write_text(KERNEL)
     names: dict = {"__name__": "cached"}

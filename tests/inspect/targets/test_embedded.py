@@ -5,10 +5,10 @@ import pytest
 from tests.inspect.rules.written_ptx import need
 from tests.ptx.compiled_kernels import ptx_kernel
 from tests.ptx.sass.fatbins import LZ4, ZSTD, entry, fatbin
-from traceview.errors import InputError, TraceFormatError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.targets import kernels_of
-from traceview.toolchain.listings import assemble
+from traceview.base.errors import InputError, TraceFormatError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.targets import kernels_of
+from traceview.kernels.toolchain.listings import assemble
 
 PTX = ptx_kernel("ld.global.f32 %r3, [%rd3];")
 

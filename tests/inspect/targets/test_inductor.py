@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.inspect.targets import kernels_of
+from traceview.base.errors import InputError
+from traceview.kernels.inspect.targets import kernels_of
 
 
 def test_a_debug_folder_has_graphs(tmp_path):

@@ -18,8 +18,8 @@ from tests.inspect.targets.python_scripts import (
     needs_triton,
 )
 from tests.places import TRITON_KERNELS
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python
 
 pytestmark = pytest.mark.programs
 

@@ -18,9 +18,9 @@ from tests.inspect.targets.python_scripts import (
     needs_triton,
 )
 from tests.places import TRITON_KERNELS
-from traceview.errors import InputError, ToolNotFoundError, TraceviewError
-from traceview.headless.compile_options import CompileOptions
-from traceview.inspect.python_targets import compile_python, parse_target
+from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import compile_python, parse_target
 
 
 def wait_until(is_so):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview.ptx.addresses.integers import integer_result
+from traceview.kernels.ptx.addresses.integers import integer_result
 
 WORDS = st.integers(0, 2**32 - 1)
 

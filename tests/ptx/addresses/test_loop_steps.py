@@ -3,9 +3,9 @@
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.ptx.addresses.slicing import Slices
-from traceview.ptx.addresses.strides import LoopSteps
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.addresses.slicing import Slices
+from traceview.kernels.ptx.addresses.strides import LoopSteps
+from traceview.kernels.ptx.parser import parse_ptx
 
 LOAD = "ld.global.b32 %r9, [%rd5+8];"
 COUNT = "mov.b32 %r5, 0; L: "

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from traceview.ptx.addresses.request_costs import fewest_wavefronts, wavefronts
-from traceview.vocabulary.amounts import WARP_THREADS
+from traceview.base.vocabulary.amounts import WARP_THREADS
+from traceview.kernels.ptx.addresses.request_costs import fewest_wavefronts, wavefronts
 
 LOADS = json.loads((Path(__file__).parents[2] / "data" / "shared_wavefronts.json").read_text())
 

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.ptx.compiled_kernels import HEADER, a_compiled, ptx_kernel
-from traceview.ptx.accesses import accesses
-from traceview.ptx.addresses.request_costs import RequestCosts
-from traceview.ptx.addresses.slicing import Provenance
-from traceview.ptx.model import Argument
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.accesses import accesses
+from traceview.kernels.ptx.addresses.request_costs import RequestCosts
+from traceview.kernels.ptx.addresses.slicing import Provenance
+from traceview.kernels.ptx.model import Argument
+from traceview.kernels.ptx.parser import parse_ptx
 
 ARGUMENTS = (Argument("x", "*fp32", True), Argument("y", "*fp32", True), Argument("n", "i32"))
 

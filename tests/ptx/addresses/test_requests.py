@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from traceview.ptx.addresses import request_costs
+from traceview.kernels.ptx.addresses import request_costs
 
 
 def sectors_by_hand(addresses, active, width):

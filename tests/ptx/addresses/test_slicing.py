@@ -3,8 +3,8 @@
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.ptx.addresses.slicing import Origin, Slices
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.addresses.slicing import Origin, Slices
+from traceview.kernels.ptx.parser import parse_ptx
 
 
 def slices_of(body: str) -> Slices:

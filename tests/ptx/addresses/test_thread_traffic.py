@@ -3,9 +3,9 @@
 import pytest
 
 from tests.ptx.compiled_kernels import ptx_kernel
-from traceview.ptx.addresses.request_costs import LOOPS, traffic_of
-from traceview.ptx.disassembly import parse as parse_sass
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.ptx.addresses.request_costs import LOOPS, traffic_of
+from traceview.kernels.ptx.disassembly import parse as parse_sass
+from traceview.kernels.ptx.parser import parse_ptx
 
 LOAD, STORE = "ld.global.f32 %r3, [%rd3];", "st.global.f32 [%rd4], %r3;"
 

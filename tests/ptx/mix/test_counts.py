@@ -7,10 +7,10 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
-from traceview.ptx.instruction_mix import CLASSES, class_of, instruction_mix
-from traceview.ptx.model import Instruction
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain.listings import assemble, disassemble, text_of
+from traceview.kernels.ptx.instruction_mix import CLASSES, class_of, instruction_mix
+from traceview.kernels.ptx.model import Instruction
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain.listings import assemble, disassemble, text_of
 
 REAL = ["matmul-3.7.1-sm80", "softmax-3.7.1-sm90", "nvcc-13.0-sm90"]
 MATMUL = "*fp16:16, *fp16:16, *fp16:16, " + "i32:16, " * 9 + "64, 64, 32"

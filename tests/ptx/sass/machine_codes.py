@@ -4,9 +4,9 @@ from functools import cache
 
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
-from traceview.ptx.cubin import machine_code
-from traceview.ptx.model import Function
-from traceview.toolchain import listings
+from traceview.kernels.ptx.cubin import machine_code
+from traceview.kernels.ptx.model import Function
+from traceview.kernels.toolchain import listings
 
 
 def assembled(name: str) -> tuple[bytes, Function, bytes]:

@@ -9,13 +9,13 @@ import pytest
 
 from tests.inspect.rules.written_ptx import ARCHES, COPY, KERNELS, MODULE, kernel, need
 from tests.places import PTX_FILES
-from traceview.errors import TraceFormatError
-from traceview.ptx.accesses import accesses as ptx_accesses
-from traceview.ptx.disassembly import access_of, accesses, parse, with_sources_of
-from traceview.ptx.model import Function, Instruction, Listing, SourceLine
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain import tools
-from traceview.toolchain.listings import assemble, disassemble
+from traceview.base.errors import TraceFormatError
+from traceview.kernels.ptx.accesses import accesses as ptx_accesses
+from traceview.kernels.ptx.disassembly import access_of, accesses, parse, with_sources_of
+from traceview.kernels.ptx.model import Function, Instruction, Listing, SourceLine
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.listings import assemble, disassemble
 
 TEXT = """\
 	.target	sm_90a

@@ -19,11 +19,11 @@ from tests.inspect.rules.written_ptx import (
     kernel,
     need,
 )
-from traceview.errors import ToolNotFoundError, TraceFormatError
-from traceview.ptx.cubin import arch_of, kernels, resources
-from traceview.ptx.model import Resources
-from traceview.toolchain import tools
-from traceview.toolchain.listings import assemble
+from traceview.base.errors import ToolNotFoundError, TraceFormatError
+from traceview.kernels.ptx.cubin import arch_of, kernels, resources
+from traceview.kernels.ptx.model import Resources
+from traceview.kernels.toolchain import tools
+from traceview.kernels.toolchain.listings import assemble
 
 pytest.importorskip("elftools", reason="pyelftools is not installed")
 

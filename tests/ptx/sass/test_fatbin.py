@@ -10,10 +10,10 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need
 from tests.ptx.sass.fatbins import LZ4, ZSTD, entry, fatbin
-from traceview.errors import InputError, TraceFormatError
-from traceview.ptx import cubin as cubin_file
-from traceview.ptx.cubin import entries
-from traceview.toolchain import tools
+from traceview.base.errors import InputError, TraceFormatError
+from traceview.kernels.ptx import cubin as cubin_file
+from traceview.kernels.ptx.cubin import entries
+from traceview.kernels.toolchain import tools
 
 SOURCE = """template <int N> __global__ void k(float* x) { x[N] = N; }
 template __global__ void k<1>(float*);

@@ -2,11 +2,11 @@
 
 import pytest
 
-from traceview.ptx.instruction_mix import instruction_mix
-from traceview.ptx.issue_cycles import loop_cycles
-from traceview.ptx.loops import Jump
-from traceview.ptx.model import Function, Instruction
-from traceview.ptx.scoreboards import Control
+from traceview.kernels.ptx.instruction_mix import instruction_mix
+from traceview.kernels.ptx.issue_cycles import loop_cycles
+from traceview.kernels.ptx.loops import Jump
+from traceview.kernels.ptx.model import Function, Instruction
+from traceview.kernels.ptx.scoreboards import Control
 
 ADD = ["FADD"] * 8
 

@@ -1,7 +1,7 @@
 """Live registers of SASS, counted by hand."""
 
-from traceview.ptx.disassembly import parse
-from traceview.ptx.live_registers import live_registers
+from traceview.kernels.ptx.disassembly import parse
+from traceview.kernels.ptx.live_registers import live_registers
 
 HEAD = """	.target	sm_90
 	.section	.text.k,"ax",@progbits

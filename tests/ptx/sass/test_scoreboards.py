@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.ptx.sass.machine_codes import assembled
-from traceview.ptx.disassembly import access_of
-from traceview.ptx.instruction_mix import instruction_mix
-from traceview.ptx.issue_cycles import loop_cycles
-from traceview.ptx.live_registers import _masks, written_registers
-from traceview.ptx.loops import Jump
-from traceview.ptx.model import Function, Instruction
-from traceview.ptx.scoreboards import Control, Scoreboards, controls
-from traceview.toolchain import tools
+from traceview.kernels.ptx.disassembly import access_of
+from traceview.kernels.ptx.instruction_mix import instruction_mix
+from traceview.kernels.ptx.issue_cycles import loop_cycles
+from traceview.kernels.ptx.live_registers import _masks, written_registers
+from traceview.kernels.ptx.loops import Jump
+from traceview.kernels.ptx.model import Function, Instruction
+from traceview.kernels.ptx.scoreboards import Control, Scoreboards, controls
+from traceview.kernels.toolchain import tools
 
 FILES = (
     "gelu-3.7.1-sm90",

@@ -7,11 +7,11 @@ import pytest
 from tests.inspect.rules.written_ptx import need
 from tests.places import PTX_FILES
 from tests.ptx.sass.test_live_registers import HEAD
-from traceview.ptx.disassembly import parse, with_sources_of
-from traceview.ptx.live_registers import spilled_values
-from traceview.ptx.model import SourceLine
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain.listings import assemble, disassemble
+from traceview.kernels.ptx.disassembly import parse, with_sources_of
+from traceview.kernels.ptx.live_registers import spilled_values
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain.listings import assemble, disassemble
 
 LISTING = """	//## File "k.py", line 3
         /*0000*/   FADD R4, R2, R3 ;

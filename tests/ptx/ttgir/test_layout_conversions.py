@@ -4,9 +4,14 @@ import re
 
 import pytest
 
-from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.operations import described, layout_conversions, reach_of, size_bytes
-from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.ttgir.operations import (
+    described,
+    layout_conversions,
+    reach_of,
+    size_bytes,
+)
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
 ROWS = (
     "#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], "

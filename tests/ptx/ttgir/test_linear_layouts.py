@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview.ptx.ttgir.layouts import bases_of, elements
+from traceview.kernels.ptx.ttgir.layouts import bases_of, elements
 
 MMA = "#ttg.nvidia_mma<{versionMajor = 2, warpsPerCTA = [2, 2], instrShape = [16, 8]}>"
 WGMMA = (

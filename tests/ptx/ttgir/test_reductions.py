@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.ptx.ttgir.operations import TileReduction, tile_reductions
-from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.kernels.ptx.ttgir.operations import TileReduction, tile_reductions
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
 POINTERS = "*fp32:16, *fp32:16"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.ptx.ttgir.parser import parse_ttgir, variables_by_line
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir, variables_by_line
 
 
 def test_lines_that_assign_have_their_variable(compile_triton):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from traceview.ptx.accesses import accesses
-from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.layouts import thread_share
-from traceview.ptx.ttgir.parser import parse_ttgir
-from traceview.ptx.ttgir.vector_limit import vector_limits
+from traceview.kernels.ptx.accesses import accesses
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.ttgir.layouts import thread_share
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
+from traceview.kernels.ptx.ttgir.vector_limit import vector_limits
 
 HEAD = """#blocked = #ttg.blocked<{sizePerThread = [SHARE], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
 #loc = loc("/home/user/k.py":1:0)

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from traceview.errors import InputError
+from traceview.base.errors import InputError
 
 
 def square(number: int) -> int:

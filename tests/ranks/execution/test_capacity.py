@@ -2,8 +2,8 @@
 
 import pytest
 
-from traceview.memory import Free
-from traceview.ranks.execution import reading
+from traceview.base.memory import Free
+from traceview.traces.ranks.execution import reading
 
 GB = 10**9
 

@@ -13,10 +13,10 @@ from unittest import mock
 import pytest
 
 from tests.ranks.execution import tasks
-from traceview.errors import InputError, ToolNotFoundError, TraceviewError
-from traceview.ranks.execution import cluster
-from traceview.ranks.execution.cluster import connected_client
-from traceview.ranks.execution.task import RankFile
+from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.traces.ranks.execution import cluster
+from traceview.traces.ranks.execution.cluster import connected_client
+from traceview.traces.ranks.execution.task import RankFile
 
 pytestmark = [
     pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed"),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.ranks.execution.task import RankFile, files_on, rank_files
+from traceview.base.errors import InputError
+from traceview.traces.ranks.execution.task import RankFile, files_on, rank_files
 
 
 def touch(folder, *names):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.ranks.execution import tasks
-from traceview.memory import Free
-from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
-from traceview.ranks.execution.task import TaskFailure
-from traceview.ranks.execution.worker import holds_too_much
+from traceview.base.memory import Free
+from traceview.traces.ranks.execution.processes import ProcessPool, WorkerProcess
+from traceview.traces.ranks.execution.task import TaskFailure
+from traceview.traces.ranks.execution.worker import holds_too_much
 
 ROOT = Path(__file__).parents[3]
 
@@ -113,7 +113,7 @@ def test_a_script_that_does_not_guard_its_main_program_works(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from tests.ranks.execution.tasks import square\n"
-        "from traceview.ranks.execution.processes import ProcessPool\n"
+        "from traceview.traces.ranks.execution.processes import ProcessPool\n"
         "print(sorted(ProcessPool(2).outcomes(square, [1, 2, 3])))\n"
     )
     ran = subprocess.run(
@@ -135,9 +135,9 @@ WAITING = """
 import sys
 from pathlib import Path
 from tests.ranks.execution.tasks import waits_with_children
-from traceview.ranks.execution.processes import ProcessPool, WorkerProcess
-from traceview.ranks.execution.worker import holds_too_much
-from traceview.memory import Free
+from traceview.traces.ranks.execution.processes import ProcessPool, WorkerProcess
+from traceview.traces.ranks.execution.worker import holds_too_much
+from traceview.base.memory import Free
 folder = Path(sys.argv[1])
 list(ProcessPool(2).outcomes(waits_with_children, [folder, folder]))
 """

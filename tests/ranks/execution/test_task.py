@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import Export
-from traceview.errors import InputError
-from traceview.ranks.execution.task import RankFile, figures_of_file
+from traceview.base.errors import InputError
+from traceview.traces.ranks.execution.task import RankFile, figures_of_file
 
 
 @pytest.mark.parametrize(

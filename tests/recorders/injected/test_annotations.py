@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.headless.forked_python import run_script
-from traceview.recorders import options as record_options
-from traceview.recorders.options import RecordOptions
+from traceview.traces.recorders import options as record_options
+from traceview.traces.recorders.options import RecordOptions
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("torch") and importlib.util.find_spec("nvtx")),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.headless.forked_python import run_script
-from traceview.recorders import options
+from traceview.traces.recorders import options
 
 pytestmark = pytest.mark.skipif(
     not importlib.util.find_spec("torch"),

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.recorders.recorded_programs import LINE_OF_DEF, environment, gathered, notes, run
-from traceview.headless.worker.event_log import arguments_of
-from traceview.ptx.model import Argument
-from traceview.recorders import injected
-from traceview.recorders.injected.traceview_injected import kernel_metadata
+from traceview.kernels.headless.worker.event_log import arguments_of
+from traceview.kernels.ptx.model import Argument
+from traceview.traces.recorders import injected
+from traceview.traces.recorders.injected.traceview_injected import kernel_metadata
 
 triton = pytest.importorskip("triton")
 

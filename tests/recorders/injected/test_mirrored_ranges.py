@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 
-from traceview.recorders.injected.traceview_injected.torch_profile.mirrored_ranges import (
+from traceview.traces.recorders.injected.traceview_injected.torch_profile.mirrored_ranges import (
     MirroredRanges,
 )
 

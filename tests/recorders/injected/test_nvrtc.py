@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from tests.recorders.recorded_programs import environment, gathered, notes
-from traceview.recorders.written_tables import kernel_row as row_of
-from traceview.toolchain import cuda_cpp
+from traceview.kernels.toolchain import cuda_cpp
+from traceview.traces.recorders.written_tables import kernel_row as row_of
 
 TORCH = """
 import ctypes

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from traceview.recorders.injected.traceview_injected import python_sampler
-from traceview.recorders.injected.traceview_injected.python_sampler import PERIOD_S, Sampler
+from traceview.traces.recorders.injected.traceview_injected import python_sampler
+from traceview.traces.recorders.injected.traceview_injected.python_sampler import PERIOD_S, Sampler
 
 
 @pytest.fixture

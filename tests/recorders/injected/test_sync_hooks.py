@@ -11,10 +11,10 @@ import pytest
 
 from tests.headless.forked_python import run_script
 from tests.recorders.fake_nsys import traceview
-from traceview.recorders import options
-from traceview.recorders.injected.traceview_injected import sync_call_sites as sync_places
-from traceview.trace.load import load
-from traceview.trace.nsys.ranges import Mark, parsed
+from traceview.traces.recorders import options
+from traceview.traces.recorders.injected.traceview_injected import sync_call_sites as sync_places
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.ranges import Mark, parsed
 
 INJECTED = Path(options.__file__).parent / "injected"
 USES = Path(__file__).with_name("torch_uses.py")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from traceview.recorders.injected.traceview_injected.annotations import training_steps
-from traceview.recorders.injected.traceview_injected.notes import STOPPED
-from traceview.recorders.injected.traceview_injected.torch_profile import whole_program
+from traceview.traces.recorders.injected.traceview_injected.annotations import training_steps
+from traceview.traces.recorders.injected.traceview_injected.notes import STOPPED
+from traceview.traces.recorders.injected.traceview_injected.torch_profile import whole_program
 
 
 class Session:

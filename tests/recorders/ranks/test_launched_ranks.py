@@ -20,7 +20,7 @@ from tests.recorders import fake_nsys
 from tests.recorders.fake_nsys import leftovers
 from tests.recorders.ranks.conftest import PROFILE
 from traceview import load, scrub
-from traceview.trace.rank_identity import RankIdentity, pseudonym
+from traceview.traces.trace.rank_identity import RankIdentity, pseudonym
 
 pytestmark = pytest.mark.programs
 # Waits for the program, which no signal reaches.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from traceview.errors import InputError
-from traceview.recorders.job import RankOutput, rank_output
+from traceview.base.errors import InputError
+from traceview.traces.recorders.job import RankOutput, rank_output
 
 
 def of_torchrun(rank, size):

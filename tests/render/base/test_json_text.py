@@ -6,10 +6,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.findings import Evidence, Finding, Subject
-from traceview.plan import RankedFinding
+from traceview.base.findings import Evidence, Finding, Subject
+from traceview.base.tables import Column, Table
 from traceview.render.base.json_text import FINDING, clean, written
-from traceview.tables import Column, Table
+from traceview.traces.plan import RankedFinding
 
 COLUMNS = (
     Column("name", "text", "its name", nullable=True),

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from traceview.bench import Profile
-from traceview.bench.profiling import Frame, KernelOfOperator, OperatorTime
 from traceview.render.bench_json import (
     kernel_table,
     operator_table,
@@ -13,6 +11,8 @@ from traceview.render.bench_json import (
     render_profile,
     render_speedscope,
 )
+from traceview.trials.bench import Profile
+from traceview.trials.bench.profiling import Frame, KernelOfOperator, OperatorTime
 
 NAME = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluFunctor<float>>(int)"
 
@@ -71,7 +71,7 @@ def test_a_profile_without_operators():
 def test_a_function_that_does_not_use_the_gpu_is_shown_by_cpu_time(monkeypatch):
     """Even on a machine with a GPU, where a graph of GPU time would be empty."""
     torch = pytest.importorskip("torch")
-    from traceview.bench import profile
+    from traceview.trials.bench import profile
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

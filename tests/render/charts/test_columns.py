@@ -6,11 +6,11 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
-from traceview.analyses.base import Chart
+from traceview.base.tables import Column, Table
 from traceview.render.charts.bars import MOST_LABELS, label_ending
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg import draw
-from traceview.tables import Column, Table
+from traceview.traces.analyses.base import Chart
 
 CHART = Chart("columns", "parts", "Time", "step", "part_ns", stack="part", most=400)
 COLUMNS = (

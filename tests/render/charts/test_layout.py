@@ -17,14 +17,14 @@ from tests.render.example_report import (
     share_rows,
     steps,
 )
-from traceview.analyses.base import Chart
+from traceview.base.tables import Column, Table
 from traceview.render.base.code import MEANINGS
 from traceview.render.charts import figure
 from traceview.render.charts.bars import MOST_SERIES, Bar
 from traceview.render.charts.layout import layout
 from traceview.render.charts.marks import series_class
 from traceview.render.charts.svg import draw
-from traceview.tables import Column, Table
+from traceview.traces.analyses.base import Chart
 
 BARS, STACKED = CHARTS
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from traceview.analyses.roofline import ANALYSIS
+from traceview.base.tables import Table
 from traceview.render.charts.layout import RooflineChart, layout
 from traceview.render.charts.svg import draw
-from traceview.tables import Table
+from traceview.traces.analyses.roofline import ANALYSIS
 
 CHART = ANALYSIS.charts[0]
 COLUMNS = ANALYSIS.tables[0].columns

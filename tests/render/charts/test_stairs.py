@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
-from traceview.analyses.base import Chart
+from traceview.base.tables import Column, Table
 from traceview.render.charts.bars import MOST_STEPS, StairsChart
 from traceview.render.charts.layout import layout
 from traceview.render.charts.svg import draw
-from traceview.tables import Column, Table
+from traceview.traces.analyses.base import Chart
 
 COLUMNS = (
     Column("kernel", "text", "which"),

@@ -8,9 +8,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.comparison.runs import run
-from traceview.comparison.figures import StepPart
-from traceview.comparison.gate import decide
-from traceview.comparison.gate_rules import GateCondition, Rule
 from traceview.render.gate import (
     job_summary,
     render_json,
@@ -19,6 +16,9 @@ from traceview.render.gate import (
     workflow_commands,
 )
 from traceview.render.schemas import schema
+from traceview.traces.comparison.figures import StepPart
+from traceview.traces.comparison.gate import decide
+from traceview.traces.comparison.gate_rules import GateCondition, Rule
 
 HOSTILE = 'k<T>&"|\n\x1b[31m\x00::error::%0A,'
 MOMENT = datetime(2026, 11, 22, 16, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from tests.render.kernels.test_diff_text import diff
 from tests.render.kernels.test_html import hostile, with_code
 from tests.render.report import test_browser
 from tests.render.report.test_browser import DARK, LIGHT, chromium, scan_lines
-from traceview.inspect.target_report import PtxReport
+from traceview.kernels.inspect.target_report import PtxReport
 from traceview.render.kernels.html import render_diff_html, render_ptx_html
 
 pytestmark = test_browser.pytestmark

@@ -3,13 +3,13 @@
 import json
 
 from tests.ptx.compiled_kernels import a_compiled, a_line, a_report
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.accesses import AsyncWait
-from traceview.ptx.instruction_mix import instruction_mix
-from traceview.ptx.live_registers import SpilledValue
-from traceview.ptx.parser import parse_ptx
-from traceview.ptx.ttgir.loop_loads import PipelineBuffer
-from traceview.ptx.ttgir.operations import LayoutConversion
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.accesses import AsyncWait
+from traceview.kernels.ptx.instruction_mix import instruction_mix
+from traceview.kernels.ptx.live_registers import SpilledValue
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.kernels.ptx.ttgir.operations import LayoutConversion
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_ptx_text

@@ -8,10 +8,10 @@ from rich.cells import cell_len
 
 from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, an_access
 from tests.render.example_report import CONTROLS, HOSTILE
-from traceview.hardware import limits_of, occupancy
-from traceview.inspect.comparison import ComparedVersion, compare
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.model import Argument
+from traceview.base.hardware import limits_of, occupancy
+from traceview.kernels.inspect.comparison import ComparedVersion, compare
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.model import Argument
 from traceview.render.kernels.diff import render_diff_text
 from traceview.render.kernels.json import render_ptx_json
 

@@ -9,8 +9,8 @@ from tests.ptx.compiled_kernels import a_compiled, a_finding, a_line, a_report, 
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.kernels.test_diff_text import diff, narrow, wide
 from tests.render.report.test_html import Page
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.model import Argument, Function, Instruction, SourceLine
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.model import Argument, Function, Instruction, SourceLine
 from traceview.render.kernels.code import MOST_LINES
 from traceview.render.kernels.html import render_diff_html, render_ptx_html
 

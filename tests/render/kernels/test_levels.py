@@ -7,10 +7,10 @@ import pytest
 
 from tests.ptx.compiled_kernels import a_compiled, a_report
 from tests.render.chromium import needs_chromium
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.model import SourceLine
-from traceview.ptx.parser import parse_ptx
-from traceview.ptx.stages import stage_lines
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.stages import stage_lines
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_views

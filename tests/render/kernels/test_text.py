@@ -9,10 +9,10 @@ from rich.cells import cell_len
 
 from tests.ptx.compiled_kernels import a_compiled, a_line, a_report, an_access
 from tests.render.example_report import CONTROLS, HOSTILE
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.accesses import TensorOp
-from traceview.ptx.model import Argument
-from traceview.ptx.parser import parse_ptx
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.accesses import TensorOp
+from traceview.kernels.ptx.model import Argument
+from traceview.kernels.ptx.parser import parse_ptx
 from traceview.render.kernels.json import as_document, render_ptx_json
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.text import render_ptx_text, render_views

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.findings import Evidence, Finding
+from traceview.base.findings import Evidence, Finding
 from traceview.render.kernels.names import action_of, basis_of, message_of
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from traceview.ranks.answer import job_report
-from traceview.ranks.figures import (
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.figures import (
     ALL_REDUCE,
     Place,
     RankCollectives,
@@ -16,8 +17,7 @@ from traceview.ranks.figures import (
     RankName,
     RankSteps,
 )
-from traceview.ranks.job import FailedRank, JobReport
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.ranks.job import FailedRank, JobReport
 
 MS = 1_000_000
 SLEEP_NS = 12_500_000

@@ -5,9 +5,9 @@ import pytest
 from tests.render.chromium import needs_axe, needs_chromium, opened, serious_violations
 from tests.render.example_report import HOSTILE
 from tests.render.ranks.jobs import Shape, a_job
-from traceview import units
-from traceview.ranks.job import FailedRank
+from traceview.base import units
 from traceview.render.ranks.html import render_html
+from traceview.traces.ranks.job import FailedRank
 
 pytestmark = [needs_chromium, pytest.mark.programs]
 MAP, LANES = "#heat-map canvas", "#aligned-ranks canvas"

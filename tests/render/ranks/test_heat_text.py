@@ -9,9 +9,9 @@ from rich.cells import cell_len
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
-from traceview.ranks.job import PARTS, HeatMap
+from traceview.base.tables import NULL
 from traceview.render.ranks.text import heat_lines, render_job
-from traceview.tables import NULL
+from traceview.traces.ranks.job import PARTS, HeatMap
 
 STEP_NS = 100 * MS
 WAIT, LATE = PARTS.index("wait"), PARTS.index("launch-late")

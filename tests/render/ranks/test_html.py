@@ -11,11 +11,11 @@ import pytest
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.packed import bytes_of
 from tests.render.ranks.jobs import Shape, a_job
-from traceview import units
-from traceview.ranks.job import FailedRank
+from traceview.base import units
 from traceview.render.ranks import aligned
 from traceview.render.ranks.aligned import aligned_document, shown_ranks, shown_windows
 from traceview.render.ranks.html import MOST_STEPS, heat_document, render_html, three_digits
+from traceview.traces.ranks.job import FailedRank
 
 MOST_BYTES = 500_000
 MOST_BYTES_PER_RANK = 1_250

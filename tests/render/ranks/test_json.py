@@ -6,8 +6,8 @@ import pytest
 
 from tests.render.ranks.jobs import Shape, a_job
 from tests.render.schemas.strictness import validator
-from traceview.ranks.job import FailedRank
 from traceview.render.ranks.json import render_json
+from traceview.traces.ranks.job import FailedRank
 
 FAILED = (FailedRank("rank_7.sqlite", "the file is empty", "copy it again"),)
 HOSTILE = "</script>\x1b[31m\"'\n\ud800é"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import Shape, a_job
-from traceview.ranks.job import FailedRank
+from traceview.traces.ranks.job import FailedRank
 
 
 def test_the_verdict_the_findings_and_the_ranks_are_there():

@@ -11,10 +11,10 @@ from tests.ranks.rank_programs import run
 from tests.ranks.simulated_figures import figures, recordings
 from tests.ranks.simulated_jobs import with_straggler
 from tests.render.packed import bytes_of
-from traceview.ranks.answer import job_report
 from traceview.render.ranks.aligned import aligned_document
 from traceview.render.ranks.html import render_html
 from traceview.render.ranks.text import MOST_LINES, render_job
+from traceview.traces.ranks.answer import job_report
 
 
 def simulated(shape, seed):

@@ -10,12 +10,13 @@ from rich.cells import cell_len
 from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
-from traceview import load, units
-from traceview.ranks.answer import job_report
-from traceview.ranks.job import FailedRank
-from traceview.ranks.rank_figures import figures_of_ranks
+from traceview import load
+from traceview.base import units
 from traceview.render.ranks.document import job_tiles, outliers, rank_rows
 from traceview.render.ranks.text import MOST_LINES, render_job
+from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.job import FailedRank
+from traceview.traces.ranks.rank_figures import figures_of_ranks
 
 FAILED = FailedRank("/runs/rank9.sqlite", "is not a database", "Record rank 9 again.")
 

@@ -6,9 +6,9 @@ import io
 import pytest
 
 from tests.render.example_report import CONTROLS, a_report
-from traceview.analyses.base import Result
+from traceview.base.tables import Column, Table
 from traceview.render.report.json import csv_tables, csv_text, safe_cell
-from traceview.tables import Column, Table
+from traceview.traces.analyses.base import Result
 
 
 def parsed(pieces):

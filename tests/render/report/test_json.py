@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_report, a_trace
-from traceview.analyses.base import Analysis, Result
-from traceview.findings import Finding
+from traceview.base.findings import Finding
+from traceview.base.tables import Column, Keep, Table, TableSpec
 from traceview.render.document import MOST_ROWS
 from traceview.render.report.json import json_pieces, render_json
-from traceview.reporting import analyze
-from traceview.tables import Column, Keep, Table, TableSpec
+from traceview.traces.analyses.base import Analysis, Result
+from traceview.traces.reporting import analyze
 
 
 def document(report):

@@ -19,7 +19,7 @@ from traceview.render.kernels.html import render_ptx_html
 from traceview.render.report.evidence import window_of
 from traceview.render.report.html import render_html
 from traceview.render.report.json import render_json
-from traceview.timeline.timeline import timeline
+from traceview.traces.timeline.timeline import timeline
 
 pytestmark = [needs_chromium, pytest.mark.programs]
 ROOT = Path(__file__).parents[3]
@@ -254,7 +254,7 @@ def test_sums_of_a_filter_are_those_of_the_json(shown, tables_report):
         assert [int(row[name]) for row in rows] == [row[name] for row in expected]
     total = sum(row["total_ns"] for row in expected)
     assert total_of(shown).startswith(f"{len(expected)} of {len(kernels)} rows")
-    assert f"total {traceview.units.duration(total)}" in total_of(shown)
+    assert f"total {traceview.base.units.duration(total)}" in total_of(shown)
 
 
 def test_sums_of_selected_rows(shown, tables_report):
@@ -262,7 +262,7 @@ def test_sums_of_selected_rows(shown, tables_report):
     body = shown.page.locator(f"{KERNELS} tbody tr")
     for place in (0, 2):
         body.nth(place).locator("td").nth(1).click()
-    total = traceview.units.duration(rows[0]["total_ns"] + rows[2]["total_ns"])
+    total = traceview.base.units.duration(rows[0]["total_ns"] + rows[2]["total_ns"])
     assert total_of(shown).startswith(f"2 of {len(rows)} rows selected")
     assert f"total {total}" in total_of(shown)
 

@@ -8,9 +8,9 @@ import pytest
 
 import traceview
 from tests.render.example_report import HOSTILE
-from traceview.recorders.written_tables import write_table
-from traceview.trace.load import load, unpacked
-from traceview.trace.nsys.added_tables import EXCERPTS_TABLE
+from traceview.traces.recorders.written_tables import write_table
+from traceview.traces.trace.load import load, unpacked
+from traceview.traces.trace.nsys.added_tables import EXCERPTS_TABLE
 
 RECORDING = Path(__file__).parents[2] / "data/sync_sites.sqlite.xz"
 FILE, LINE = "workloads/sync_sites.py", 33

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.render.example_report import a_trace
+from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.report.document import single_ids
 from traceview.render.report.text import TextOptions, table_lines
-from traceview.reporting import facts_of
-from traceview.tables import Column, Table, TableSpec
+from traceview.traces.reporting import facts_of
 
 COLUMNS = (
     Column("device_id", "int64", "GPU"),

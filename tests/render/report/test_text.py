@@ -17,13 +17,13 @@ from tests.render.example_report import (
     a_trace,
     share_rows,
 )
-from traceview.findings import SEVERITIES
+from traceview.base.findings import SEVERITIES
+from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.report.document import header_facts, nothing_found, ranked_claim
 from traceview.render.report.text import FindingText, render_text
-from traceview.reporting import analyze, facts_of
-from traceview.tables import Column, Table, TableSpec
-from traceview.trace.schema import TABLES
+from traceview.traces.reporting import analyze, facts_of
+from traceview.traces.trace.schema import TABLES
 
 LONG = [f"gemm_kernel_with_a_long_name_that_goes_on_{i}" for i in range(13)]
 

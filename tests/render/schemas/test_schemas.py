@@ -78,15 +78,15 @@ def test_an_operation_swept_described_and_profiled(bench_here, tmp_path):
 
 
 def test_the_setup_of_this_machine(capsys, monkeypatch):
-    from traceview.recorders import MachineCheck
+    from traceview.traces.recorders import MachineCheck
 
     checks = [MachineCheck("nsys", "missing", "not found", "install it")]
-    monkeypatch.setattr("traceview.recorders.check_machine", lambda: checks)
+    monkeypatch.setattr("traceview.traces.recorders.check_machine", lambda: checks)
     validator("doctor").validate(printed(capsys, "doctor", "--json"))
 
 
 def test_the_table_of_tried_remedies(capsys, monkeypatch, tmp_path):
-    from traceview.tryout import ledger
+    from traceview.trials.tryout import ledger
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     kept = ledger.Row("2026-01-01", "train.py", "cpu", "fused", "keep", 2e6, 5.0, 4.0, 6.0)

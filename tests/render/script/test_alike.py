@@ -10,8 +10,8 @@ import pytest
 
 import traceview
 from tests.places import DATA
-from traceview.facts.steps.inferred import with_steps
 from traceview.render.report.evidence import MOST_ALIKE, alike_of, window_of
+from traceview.traces.facts.steps.inferred import with_steps
 
 MODULE = Path(traceview.__file__).parent / "render/script/timeline/alike.js"
 NODE = shutil.which("node")

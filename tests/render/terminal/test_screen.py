@@ -9,13 +9,13 @@ from rich.cells import cell_len
 import traceview
 from tests.places import DATA
 from tests.render.example_report import CONTROLS, HOSTILE, a_report
-from traceview.findings import Evidence, Finding, Forecast, Subject
-from traceview.plan import RankedFinding
+from traceview.base.findings import Evidence, Finding, Forecast, Subject
 from traceview.render.base.text import wrapped
 from traceview.render.document import ScoreTile
 from traceview.render.report.text import render_text
 from traceview.render.screen import MOST_LINES, render_screen, scoreboard_lines
-from traceview.trace.model import Selection
+from traceview.traces.plan import RankedFinding
+from traceview.traces.trace.model import Selection
 
 LONG = "a sentence that goes on and on, with " * 60
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")

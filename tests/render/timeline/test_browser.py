@@ -10,10 +10,10 @@ from tests.build import Export
 from tests.render.chromium import needs_chromium
 from tests.render.timeline.opened_page import CANVAS, Opened
 from traceview import analyze
-from traceview.facts.idle.gaps import every_gap
-from traceview.facts.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations import operations
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.gaps import every_gap
+from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.traces.facts.operations import operations
 
 pytestmark = [needs_chromium, pytest.mark.programs]
 

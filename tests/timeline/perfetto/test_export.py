@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.build import Export
 from traceview import export, load
-from traceview.facts.operations import operations
-from traceview.intervals import Intervals
-from traceview.timeline.perfetto import (
+from traceview.base.intervals import Intervals
+from traceview.traces.facts.operations import operations
+from traceview.traces.timeline.perfetto import (
     crossing,
     edge_order,
     interleaved,
@@ -19,7 +19,7 @@ from traceview.timeline.perfetto import (
     varint,
     varints,
 )
-from traceview.timeline.timeline import timeline
+from traceview.traces.timeline.timeline import timeline
 
 messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 BEGIN, END, COUNTER = 1, 2, 4

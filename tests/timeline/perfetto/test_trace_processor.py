@@ -5,10 +5,10 @@ import pytest
 
 from tests.oracles.trace_processor import trace_processor
 from traceview import load
-from traceview.facts.kernel_classes import KernelClass, kernel_classes
-from traceview.facts.operations import operations
-from traceview.timeline.perfetto import perfetto_pieces
-from traceview.timeline.timeline import timeline
+from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
+from traceview.traces.facts.operations import operations
+from traceview.traces.timeline.perfetto import perfetto_pieces
+from traceview.traces.timeline.timeline import timeline
 
 WORK = "from slice s join track t on s.track_id = t.id where t.name glob 'Stream *'"
 FLOWS = "from flow f join slice c on f.slice_out = c.id join slice k on f.slice_in = k.id"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.trace.kineto.traces import Event, call, kernel, span, write
 from traceview import Trace, load
-from traceview.facts.collectives import transfers
-from traceview.trace.kineto.collectives import exchanged_bytes
+from traceview.traces.facts.collectives import transfers
+from traceview.traces.trace.kineto.collectives import exchanged_bytes
 
 MOE = {"Group size": 4, "dtype": "BFloat16", "Process Group Ranks": "[0, 2, 4, 6]"}
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.plain_library import without_c
-from traceview.tables import NULL
-from traceview.trace.kineto.columns import BLOCK_ROWS, ColumnParts, PackedColumn
+from traceview.base.tables import NULL
+from traceview.traces.trace.kineto.columns import BLOCK_ROWS, ColumnParts, PackedColumn
 
 EDGES = [0, 127, 128, -128, -129, 2**15 - 1, 2**15, -(2**15), 2**31 - 1, 2**31, -(2**63), 2**63 - 1]
 

@@ -11,10 +11,10 @@ import pytest
 from tests.oracles.plain_library import in_place_of_c
 from tests.trace.kineto.traces import call, kernel, python, span, text, training, write
 from tests.zstd import compress
-from traceview.errors import TraceFormatError
-from traceview.reporting import analyze
-from traceview.trace.kineto import chunks
-from traceview.trace.load import load
+from traceview.base.errors import TraceFormatError
+from traceview.traces.reporting import analyze
+from traceview.traces.trace.kineto import chunks
+from traceview.traces.trace.load import load
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.tables import NULL
-from traceview.trace.kineto.columns import nanoseconds
+from traceview.base.tables import NULL
+from traceview.traces.trace.kineto.columns import nanoseconds
 
 NUMBERS = st.builds(
     lambda whole, decimals: f"{whole}.{decimals}" if decimals else str(whole),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.trace.kineto.test_scanner import EVERY, assert_equal, outcome
 from tests.trace.kineto.traces import kernel, text
-from traceview.trace.kineto import chunks, decoder
+from traceview.traces.trace.kineto import chunks, decoder
 
 pytestmark = pytest.mark.slow
 BASES = [text(EVERY * 2).encode(), json.dumps({"traceEvents": EVERY * 2, "x": [{}, {}]}).encode()]

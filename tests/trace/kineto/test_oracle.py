@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.trace.kineto.traces import training, write
-from traceview.tables import Table
-from traceview.trace.load import load
+from traceview.base.tables import Table
+from traceview.traces.trace.load import load
 
 PUBLIC = Path(os.environ.get("TRACEVIEW_PUBLIC_TRACES", "/nonexistent"))
 TABLES = {

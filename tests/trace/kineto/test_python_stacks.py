@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.trace.kineto.traces import Event, call, python, span, text, write
-from traceview.trace.kineto import chunks, columns
-from traceview.trace.kineto import python_calls as stacks_calls
-from traceview.trace.kineto.reader import read
-from traceview.trace.kineto.stacks import LEAST_PERIOD_NS
-from traceview.trace.load import load
-from traceview.trace.model import Trace
+from traceview.traces.trace.kineto import chunks, columns
+from traceview.traces.trace.kineto import python_calls as stacks_calls
+from traceview.traces.trace.kineto.reader import read
+from traceview.traces.trace.kineto.stacks import LEAST_PERIOD_NS
+from traceview.traces.trace.load import load
+from traceview.traces.trace.model import Trace
 
 PERIOD_US = LEAST_PERIOD_NS // 1000
 CALLS = st.lists(

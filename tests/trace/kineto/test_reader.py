@@ -18,13 +18,13 @@ from tests.trace.kineto.traces import (
     training,
     write,
 )
-from traceview.analyses.base import Result
-from traceview.errors import MissingTableError
-from traceview.reporting import analyze
-from traceview.trace import Trace
-from traceview.trace.kineto.gpu_work import short_name
-from traceview.trace.kineto.stacks import parse_frame
-from traceview.trace.load import load
+from traceview.base.errors import MissingTableError
+from traceview.traces.analyses.base import Result
+from traceview.traces.reporting import analyze
+from traceview.traces.trace import Trace
+from traceview.traces.trace.kineto.gpu_work import short_name
+from traceview.traces.trace.kineto.stacks import parse_frame
+from traceview.traces.trace.load import load
 
 
 def loaded(folder: Path, events: list[Event], **around: Any) -> Trace:

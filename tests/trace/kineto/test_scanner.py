@@ -9,11 +9,11 @@ import pytest
 
 from tests.oracles.plain_library import without_c
 from tests.trace.kineto.traces import Digits, Event, call, kernel, span, text, training
-from traceview.errors import TraceFormatError
-from traceview.trace.kineto import chunks, scanner
-from traceview.trace.kineto.scanner import EventScanner, ScannedTable, ScanStop
-from traceview.trace.load import load
-from traceview.trace.model import Trace
+from traceview.base.errors import TraceFormatError
+from traceview.traces.trace.kineto import chunks, scanner
+from traceview.traces.trace.kineto.scanner import EventScanner, ScannedTable, ScanStop
+from traceview.traces.trace.load import load
+from traceview.traces.trace.model import Trace
 
 DATA = Path(__file__).parents[2] / "data"
 RECORDED = sorted([*DATA.glob("torch/*.json.xz"), *DATA.glob("ranks/kinds.rank*.json.xz")])

@@ -8,8 +8,8 @@ import pytest
 
 import traceview
 from tests.trace.kineto.traces import PID, Event, call, kernel, span, text
-from traceview.trace import Trace
-from traceview.trace.kineto import chunks, reader, scanner
+from traceview.traces.trace import Trace
+from traceview.traces.trace.kineto import chunks, reader, scanner
 
 pytestmark = pytest.mark.slow
 FAKE = kernel("of an argument", 1, 2, 3) | {"pid": 99}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.places import DATA
-from traceview.trace.memory import PROGRAM_BYTES, estimated_bytes
+from traceview.traces.trace.memory import PROGRAM_BYTES, estimated_bytes
 
 
 def test_a_compressed_recording_counts_about_as_its_export(unpack):

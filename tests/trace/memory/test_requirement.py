@@ -10,11 +10,11 @@ import pytest
 from benchmarks.traces.generator import make_trace
 from benchmarks.traces.shapes import Shape
 from tests.build import Export
-from traceview.errors import TooLargeError
-from traceview.memory import Free
-from traceview.trace import memory as fits
-from traceview.trace.load import load
-from traceview.trace.sqlite import file as sqlite_file
+from traceview.base.errors import TooLargeError
+from traceview.base.memory import Free
+from traceview.traces.trace import memory as fits
+from traceview.traces.trace.load import load
+from traceview.traces.trace.sqlite import file as sqlite_file
 
 KERNELS = 300
 
@@ -211,7 +211,7 @@ def test_a_process_of_limited_memory_says_so_in_one_line(tmp_path):
     path = tmp_path / "long.sqlite"
     make_trace(path, 40_000, Shape("one stream", processes=1, streams=1), seed=1)
     code = (
-        "import sys; from traceview.trace import memory; "
+        "import sys; from traceview.traces.trace import memory; "
         "memory.BYTES_PER_ROW = dict.fromkeys(memory.BYTES_PER_ROW, int(sys.argv[1])); "
         "from traceview.cli import main; main(['report', sys.argv[2]])"
     )

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.places import DATA
-from traceview.errors import InputError
-from traceview.trace.ncu import (
+from traceview.base.errors import InputError
+from traceview.traces.trace.ncu import (
     base_name,
     decimal_sign,
     factor,
@@ -239,7 +239,7 @@ def test_no_cell_is_too_strange(cell):
 
 def test_base_names_are_those_that_nsys_gives(unpack):
     """Of every kernel of the shipped CSV."""
-    from traceview.trace.load import load
+    from traceview.traces.trace.load import load
 
     text = lzma.decompress((DATA / "rates.ncu.csv.xz").read_bytes()).decode()
     assert "==PROF==" not in text

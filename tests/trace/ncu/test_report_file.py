@@ -9,10 +9,10 @@ import pytest
 
 from tests.fuzz.mutants import bytes_changed
 from tests.places import DATA
+from traceview.base.errors import InputError
 from traceview.cli import run
-from traceview.errors import InputError
-from traceview.trace.ncu import read_counters
-from traceview.trace.ncu_report import is_report, read_report
+from traceview.traces.trace.ncu import read_counters
+from traceview.traces.trace.ncu_report import is_report, read_report
 
 REPORT = lzma.decompress((DATA / "launches.ncu-rep.xz").read_bytes())
 

@@ -15,9 +15,9 @@ from tests.trace.ncu.sampled_files import (
     source_page,
 )
 from tests.trace.ncu.test_report_file import REPORT
-from traceview.errors import InputError
-from traceview.ptx.model import SourceLine
-from traceview.trace.warp_samples import read_samples
+from traceview.base.errors import InputError
+from traceview.kernels.ptx.model import SourceLine
+from traceview.traces.trace.warp_samples import read_samples
 
 SYMBOL = "_Z4gelui"
 STALLS = {0: {"wait": 2}, 2: {"long_scoreboard": 40, "selected": 1}}

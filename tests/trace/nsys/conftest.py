@@ -10,8 +10,8 @@ from tests.trace.nsys.exports import (
     Row,
     write_export,
 )
-from traceview.trace import Trace
-from traceview.trace.load import load
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from traceview.trace import Trace
+from traceview.traces.trace import Trace
 
 HOST = 1 << 48
 NAMES = {1: "void gemm<float>(int)", 2: "gemm", 3: "cudaLaunchKernel_v7000"}

@@ -15,7 +15,7 @@ from tests.trace.nsys.exports import (
     kernel,
     on_stream,
 )
-from traceview.trace import Trace
+from traceview.traces.trace import Trace
 
 ABSENT, EMPTY = "absent", "empty"
 

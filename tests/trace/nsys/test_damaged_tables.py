@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from tests.trace.nsys.exports import KERNEL, NVTX, RUNTIME, call, kernel, nvtx, write_export
-from traceview.errors import TraceFormatError
-from traceview.trace.load import load
-from traceview.trace.nsys import added_tables, cpu_calls, tables
+from traceview.base.errors import TraceFormatError
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys import added_tables, cpu_calls, tables
 
 SIDE = {
     cpu_calls.CALLCHAINS: "callchains",

@@ -15,7 +15,7 @@ from tests.trace.nsys.exports import (
     pid,
     tid,
 )
-from traceview.trace.load import load
+from traceview.traces.trace.load import load
 
 
 def test_what_the_trace_says_of_itself(read: Any) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import KERNELS_TABLE, MOST_BYTES, packed, unpacked
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import KERNELS_TABLE, MOST_BYTES, packed, unpacked
 
 PTX = ".version 8.0\n.target sm_90\n"
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.tables import constant
-from traceview.trace.nsys.rows import Names, numbered, numbered_pairs
-from traceview.trace.sqlite.row_reader import Numbers
+from traceview.base.tables import constant
+from traceview.traces.trace.nsys.rows import Names, numbered, numbered_pairs
+from traceview.traces.trace.sqlite.row_reader import Numbers
 
 values = st.sampled_from([0, 1, 7, -3, 2**40, 2**62])
 

@@ -5,9 +5,9 @@ import sqlite3
 import pytest
 
 from tests.build import Export, nccl_payload
-from traceview.tables import NULL
-from traceview.trace.load import load
-from traceview.trace.nsys.nccl_calls import decoded, parsed
+from traceview.base.tables import NULL
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.nccl_calls import decoded, parsed
 
 HASH = 0xF123_4567_89AB_CDEF
 WRAPPED = HASH - 2**64

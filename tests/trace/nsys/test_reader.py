@@ -23,8 +23,8 @@ from tests.trace.nsys.exports import (
     tid,
     write_export,
 )
-from traceview.errors import TraceFormatError
-from traceview.trace.load import load
+from traceview.base.errors import TraceFormatError
+from traceview.traces.trace.load import load
 
 
 def sync(number: int, correlation: int | None, event: int | None = 5) -> Row:

@@ -6,11 +6,11 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export, global_pid, global_tid, process_id
-from traceview.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
-from traceview.analyses.wave_quantization.analysis import ANALYSIS as WAVES
-from traceview.facts.idle.gaps import gaps
-from traceview.trace.sqlite.file import opened
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.trace.sqlite.file import opened
 
 US = 1000
 SCHEMA = "3.30.1"

@@ -7,13 +7,13 @@ import pytest
 
 from tests.build import Export
 from tests.places import PTX_FILES
-from traceview.ptx import cubin as cubin_file
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain.listings import assemble, disassemble
-from traceview.trace.load import load
-from traceview.trace.nsys.added_tables import unpacked
-from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.scrub.secrets import PrivateTexts, clean_cubin, clean_ptx
+from traceview.kernels.ptx import cubin as cubin_file
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain.listings import assemble, disassemble
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.added_tables import unpacked
+from traceview.traces.trace.scrub.scrubber import scrub
+from traceview.traces.trace.scrub.secrets import PrivateTexts, clean_cubin, clean_ptx
 
 FILES = sorted(path for path in PTX_FILES.glob("*.ptx") if "sm90" in path.name)
 NOBODY = PrivateTexts.of([])

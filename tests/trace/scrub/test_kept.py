@@ -9,20 +9,20 @@ from contextlib import closing
 
 import pytest
 
-import traceview.trace.nsys
+import traceview.traces.trace.nsys
 from tests.build import Export
 from tests.contracts.report_numbers import recordings
 from tests.places import PTX_FILES
-from traceview.tables import Texts
-from traceview.trace.load import load
-from traceview.trace.nsys.rows import ExportTable
-from traceview.trace.schema import TABLES
-from traceview.trace.scrub.kept import KEPT, PAIRS, STRINGS, TextKind, is_public
-from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.sqlite.file import Database
-from traceview.trace.stored import NUMBERED
-from traceview.trace.stored_writer import write_trace
-from traceview.vocabulary.libraries import readable
+from traceview.base.tables import Texts
+from traceview.base.vocabulary.libraries import readable
+from traceview.traces.trace.load import load
+from traceview.traces.trace.nsys.rows import ExportTable
+from traceview.traces.trace.schema import TABLES
+from traceview.traces.trace.scrub.kept import KEPT, PAIRS, STRINGS, TextKind, is_public
+from traceview.traces.trace.scrub.scrubber import scrub
+from traceview.traces.trace.sqlite.file import Database
+from traceview.traces.trace.stored import NUMBERED
+from traceview.traces.trace.stored_writer import write_trace
 
 
 def is_kept(table, columns):
@@ -33,7 +33,9 @@ def is_kept(table, columns):
 
 def test_every_table_that_a_module_declares_is_on_the_list():
     found = []
-    for info in pkgutil.walk_packages(traceview.trace.nsys.__path__, "traceview.trace.nsys."):
+    for info in pkgutil.walk_packages(
+        traceview.traces.trace.nsys.__path__, "traceview.traces.trace.nsys."
+    ):
         module = importlib.import_module(info.name)
         found += [each for each in vars(module).values() if isinstance(each, ExportTable)]
     assert len(found) > 15

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from tests.build import Export, global_pid
 from tests.contracts.report_numbers import numbers_of, recordings, report_of
 from tests.trace.kineto import traces as kineto
+from traceview.base.errors import OutputExistsError, TraceFormatError
+from traceview.base.tables import Texts
 from traceview.cli.scrub import command
-from traceview.errors import OutputExistsError, TraceFormatError
-from traceview.tables import Texts
-from traceview.trace.load import load
-from traceview.trace.rank_identity import pseudonym
-from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.scrub.secrets import PrivateTexts, shorten_homes, variables
+from traceview.traces.trace.load import load
+from traceview.traces.trace.rank_identity import pseudonym
+from traceview.traces.trace.scrub.scrubber import scrub
+from traceview.traces.trace.scrub.secrets import PrivateTexts, shorten_homes, variables
 
 TOKEN = "ghp_0123456789abcdef"
 ENVIRON = f"HOME=/data/people/alice\0TOKEN={TOKEN}\0TERM=xterm\0LANG=C\0VERSION=2023.4.1.5"

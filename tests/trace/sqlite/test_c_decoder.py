@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.sqlite_pages import decode
-from traceview.tables import Texts
-from traceview.trace.sqlite.file import opened
-from traceview.trace.sqlite.page_reader import PAD, Chunk, PageDecoder, WantedColumn, read_pages
-from traceview.trace.sqlite.row_reader import Columns, DeclinedError, Kind, Piece, read_rows
+from traceview.base.tables import Texts
+from traceview.traces.trace.sqlite.file import opened
+from traceview.traces.trace.sqlite.page_reader import (
+    PAD,
+    Chunk,
+    PageDecoder,
+    WantedColumn,
+    read_pages,
+)
+from traceview.traces.trace.sqlite.row_reader import Columns, DeclinedError, Kind, Piece, read_rows
 
 KINDS: dict[str, Kind] = {"c": "integer", "a": "integer", "t": "text", "b": "integer", "u": "text"}
 COLUMNS = "a INTEGER, t TEXT, b INTEGER, r REAL, u TEXT, x BLOB"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.tables import constant
-from traceview.tables.arrays import numbered
-from traceview.tables.packed_texts import PackedTexts
-from traceview.trace.sqlite.row_reader import NumberColumn, Numbers, Piece, TextColumn
+from traceview.base.tables import constant
+from traceview.base.tables.arrays import numbered
+from traceview.base.tables.packed_texts import PackedTexts
+from traceview.traces.trace.sqlite.row_reader import NumberColumn, Numbers, Piece, TextColumn
 
 cells = st.one_of(
     st.none(),

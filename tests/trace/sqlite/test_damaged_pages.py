@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.trace.sqlite.test_page_reader import KINDS, change, many, plain, through_sqlite, write
-from traceview.errors import TraceFormatError
-from traceview.trace.sqlite.file import opened
-from traceview.trace.sqlite.row_reader import UnreadableTableError
+from traceview.base.errors import TraceFormatError
+from traceview.traces.trace.sqlite.file import opened
+from traceview.traces.trace.sqlite.row_reader import UnreadableTableError
 
 LEAF, INTERIOR = 13, 5
 

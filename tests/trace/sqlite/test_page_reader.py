@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHIPPED
-from traceview.tables import Texts
-from traceview.trace.sqlite.file import Database, opened
-from traceview.trace.sqlite.page_reader import read_pages
-from traceview.trace.sqlite.row_reader import Columns, DeclinedError, Kind, read_rows
+from traceview.base.tables import Texts
+from traceview.traces.trace.sqlite.file import Database, opened
+from traceview.traces.trace.sqlite.page_reader import read_pages
+from traceview.traces.trace.sqlite.row_reader import Columns, DeclinedError, Kind, read_rows
 
 KINDS: Mapping[str, Kind] = {"a": "integer", "b": "integer", "t": "text", "z": "integer"}
 TABLE = "CREATE TABLE s (a INTEGER, b INTEGER, t TEXT, r REAL, x BLOB, z INTEGER)"

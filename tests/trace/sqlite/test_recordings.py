@@ -8,9 +8,9 @@ import pytest
 
 from tests.conftest import SHIPPED
 from tests.trace.sqlite.test_page_reader import through_sqlite, whole_columns
-from traceview.tables import Texts
-from traceview.trace.sqlite.file import opened
-from traceview.trace.sqlite.row_reader import Columns
+from traceview.base.tables import Texts
+from traceview.traces.trace.sqlite.file import opened
+from traceview.traces.trace.sqlite.row_reader import Columns
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -9,12 +9,12 @@ import pytest
 from tests.build import without
 from tests.places import DATA
 from tests.trace.kineto.traces import training, write
-from traceview.errors import TraceFormatError
-from traceview.reporting import analyze
-from traceview.trace import Trace
-from traceview.trace.load import load
-from traceview.trace.scrub.scrubber import scrub
-from traceview.trace.stored_writer import write_trace
+from traceview.base.errors import TraceFormatError
+from traceview.traces.reporting import analyze
+from traceview.traces.trace import Trace
+from traceview.traces.trace.load import load
+from traceview.traces.trace.scrub.scrubber import scrub
+from traceview.traces.trace.stored_writer import write_trace
 
 RECORDINGS = ("two_processes", "host_loop", "ddp_late", "graph_nodes", "training")
 

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
-from traceview.records import record
-from traceview.vocabulary.activities import ACTIVITIES
-from traceview.vocabulary.causes import CAUSES
+from traceview.base.records import record
+from traceview.base.vocabulary.activities import ACTIVITIES
+from traceview.base.vocabulary.causes import CAUSES
 
 
 @record

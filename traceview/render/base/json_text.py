@@ -18,10 +18,10 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 
 import numpy as np
 
-from traceview import groups
-from traceview.findings import Evidence, Finding
-from traceview.records import record
-from traceview.tables import Array, Column, Table, Texts, object_array
+from traceview.base import groups
+from traceview.base.findings import Evidence, Finding
+from traceview.base.records import record
+from traceview.base.tables import Array, Column, Table, Texts, object_array
 
 SCHEMA_VERSION = 1
 """Version of all documents; it changes with the name or the meaning of a key."""

@@ -18,15 +18,15 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
-from traceview import units
-from traceview.errors import TraceviewError
-from traceview.outputs import write_pieces
-from traceview.records import record
+from traceview.base import units
+from traceview.base.errors import TraceviewError
+from traceview.base.outputs import write_pieces
+from traceview.base.records import record
+from traceview.base.tables import Cell, Column, Table, TableSpec
+from traceview.base.version import __version__
 from traceview.render.base.code import coded, colored, colors_css
 from traceview.render.base.safe_text import all_visible, cells_of, visible
 from traceview.render.document import limited
-from traceview.tables import Cell, Column, Table, TableSpec
-from traceview.version import __version__
 
 MOST_ROWS = 1_000
 """Rows of a table on the page, unless all are requested; JSON has more."""

@@ -12,10 +12,10 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from traceview import units
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.base.tables import Cell, Column, Table, TableSpec
 from traceview.render.base.safe_text import cells_of, visible
-from traceview.tables import Cell, Column, Table, TableSpec
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid

@@ -13,9 +13,9 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from traceview import units
-from traceview.analyses.base import Chart
-from traceview.records import frequent_record, record
+from traceview.base import units
+from traceview.base.records import frequent_record, record
+from traceview.base.tables import Cell, RowNumbers, Table, places_of
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.render.charts import marks
 from traceview.render.charts.marks import (
@@ -31,7 +31,7 @@ from traceview.render.charts.marks import (
     Plots,
     Rectangle,
 )
-from traceview.tables import Cell, RowNumbers, Table, places_of
+from traceview.traces.analyses.base import Chart
 
 MOST_SERIES = 6
 _LABEL_WIDTH, _SERIES_WIDTH = 34, 18

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from traceview import units
-from traceview.analyses.base import Chart, Result
-from traceview.errors import InputError, ToolNotFoundError
-from traceview.records import record
+from traceview.base import units
+from traceview.base.errors import InputError, ToolNotFoundError
+from traceview.base.records import record
+from traceview.base.tables import Cell, Table
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.render.charts import marks
 from traceview.render.charts.bars import (
@@ -23,7 +23,7 @@ from traceview.render.charts.bars import (
     stairs_plots,
 )
 from traceview.render.charts.marks import ChartAxis, Disc, Drawing, Label, Line, Mark, Plot, Plots
-from traceview.tables import Cell, Table
+from traceview.traces.analyses.base import Chart, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

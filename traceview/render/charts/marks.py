@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from traceview import units
-from traceview.records import frequent_record, record
+from traceview.base import units
+from traceview.base.records import frequent_record, record
 from traceview.render.base.code import color_class
 
 NEUTRAL = "bar"

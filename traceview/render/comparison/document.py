@@ -12,26 +12,26 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import PurePath
 
-from traceview import units
-from traceview.comparison import wording
-from traceview.comparison.changes import RunChange, main_changes
-from traceview.comparison.comparison import (
+from traceview.base import units
+from traceview.base.records import record
+from traceview.render.base.safe_text import visible
+from traceview.render.document import Document, Entries, Grid, GridRow, Section
+from traceview.traces.comparison import wording
+from traceview.traces.comparison.changes import RunChange, main_changes
+from traceview.traces.comparison.comparison import (
     CountDifference,
     EnvironmentDifference,
     PartDifference,
     RunComparison,
 )
-from traceview.comparison.figures import RunFigures
-from traceview.comparison.wording import (
+from traceview.traces.comparison.figures import RunFigures
+from traceview.traces.comparison.wording import (
     group_title,
     has_steps,
     other_memory,
     part_title,
     shape_values,
 )
-from traceview.records import record
-from traceview.render.base.safe_text import visible
-from traceview.render.document import Document, Entries, Grid, GridRow, Section
 
 _MOST_NAMED = 2
 

@@ -9,14 +9,8 @@ from pathlib import Path, PurePath
 import numpy as np
 from markupsafe import Markup
 
-from traceview import units
-from traceview.comparison import wording
-from traceview.comparison.changes import main_changes
-from traceview.comparison.comparison import RunComparison
-from traceview.comparison.window import run_window
-from traceview.facts.steps.inferred import with_steps
-from traceview.facts.steps.steps import pace
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
 from traceview.render.base.code import color_class
 from traceview.render.base.page import SCRIPT, STYLES, TIMELINE, Style, rendered
 from traceview.render.comparison.document import (
@@ -32,7 +26,13 @@ from traceview.render.comparison.document import (
 )
 from traceview.render.document import ScoreTile
 from traceview.render.timeline import TimelineView, timeline_view
-from traceview.trace import Trace
+from traceview.traces.comparison import wording
+from traceview.traces.comparison.changes import main_changes
+from traceview.traces.comparison.comparison import RunComparison
+from traceview.traces.comparison.window import run_window
+from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import pace
+from traceview.traces.trace import Trace
 
 MOST_PARTS = 200
 _HALF, _HEIGHT = 100, 12

@@ -9,15 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from traceview.comparison import wording
-from traceview.comparison.changes import main_changes
-from traceview.comparison.comparison import (
-    Certainty,
-    CountDifference,
-    PartDifference,
-    RunComparison,
-)
-from traceview.comparison.figures import RunFigures, StepPart
 from traceview.render.base.json_text import (
     JsonKey,
     JsonShape,
@@ -26,6 +17,15 @@ from traceview.render.base.json_text import (
     object_of,
     pieces,
 )
+from traceview.traces.comparison import wording
+from traceview.traces.comparison.changes import main_changes
+from traceview.traces.comparison.comparison import (
+    Certainty,
+    CountDifference,
+    PartDifference,
+    RunComparison,
+)
+from traceview.traces.comparison.figures import RunFigures, StepPart
 
 
 def _pct(part: Fraction, whole: Fraction) -> float | None:

@@ -9,11 +9,8 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.comparison import wording
-from traceview.comparison.changes import main_changes
-from traceview.comparison.comparison import CountDifference, RunComparison
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
 from traceview.render.base.safe_text import shortened, shortened_apart, visible
 from traceview.render.base.text import GAP, SENTENCE, drawn, grid, heading, note_block, wrapped
 from traceview.render.comparison.document import (
@@ -26,6 +23,9 @@ from traceview.render.comparison.document import (
     per_step,
     sides,
 )
+from traceview.traces.comparison import wording
+from traceview.traces.comparison.changes import main_changes
+from traceview.traces.comparison.comparison import CountDifference, RunComparison
 
 MOST_PARTS, MOST_COUNTS = 24, 12
 _WITH_TIMES = 76

@@ -10,14 +10,10 @@ from dataclasses import replace
 from functools import singledispatch
 from pathlib import PurePath
 
-from traceview import units
-from traceview.analyses.base import Result, Skipped
-from traceview.comparison.comparison import RunComparison
-from traceview.findings import Finding
-from traceview.plan import RankedFinding
-from traceview.ranks.job import JobReport
-from traceview.ranks.tables import TABLES
-from traceview.records import record
+from traceview.base import units
+from traceview.base.findings import Finding
+from traceview.base.records import record
+from traceview.base.tables import Table
 from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
 from traceview.render.comparison.html import compared_view
 from traceview.render.interactive.text import Displayable, as_shown, shape
@@ -25,9 +21,13 @@ from traceview.render.ranks import document as job_header
 from traceview.render.ranks.document import ranked_findings
 from traceview.render.report.document import header_facts, nothing_found
 from traceview.render.report.html import SectionView, finding_view, section_view
-from traceview.reporting import Report, TraceFacts, facts_of
-from traceview.tables import Table
-from traceview.trace import Trace
+from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.comparison.comparison import RunComparison
+from traceview.traces.plan import RankedFinding
+from traceview.traces.ranks.job import JobReport
+from traceview.traces.ranks.tables import TABLES
+from traceview.traces.reporting import Report, TraceFacts, facts_of
+from traceview.traces.trace import Trace
 
 MOST_ROWS = 20
 

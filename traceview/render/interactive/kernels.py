@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
-from traceview import units
-from traceview.findings import Finding
-from traceview.inspect.comparison import Diff
-from traceview.inspect.kernel_report import KernelReport
-from traceview.inspect.target_report import PtxReport
+from traceview.base import units
+from traceview.base.findings import Finding
+from traceview.kernels.inspect.comparison import Diff
+from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.target_report import PtxReport
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.interactive.text import paragraph
 from traceview.render.kernels.summary import circumstances, figures, shown_name

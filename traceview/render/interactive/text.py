@@ -10,22 +10,22 @@ from textwrap import wrap
 
 import numpy as np
 
-from traceview import units
-from traceview.analyses.base import Result, Skipped
-from traceview.comparison import wording
-from traceview.comparison.changes import main_changes
-from traceview.comparison.comparison import RunComparison
-from traceview.findings import Finding
-from traceview.plan import RankedFinding
-from traceview.ranks.job import JobReport
+from traceview.base import units
+from traceview.base.findings import Finding
+from traceview.base.tables import Array, Column, Table, TableSpec, Texts
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
 from traceview.render.report.document import Claim, claim, header_facts, nothing_found, ranked_claim
-from traceview.reporting import Report, facts_of
-from traceview.tables import Array, Column, Table, TableSpec, Texts
-from traceview.trace import Trace
+from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.comparison import wording
+from traceview.traces.comparison.changes import main_changes
+from traceview.traces.comparison.comparison import RunComparison
+from traceview.traces.plan import RankedFinding
+from traceview.traces.ranks.job import JobReport
+from traceview.traces.reporting import Report, facts_of
+from traceview.traces.trace import Trace
 
 Displayable = (
     Trace | Report | Result | Skipped | Table | Finding | RankedFinding | RunComparison | JobReport

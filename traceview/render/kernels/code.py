@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from traceview.inspect.kernel_report import Excerpt, KernelReport, excerpts
-from traceview.ptx.model import Access, Function, Instruction, SourceLine
-from traceview.ptx.stages import StageLine, stage_lines
-from traceview.records import record
+from traceview.base.records import record
+from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
+from traceview.kernels.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.kernels.ptx.stages import StageLine, stage_lines
 from traceview.render.base.code import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
 from traceview.render.kernels.names import SourceNames

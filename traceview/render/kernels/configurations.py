@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.inspect.configurations import Preselection, TunedConfiguration
-from traceview.ptx.accesses import GENERATIONS
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.kernels.inspect.configurations import Preselection, TunedConfiguration
+from traceview.kernels.ptx.accesses import GENERATIONS
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block

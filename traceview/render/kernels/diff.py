@@ -9,13 +9,13 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.findings import Finding
-from traceview.inspect.comparison import Comparison, Diff, Quantity, Value, same_code
-from traceview.inspect.matching import LevelAccesses, PlaceAccesses
-from traceview.inspect.recompilations import widths_text
-from traceview.ptx.model import How, Level
-from traceview.records import record
+from traceview.base import units
+from traceview.base.findings import Finding
+from traceview.base.records import record
+from traceview.kernels.inspect.comparison import Comparison, Diff, Quantity, Value, same_code
+from traceview.kernels.inspect.matching import LevelAccesses, PlaceAccesses
+from traceview.kernels.inspect.recompilations import widths_text
+from traceview.kernels.ptx.model import How, Level
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import (
     GAP,

@@ -8,13 +8,14 @@ from pathlib import PurePath
 
 from markupsafe import Markup
 
-from traceview import units
-from traceview.findings import SEVERITIES, Finding, Severity
-from traceview.inspect.comparison import Comparison, Diff
-from traceview.inspect.kernel_report import KernelReport, source_of
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.stages import STAGES
-from traceview.records import record
+from traceview.base import units
+from traceview.base.findings import SEVERITIES, Finding, Severity
+from traceview.base.records import record
+from traceview.base.tables import Table, TableSpec
+from traceview.kernels.inspect.comparison import Comparison, Diff
+from traceview.kernels.inspect.kernel_report import KernelReport, source_of
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.stages import STAGES
 from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
 from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff import (
@@ -39,7 +40,6 @@ from traceview.render.kernels.tables import (
     stall_table,
     what_if_table,
 )
-from traceview.tables import Table, TableSpec
 
 _STYLES = (*STYLES, "ptx.css")
 # The Triton stages of one kernel take some hundred kilobytes.

@@ -6,10 +6,11 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, TypeVar
 
-from traceview.findings import Finding
-from traceview.hardware import Occupancy
-from traceview.inspect.comparison import Comparison, Diff, Quantity
-from traceview.inspect.kernel_report import (
+from traceview.base.findings import Finding
+from traceview.base.hardware import Occupancy
+from traceview.base.records import record
+from traceview.kernels.inspect.comparison import Comparison, Diff, Quantity
+from traceview.kernels.inspect.kernel_report import (
     AwaitedPlace,
     CodePlace,
     Difference,
@@ -19,17 +20,16 @@ from traceview.inspect.kernel_report import (
     WhatIf,
     source_of,
 )
-from traceview.inspect.matching import LevelAccesses
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx.accesses import AsyncWait
-from traceview.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
-from traceview.ptx.issue_cycles import LoopCycles
-from traceview.ptx.live_registers import LiveRegisters, SpilledValue
-from traceview.ptx.model import Access, Level, RequestCost, SourceLine
-from traceview.ptx.stages import STAGES, stage_lines
-from traceview.ptx.ttgir.loop_loads import PipelineBuffer
-from traceview.ptx.ttgir.operations import LayoutConversion
-from traceview.records import record
+from traceview.kernels.inspect.matching import LevelAccesses
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx.accesses import AsyncWait
+from traceview.kernels.ptx.instruction_mix import InstructionMix, LineMix, LoopMix
+from traceview.kernels.ptx.issue_cycles import LoopCycles
+from traceview.kernels.ptx.live_registers import LiveRegisters, SpilledValue
+from traceview.kernels.ptx.model import Access, Level, RequestCost, SourceLine
+from traceview.kernels.ptx.stages import STAGES, stage_lines
+from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.kernels.ptx.ttgir.operations import LayoutConversion
 from traceview.render.base.json_text import (
     FINDING,
     JsonKey,

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from traceview.findings import FIELD, Finding, filled
-from traceview.inspect.kernel_report import KernelReport
-from traceview.ptx.model import SourceLine
-from traceview.records import record
+from traceview.base.findings import FIELD, Finding, filled
+from traceview.base.records import record
+from traceview.base.units import Value
+from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.ptx.model import SourceLine
 from traceview.render.base.safe_text import shortened, shortened_apart
-from traceview.units import Value
 
 _MOST_CELLS = 41
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from traceview import units
-from traceview.inspect.kernel_report import KernelReport
-from traceview.ptx.accesses import COPIES
-from traceview.ptx.model import Argument, How, SourceLine
+from traceview.base import units
+from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.ptx.accesses import COPIES
+from traceview.kernels.ptx.model import Argument, How, SourceLine
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.tables import most_first
 

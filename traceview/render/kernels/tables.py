@@ -10,8 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from traceview import units
-from traceview.inspect.kernel_report import (
+from traceview.base import units
+from traceview.base.tables import Cell, Column, Table, TableSpec
+from traceview.kernels.inspect.kernel_report import (
     AwaitedPlace,
     KernelReport,
     StalledPlace,
@@ -19,12 +20,11 @@ from traceview.inspect.kernel_report import (
     WhatIf,
     limited_by,
 )
-from traceview.inspect.recompilations import Place, by_place
-from traceview.ptx.instruction_mix import ClassCounts
-from traceview.ptx.model import Access, RequestCost, SourceLine
+from traceview.kernels.inspect.recompilations import Place, by_place
+from traceview.kernels.ptx.instruction_mix import ClassCounts
+from traceview.kernels.ptx.model import Access, RequestCost, SourceLine
 from traceview.render.base.text import table_of
 from traceview.render.kernels.names import SourceNames
-from traceview.tables import Cell, Column, Table, TableSpec
 
 # ldmatrix and stmatrix (LDSM and STSM) access the rows of eight threads at once.
 _MATRIX = re.compile(r"matrix|\b(?:LD|ST)SM\b")

@@ -9,16 +9,17 @@ from itertools import pairwise
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.findings import Finding
-from traceview.inspect.comparison import Diff
-from traceview.inspect.kernel_report import Excerpt, KernelReport, excerpts
-from traceview.inspect.recompilations import widths, widths_text
-from traceview.inspect.target_report import PtxReport
-from traceview.ptx import accesses as ptx_accesses
-from traceview.ptx import disassembly as sass_accesses
-from traceview.ptx.model import Access, Function, Instruction, SourceLine
-from traceview.ptx.stages import STAGES, stage_lines
+from traceview.base import units
+from traceview.base.findings import Finding
+from traceview.base.tables import Table, TableSpec
+from traceview.kernels.inspect.comparison import Diff
+from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
+from traceview.kernels.inspect.recompilations import widths, widths_text
+from traceview.kernels.inspect.target_report import PtxReport
+from traceview.kernels.ptx import accesses as ptx_accesses
+from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.model import Access, Function, Instruction, SourceLine
+from traceview.kernels.ptx.stages import STAGES, stage_lines
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import (
     SENTENCE,
@@ -50,7 +51,6 @@ from traceview.render.kernels.tables import (
     stall_table,
     what_if_table,
 )
-from traceview.tables import Table, TableSpec
 
 _LEAST_TEXT = 12
 # Long enough for a command with the signature of a kernel with fifty arguments.

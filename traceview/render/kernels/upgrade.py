@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.inspect.upgrade import KernelUpgrade, UpgradeChange, UpgradeReport
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.kernels.inspect.upgrade import KernelUpgrade, UpgradeChange, UpgradeReport
 from traceview.render.base.json_text import JsonShape, document, items_of, written
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview import units
-from traceview.ranks.figures import KINDS, RankFigures
-from traceview.ranks.job import JobReport, MatchedCommunicator
-from traceview.ranks.process_groups import process_groups
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.base.tables import NULL, Array, Integers, Mask
+from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.render.base.safe_text import visible
 from traceview.render.timeline import packed_json
-from traceview.tables import NULL, Array, Integers, Mask
-from traceview.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.ranks.figures import KINDS, RankFigures
+from traceview.traces.ranks.job import JobReport, MatchedCommunicator
+from traceview.traces.ranks.process_groups import process_groups
 
 MOST_ALL, MOST_CHOSEN = 16, 8
 """Up to MOST_ALL ranks are all shown; of more, MOST_CHOSEN."""

@@ -10,17 +10,17 @@ from pathlib import PurePath
 
 import numpy as np
 
-from traceview import units
-from traceview.failures import FailureWarning
-from traceview.findings import Finding, LoopTime, forecast
-from traceview.intervals import Intervals
-from traceview.plan import RankedFinding
-from traceview.ranking import unrecorded
-from traceview.ranks.job import JobReport, JobVerdict
-from traceview.ranks.process_groups import missing_ranks, ranks_text, world_size
-from traceview.ranks.tables import RANKS, TABLES
+from traceview.base import units
+from traceview.base.failures import FailureWarning
+from traceview.base.findings import Finding, LoopTime, forecast
+from traceview.base.intervals import Intervals
+from traceview.base.tables import NULL, Array, Cell, Column, Table, TableSpec
 from traceview.render.document import Document, Entries, ScoreTile, Section, Sheet
-from traceview.tables import NULL, Array, Cell, Column, Table, TableSpec
+from traceview.traces.plan import RankedFinding
+from traceview.traces.ranking import unrecorded
+from traceview.traces.ranks.job import JobReport, JobVerdict
+from traceview.traces.ranks.process_groups import missing_ranks, ranks_text, world_size
+from traceview.traces.ranks.tables import RANKS, TABLES
 
 _MOST_NAMED = 4
 _NOT_ONE_JOB = (

@@ -8,12 +8,9 @@ from dataclasses import replace
 import numpy as np
 from markupsafe import Markup
 
-from traceview import units
-from traceview.plan import RankedFinding
-from traceview.ranks.job import PARTS, HeatMap, JobReport
-from traceview.ranks.process_groups import ProcessGroups, process_groups
-from traceview.ranks.tables import TABLES
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.base.tables import NULL, Array, Cell, Column, Integers, Table, TableSpec
 from traceview.render.base.page import (
     MOST_ROWS,
     STYLES,
@@ -38,7 +35,10 @@ from traceview.render.ranks.document import (
 from traceview.render.report.evidence import EvidenceView, evidence_figures, shown_row, source_view
 from traceview.render.report.html import FindingEntry, finding_view
 from traceview.render.timeline import packed_numbers, script_json
-from traceview.tables import NULL, Array, Cell, Column, Integers, Table, TableSpec
+from traceview.traces.plan import RankedFinding
+from traceview.traces.ranks.job import PARTS, HeatMap, JobReport
+from traceview.traces.ranks.process_groups import ProcessGroups, process_groups
+from traceview.traces.ranks.tables import TABLES
 
 # The heat map of ranks and steps as a document for the script of the page.
 #

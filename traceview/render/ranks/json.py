@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from traceview.ranks.figures import RankFigures, RankName
-from traceview.ranks.job import JobReport
-from traceview.ranks.process_groups import missing_ranks, world_size
-from traceview.ranks.tables import TABLES, chosen
-from traceview.records import record
+from traceview.base.records import record
+from traceview.base.tables import NULL
 from traceview.render.base.json_text import JsonKey, JsonShape, Keys, document, items_of, pieces
 from traceview.render.document import MOST_ROWS
 from traceview.render.ranks.document import ranked_findings
 from traceview.render.report.json import RANKED_FINDING, tables_document, tables_shape
-from traceview.tables import NULL
+from traceview.traces.ranks.figures import RankFigures, RankName
+from traceview.traces.ranks.job import JobReport
+from traceview.traces.ranks.process_groups import missing_ranks, world_size
+from traceview.traces.ranks.tables import TABLES, chosen
 
 
 @record

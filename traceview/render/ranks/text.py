@@ -14,11 +14,10 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.ranks.job import PARTS, HeatMap, JobReport
-from traceview.ranks.lateness import GPU_WORK
-from traceview.ranks.tables import GROUPS, chosen
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.base.tables import NULL, Array, Integers
+from traceview.base.vocabulary.causes import CAUSE_NAMES, CAUSES, COPY_WAIT, LAUNCH_LATE
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, note_block, wrapped
 from traceview.render.ranks.document import (
@@ -35,8 +34,9 @@ from traceview.render.ranks.document import (
 from traceview.render.ranks.html import short_names
 from traceview.render.report.text import ALL, TextOptions, table_block, table_lines
 from traceview.render.screen import finding_lines, scoreboard_lines
-from traceview.tables import NULL, Array, Integers
-from traceview.vocabulary.causes import CAUSE_NAMES, CAUSES, COPY_WAIT, LAUNCH_LATE
+from traceview.traces.ranks.job import PARTS, HeatMap, JobReport
+from traceview.traces.ranks.lateness import GPU_WORK
+from traceview.traces.ranks.tables import GROUPS, chosen
 
 LEAST_SHARE, LARGE_SHARE = 0.05, 0.5
 """Fractions of a step: a smaller part has no letter, a larger one a capital letter."""

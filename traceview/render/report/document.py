@@ -9,16 +9,17 @@ from pathlib import PurePath
 
 import numpy as np
 
-from traceview import analyses, units
-from traceview.analyses.base import Skipped
-from traceview.analyses.verdict import Scoreboard
-from traceview.findings import LOW, Finding, Forecast, Saving, shortened
-from traceview.plan import RankedFinding
-from traceview.records import record
+from traceview.base import units
+from traceview.base.findings import LOW, Finding, Forecast, Saving, shortened
+from traceview.base.records import record
+from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.document import Document, ScoreTile, Section, Sheet
 from traceview.render.report.plan import plan_text
-from traceview.reporting import RecordedGpu, RecordedProcess, Report, TraceFacts
-from traceview.tables import Column, Table, TableSpec
+from traceview.traces import analyses
+from traceview.traces.analyses.base import Skipped
+from traceview.traces.analyses.verdict import Scoreboard
+from traceview.traces.plan import RankedFinding
+from traceview.traces.reporting import RecordedGpu, RecordedProcess, Report, TraceFacts
 
 _MOST_NAMED = 4
 _ON_GPU = ("kernels", "copies", "sets", "graph_launches")

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceview import groups, units
-from traceview.analyses.base import Analysis, Result
-from traceview.errors import InputError, TraceFormatError
-from traceview.facts.steps.steps import kernels_in_warm_up
-from traceview.findings import Evidence, Finding, Subject
-from traceview.plan import RankedFinding
-from traceview.ptx.model import Compiled
-from traceview.records import record
+from traceview.base import groups, units
+from traceview.base.errors import InputError, TraceFormatError
+from traceview.base.findings import Evidence, Finding, Subject
+from traceview.base.records import record
+from traceview.base.tables import Integers, Mask, Table, TableSpec
+from traceview.base.units import Value
+from traceview.kernels.ptx.model import Compiled
 from traceview.render.base.code import CodeBlock, CodeLine
 from traceview.render.base.page import TableView, key, row_id, table_view
 from traceview.render.base.safe_text import visible
-from traceview.reporting import Report
-from traceview.tables import Integers, Mask, Table, TableSpec
-from traceview.trace import Trace
-from traceview.units import Value
+from traceview.traces.analyses.base import Analysis, Result
+from traceview.traces.facts.steps.steps import kernels_in_warm_up
+from traceview.traces.plan import RankedFinding
+from traceview.traces.reporting import Report
+from traceview.traces.trace import Trace
 
 _AROUND = 4
 _THE_LINE = "here"
@@ -95,7 +95,7 @@ def listings(report: Report) -> Mapping[str, CodeBlock]:
         return {}
     # Imported late, here and below: most recordings have no code, and the import takes a fifth of
     # the time of a page.
-    from traceview.facts.code import gathered_code
+    from traceview.traces.facts.code import gathered_code
 
     blocks: dict[str, CodeBlock] = {}
     for code in gathered_code(trace).launched:
@@ -107,8 +107,8 @@ def listings(report: Report) -> Mapping[str, CodeBlock]:
 
 
 def _listing(compiled: Compiled) -> CodeBlock | None:
+    from traceview.kernels.toolchain.listings import code_of
     from traceview.render.kernels.code import ptx_block
-    from traceview.toolchain.listings import code_of
 
     try:
         function = code_of(compiled, sass=False, ptxas=False).ptx

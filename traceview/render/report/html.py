@@ -10,13 +10,10 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from traceview import units
-from traceview.analyses.base import Analysis, Chart, Result, Skipped
-from traceview.analyses.verdict.scoreboard import RunTime, TimePart
-from traceview.findings import Finding
-from traceview.plan import RankedFinding
-from traceview.ranking import Outcome
-from traceview.records import record
+from traceview.base import units
+from traceview.base.findings import Finding
+from traceview.base.records import record
+from traceview.base.tables import Table, TableSpec
 from traceview.render.base.code import color_class
 from traceview.render.base.page import (
     MOST_ROWS,
@@ -50,8 +47,11 @@ from traceview.render.report.evidence import (
 )
 from traceview.render.report.plan import label, plan_text
 from traceview.render.timeline import timeline_view
-from traceview.reporting import Report
-from traceview.tables import Table, TableSpec
+from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.traces.analyses.verdict.scoreboard import RunTime, TimePart
+from traceview.traces.plan import RankedFinding
+from traceview.traces.ranking import Outcome
+from traceview.traces.reporting import Report
 
 _HEIGHT_PX = 36.0
 _LEAST_PCT = 3.0

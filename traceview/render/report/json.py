@@ -14,10 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from traceview.analyses.base import Analysis, Failed, Result, Skipped
-from traceview.analyses.verdict import SCOREBOARD
-from traceview.findings import Forecast
-from traceview.plan import PlanStep, RankedFinding
+from traceview.base.findings import Forecast
+from traceview.base.tables import Cell, Table, TableSpec
 from traceview.render.base import json_text
 from traceview.render.base.json_text import (
     FINDING,
@@ -34,9 +32,11 @@ from traceview.render.base.json_text import (
 )
 from traceview.render.base.safe_text import visible
 from traceview.render.document import MOST_ROWS, LimitedTable, limited
-from traceview.reporting import Report, TraceFacts
-from traceview.tables import Cell, Table, TableSpec
-from traceview.trace import Selection
+from traceview.traces.analyses.base import Analysis, Failed, Result, Skipped
+from traceview.traces.analyses.verdict import SCOREBOARD
+from traceview.traces.plan import PlanStep, RankedFinding
+from traceview.traces.reporting import Report, TraceFacts
+from traceview.traces.trace import Selection
 
 __all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
 
@@ -118,7 +118,7 @@ def _answers(report: Report, most: int | None) -> dict[str, Any]:
 
 
 def _answers_schema() -> Schema:
-    from traceview.analyses import ALL
+    from traceview.traces.analyses import ALL
 
     answers = {
         analysis.name: {

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from traceview import units
-from traceview.findings import Finding, shortened
-from traceview.plan import PlanStep
-from traceview.reporting import Report
-from traceview.vocabulary.remedies import SHORT
+from traceview.base import units
+from traceview.base.findings import Finding, shortened
+from traceview.base.vocabulary.remedies import SHORT
+from traceview.traces.plan import PlanStep
+from traceview.traces.reporting import Report
 
 LEAST_STEPS, MOST_STEPS, LONGEST_LABEL = 2, 6, 30
 """A plan of one remedy says what its finding says; six fit in three or four lines of 80 cells."""

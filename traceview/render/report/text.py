@@ -15,11 +15,9 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.analyses.base import Analysis, Result, Skipped
-from traceview.plan import RankedFinding
-from traceview.ranking import Outcome
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
+from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.base.safe_text import linked, visible
 from traceview.render.base.text import (
     GAP,
@@ -46,8 +44,10 @@ from traceview.render.report.document import (
     telling_columns,
 )
 from traceview.render.report.plan import plan_text
-from traceview.reporting import Report
-from traceview.tables import Column, Table, TableSpec
+from traceview.traces.analyses.base import Analysis, Result, Skipped
+from traceview.traces.plan import RankedFinding
+from traceview.traces.ranking import Outcome
+from traceview.traces.reporting import Report
 
 INDENT = "  "
 _SEPARATOR, _ARROW = " · ", "→ "

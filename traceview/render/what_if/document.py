@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from traceview import units
-from traceview.edits import wording
-from traceview.edits.answer import WhatIfReport
+from traceview.base import units
 from traceview.render.document import Document, Grid, GridRow, ScoreTile, Section
+from traceview.traces.edits import wording
+from traceview.traces.edits.answer import WhatIfReport
 
 AS_RECORDED = "as recorded"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from traceview import units
-from traceview.edits import wording
-from traceview.edits.answer import WhatIfReport
-from traceview.records import record
+from traceview.base import units
+from traceview.base.records import record
 from traceview.render.base.page import STYLES, Style, rendered
 from traceview.render.what_if.document import AS_RECORDED, what_if_document
+from traceview.traces.edits import wording
+from traceview.traces.edits.answer import WhatIfReport
 
 _WIDTH, _HEIGHT = 100, 12
 _STYLE = (*STYLES, "comparison.css", "what_if.css")

@@ -6,10 +6,16 @@ has the time with its edit and all before it. Absent values are null.
 
 from __future__ import annotations
 
-from traceview.edits import wording
-from traceview.edits.answer import EditOutcome, GpuTime, NextLimit, ReplayQuality, WhatIfReport
-from traceview.facts.dependencies.forecast import StepForecast
 from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
+from traceview.traces.edits import wording
+from traceview.traces.edits.answer import (
+    EditOutcome,
+    GpuTime,
+    NextLimit,
+    ReplayQuality,
+    WhatIfReport,
+)
+from traceview.traces.facts.dependencies.forecast import StepForecast
 
 _ERROR = JsonShape(
     StepForecast,

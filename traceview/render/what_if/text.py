@@ -8,12 +8,12 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview import units
-from traceview.edits import wording
-from traceview.edits.answer import WhatIfReport
+from traceview.base import units
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import GAP, SENTENCE, drawn, grid, note_block
 from traceview.render.what_if.document import AS_RECORDED, facts
+from traceview.traces.edits import wording
+from traceview.traces.edits.answer import WhatIfReport
 
 _LEAST_NAME = 16
 _REPR = 90

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 
-from traceview.ptx import disassembly
-from traceview.ptx.model import Function, Listing
-from traceview.ptx.parser import parse_ptx
-from traceview.toolchain import listings
-from traceview.toolchain.listings import assemble
+from traceview.kernels.ptx import disassembly
+from traceview.kernels.ptx.model import Function, Listing
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.toolchain import listings
+from traceview.kernels.toolchain.listings import assemble
 
 _HEAD = re.compile(r"(?s).*?\.address_size 64\n")
 _SHARED = ".extern .shared .align 16 .b8 global_smem[];\n"

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.ptx.compiled_kernels import a_compiled
-from traceview.inspect.rules.vector_width.causes import NarrowReason, too_few_elements
-from traceview.ptx.model import Argument
+from traceview.kernels.inspect.rules.vector_width.causes import NarrowReason, too_few_elements
+from traceview.kernels.ptx.model import Argument
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import re
 import pytest
 
 from tests.inspect.rules.written_ptx import need
-from traceview.errors import TraceviewError
-from traceview.hardware import KNOWN_CAPABILITIES, limits_of
-from traceview.inspect.rules.global_memory import full_width_bits
-from traceview.inspect.target_report import inspect
-from traceview.ptx.model import Compiled
-from traceview.toolchain.listings import assemble
+from traceview.base.errors import TraceviewError
+from traceview.base.hardware import KNOWN_CAPABILITIES, limits_of
+from traceview.kernels.inspect.rules.global_memory import full_width_bits
+from traceview.kernels.inspect.target_report import inspect
+from traceview.kernels.ptx.model import Compiled
+from traceview.kernels.toolchain.listings import assemble
 
 WIDE = ("v8.b32", "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}")
 WIDE_64 = ("v4.b64", "{%rd2, %rd3, %rd4, %rd5}")

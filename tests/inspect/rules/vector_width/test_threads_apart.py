@@ -3,12 +3,12 @@
 import pytest
 
 from tests.ptx.compiled_kernels import a_line, an_access
-from traceview.inspect.rules.vector_width.causes import Narrow, Suspects
-from traceview.inspect.rules.vector_width.from_layout import threads_apart
-from traceview.ptx.addresses.request_costs import SECTOR_BYTES
-from traceview.ptx.addresses.slicing import together
-from traceview.ptx.addresses.strides import Layout, Stride
-from traceview.ptx.model import Argument
+from traceview.kernels.inspect.rules.vector_width.causes import Narrow, Suspects
+from traceview.kernels.inspect.rules.vector_width.from_layout import threads_apart
+from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
+from traceview.kernels.ptx.addresses.slicing import together
+from traceview.kernels.ptx.addresses.strides import Layout, Stride
+from traceview.kernels.ptx.model import Argument
 
 THREADS, WIDTH = 960, 4
 

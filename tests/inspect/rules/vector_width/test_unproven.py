@@ -12,8 +12,8 @@ from tests.headless.forked_python import run_python
 from tests.inspect.retried import Retried, allow
 from tests.places import REPOSITORY
 from tests.ptx.ttgir.test_vector_limit import limit, op
-from traceview.ptx.ttgir.operations import tile_reductions
-from traceview.ptx.ttgir.parser import parse_ttgir
+from traceview.kernels.ptx.ttgir.operations import tile_reductions
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
 BYTES = {"i8": 1, "fp16": 2, "fp32": 4, "fp64": 8}
 RANDOM = random.Random(45)

@@ -21,10 +21,10 @@ import pytest
 
 from tests.inspect.rules.vector_width.one_module import OneModule
 from tests.inspect.rules.written_ptx import ARCHES, need
-from traceview.inspect.recompilations import differences
-from traceview.ptx import accesses as ptx_level
-from traceview.ptx import disassembly as sass_level
-from traceview.ptx.model import Access
+from traceview.kernels.inspect.recompilations import differences
+from traceview.kernels.ptx import accesses as ptx_level
+from traceview.kernels.ptx import disassembly as sass_level
+from traceview.kernels.ptx.model import Access
 
 if not importlib.util.find_spec("triton"):
     pytest.skip("compiles with Triton", allow_module_level=True)

@@ -1,9 +1,9 @@
 """Ranges that the recorder adds: in a domain of their own, however they were emitted."""
 
 from tests.build import Export
-from traceview.trace.nsys.ranges import DOMAIN
-from traceview.trace.nsys.ranges import PREFIX as MARK
-from traceview.trace.nsys.ranges import RANGE_PREFIX as PREFIX
+from traceview.traces.trace.nsys.ranges import DOMAIN
+from traceview.traces.trace.nsys.ranges import PREFIX as MARK
+from traceview.traces.trace.nsys.ranges import RANGE_PREFIX as PREFIX
 
 TEXT = "train.py:31 in step: loss.item() [Tensor.item]"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.build import Export
-from traceview.trace.nsys.added_tables import NOT_EXPORTED
+from traceview.traces.trace.nsys.added_tables import NOT_EXPORTED
 
 LINEAR = ("/usr/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134, "forward")
 TRAIN = ("/work/train.py", 31, "train")

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.build import Export
-from traceview.trace.nsys.ranges import DOMAIN, PREFIX, Mark, parsed
+from traceview.traces.trace.nsys.ranges import DOMAIN, PREFIX, Mark, parsed
 
 TEXT = "src/train.py:31 in Model.step: loss.item() [Tensor.item]"
 

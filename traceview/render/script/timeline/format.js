@@ -1,4 +1,4 @@
-/** Numbers as text, as traceview/units.py writes them. */
+/** Numbers as text, as traceview/base/units.py writes them. */
 
 /** @type {[number, string][]} */
 const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]];

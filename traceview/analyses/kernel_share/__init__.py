@@ -1,3 +1,0 @@
-"""The analysis `kernel-share`."""
-
-from traceview.analyses.kernel_share.analysis import ANALYSIS as ANALYSIS

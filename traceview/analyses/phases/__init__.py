@@ -1,3 +1,0 @@
-"""The analysis `phases`."""
-
-from traceview.analyses.phases.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,39 @@
+"""Limits and rates of GPUs by compute capability and product, each with its source."""
+
+from traceview.base.hardware.occupancy import (
+    KNOWN_CAPABILITIES,
+    Limiter,
+    Occupancy,
+    SmLimits,
+    limits_of,
+    occupancy,
+)
+from traceview.base.hardware.rates import (
+    FIGURES,
+    FLOP_KINDS,
+    Part,
+    Rates,
+    geforce_factors,
+    lanes_of,
+    parse_figures,
+    part_of,
+    rates_of,
+)
+
+__all__ = [
+    "FIGURES",
+    "FLOP_KINDS",
+    "KNOWN_CAPABILITIES",
+    "Limiter",
+    "Occupancy",
+    "Part",
+    "Rates",
+    "SmLimits",
+    "geforce_factors",
+    "lanes_of",
+    "limits_of",
+    "occupancy",
+    "parse_figures",
+    "part_of",
+    "rates_of",
+]

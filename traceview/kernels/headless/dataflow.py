@@ -1,0 +1,385 @@
+"""Uses of the parameters in the source of a Triton kernel, without running it.
+
+Pointers are the parameters that addresses are computed from; casts and uses give their types.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from functools import cached_property
+
+from traceview.base.records import record
+from traceview.kernels.headless.signatures import TYPE_NAMES
+
+Functions = Mapping[str, ast.FunctionDef]
+
+_LOADS = {"load"}
+_OF_DESCRIPTOR = ("load", "store", "gather", "scatter")
+_SHAPE_OF_DESCRIPTOR = ("block_type", "block_shape")
+_MADE = {"make_block_ptr", "make_tensor_descriptor"}
+_PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
+_POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
+# PyTorch's indices are int64; operands of tl.dot are mostly half precision.
+_INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
+_BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+# Positions, and functions that take fp32 alone.
+_OF_OWN_TYPE = frozenset(
+    ("argmax", "argmin", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid")
+)
+_RESHAPES = ("interleave", "join", "trans", "reshape", "broadcast_to", "expand_dims", "permute")
+
+
+@record
+class Usage:
+    """The uses of a kernel's parameters; `helpers` are the jitted functions that it may call.
+
+    `stated` are the element types that comments give to pointers.
+    """
+
+    function: ast.FunctionDef
+    helpers: Functions = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+    stated: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        arguments = self.function.args
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return tuple(argument.arg for argument in listed)
+
+    @cached_property
+    def pointers(self) -> dict[str, str | None]:
+        """The pointer parameters, with the inferred element type or None."""
+        element_types: dict[str, str | None] = {}
+        for call, address in self._accesses():
+            root = self._root(address)
+            if root:
+                element_types[root] = element_types.get(root) or self._stored_type(call)
+        for name, type_ in self._of_helpers():
+            element_types[name] = element_types.get(name) or type_
+        for root, type_ in self._loaded_types():
+            element_types[root] = element_types.get(root) or type_
+        # The parameters that a pointer is chosen from: `a = a1 if first else a2`.
+        chosen: dict[str, str | None] = {}
+        for values in self._assigned.values():
+            plain = [v.id for v in values if isinstance(v, ast.Name) and v.id in self.parameters]
+            typed = [element_types[name] for name in plain if name in element_types]
+            if typed:
+                chosen |= {name: typed[0] for name in plain if name not in element_types}
+        stated = {**self.stated, **dict(self._asserted_types())}
+        return element_types | chosen | {n: t for n, t in stated.items() if n in element_types}
+
+    def _asserted_types(self) -> Iterator[tuple[str, str]]:
+        """The types in `tl.static_assert(x.dtype == tl.int8)`, of a pointer or a loaded value."""
+        for call in self._calls("static_assert"):
+            test = call.args[0] if call.args else None
+            is_equal = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
+            if not isinstance(test, ast.Compare) or not is_equal:
+                continue
+            type_ = TYPE_NAMES.get(ast.unparse(test.comparators[0]).rpartition(".")[2])
+            owner = test.left
+            while isinstance(owner, ast.Attribute):
+                owner = owner.value
+            if type_ and isinstance(owner, ast.Name):
+                named = {owner.id} & set(self.parameters)
+                roots = named or set(self._values_in(owner, frozenset()))
+                yield from ((root, type_) for root in roots)
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The names of functions that are called without a module prefix."""
+        calls = self._calls()
+        return frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name))
+
+    @cached_property
+    def returns_value(self) -> bool:
+        """Whether it returns a value, as no kernel does."""
+        returns = (node for node in ast.walk(self.function) if isinstance(node, ast.Return))
+        return any(node.value is not None for node in returns)
+
+    @cached_property
+    def compared_to(self) -> dict[str, str | int]:
+        """The parameters that are compared with literals, here or in a helper; the first counts."""
+        first_literals: dict[str, str | int] = {}
+        for node in ast.walk(self.function):
+            equal = isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            literals = [s.value for s in sides if isinstance(s, ast.Constant)]
+            for side in sides if equal and literals else ():
+                if isinstance(side, ast.Name) and type(literals[0]) in (str, int):
+                    first_literals.setdefault(side.id, literals[0])  # type: ignore[arg-type]
+        for call, inner in self._helpers():
+            for parameter, given in _bound(inner.parameters, call):
+                if isinstance(given, ast.Name) and parameter in inner.compared_to:
+                    first_literals.setdefault(given.id, inner.compared_to[parameter])
+        return first_literals
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The parameters that are used as data types: x.to(T), tl.zeros(..., dtype=T)."""
+        dtypes = [call.args[0] for call in self._calls("to") if call.args]
+        dtypes += [k.value for call in self._calls() for k in call.keywords if k.arg == "dtype"]
+        return frozenset(node.id for node in dtypes if isinstance(node, ast.Name))
+
+    @cached_property
+    def flags(self) -> frozenset[str]:
+        """The parameters that are an `if` condition on their own."""
+        tests = [n.test for n in ast.walk(self.function) if isinstance(n, (ast.If, ast.IfExp))]
+        bare = [t.operand if isinstance(t, ast.UnaryOp) else t for t in tests]
+        return frozenset(node.id for node in bare if isinstance(node, ast.Name))
+
+    @cached_property
+    def unrolled(self) -> frozenset[str]:
+        """The parameters that set the number of iterations of an unrolled loop."""
+        # With a step of its own, a loop has fewer turns than its bound.
+        counted = (call for call in self._calls("static_range") if len(call.args) < 3)
+        turns = (part for call in counted for part in ast.walk(call))
+        own = {node.id for node in turns if isinstance(node, ast.Name)}
+        return frozenset(own & set(self.parameters))
+
+    @cached_property
+    def has_dot(self) -> bool:
+        """Whether it or a helper calls tl.dot."""
+        own = any(True for _ in self._calls("dot", "dot_scaled"))
+        return own or any(inner.has_dot for _, inner in self._helpers())
+
+    @cached_property
+    def descriptors(self) -> tuple[str, ...]:
+        """The parameters that are tensor descriptors: they have `load`, `store` or `block_type`."""
+        methods = [call.func for call in self._calls(*_OF_DESCRIPTOR)]
+        shapes = (
+            node
+            for node in ast.walk(self.function)
+            if isinstance(node, ast.Attribute) and node.attr in _SHAPE_OF_DESCRIPTOR
+        )
+        owners = (node.value for node in (*methods, *shapes) if isinstance(node, ast.Attribute))
+        named = {owner.id for owner in owners if isinstance(owner, ast.Name)}
+        return tuple(name for name in self.parameters if name in named)
+
+    @cached_property
+    def _assigned(self) -> dict[str, list[ast.expr]]:
+        assigned: dict[str, list[ast.expr]] = {}
+        for node in ast.walk(self.function):
+            for target, value in _assignments(node):
+                assigned.setdefault(target, []).append(value)
+        return assigned
+
+    def _calls(self, *names: str) -> Iterator[ast.Call]:
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.Call) and (not names or _called(node) in names):
+                yield node
+
+    def _accesses(self) -> Iterator[tuple[ast.Call, ast.expr]]:
+        for call in self._calls():
+            name, address = _called(call), _first(call)
+            touches = name in ("load", "store") or name in _MADE or name.startswith("atomic_")
+            if touches and address is not None:
+                yield call, address
+
+    def _root(self, address: ast.expr) -> str | None:
+        """The base pointer of an address: the leftmost parameter, or one named like a pointer."""
+        candidates = list(dict.fromkeys(self._addends(address, frozenset())))
+        named = [name for name in candidates if _POINTER_NAME.search(name)]
+        return next(iter(named or candidates), None)
+
+    def _addends(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
+        """The parameters that are addends of an address; factors of products do not count."""
+        if isinstance(node, ast.Name):
+            if node.id in self.parameters:
+                yield node.id
+            elif node.id not in seen:
+                for value in self._last_assigned(node):
+                    yield from self._addends(value, seen | {node.id})
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            yield from self._addends(node.left, seen)
+            yield from self._addends(node.right, seen)
+        else:
+            for part in _passed_on(node):
+                yield from self._addends(part, seen)
+
+    def _last_assigned(self, name: ast.Name) -> list[ast.expr]:
+        """The values assigned to a name: first the last before its use, at the end increments."""
+        values = self._assigned.get(name.id, [])
+        added = [node.value for node in ast.walk(self.function) if isinstance(node, ast.AugAssign)]
+        whole = [value for value in values if value not in added]
+        before = [value for value in whole if value.lineno <= name.lineno]
+        later = [value for value in values if value not in before]
+        return [*reversed(before), *later]
+
+    def _loads_in(self, node: ast.AST, seen: frozenset[str]) -> Iterator[str]:
+        """The pointers whose loaded values an expression depends on."""
+        if isinstance(node, ast.Call) and _called(node) in _LOADS:
+            address = _first(node)
+            root = self._root(address) if address is not None else None
+            yield from [root] if root else []
+        elif isinstance(node, ast.Call) and _called(node) in self.helpers:
+            yield from self._returned_by(node)
+        elif isinstance(node, ast.Name):
+            for value in self._assigned.get(node.id, ()) if node.id not in seen else ():
+                yield from self._loads_in(value, seen | {node.id})
+        elif not _makes_own_type(node):
+            for part in ast.iter_child_nodes(node):
+                yield from self._loads_in(part, seen)
+
+    def _returned_by(self, call: ast.Call) -> Iterator[str]:
+        """The pointers whose loaded values a helper returns."""
+        for inner in (usage for each, usage in self._helpers() if each is call):
+            returns = (n.value for n in ast.walk(inner.function) if isinstance(n, ast.Return))
+            values = [value for value in returns if value is not None]
+            loaded = {name for value in values for name in inner._loads_in(value, frozenset())}
+            for name, given in _bound(inner.parameters, call):
+                root = self._root(given) if name in loaded else None
+                yield from [root] if root else []
+
+    @cached_property
+    def _operands(self) -> list[ast.expr]:
+        operands = [operand for call in self._calls("dot") for operand in call.args[:2]]
+        return operands + self._passed_to_helpers(lambda inner: inner._operands)
+
+    def _passed_to_helpers(self, select: Callable[[Usage], list[ast.expr]]) -> list[ast.expr]:
+        """What is passed for the parameters that helpers use in the expressions of `select`."""
+        passed: list[ast.expr] = []
+        for call, inner in self._helpers():
+            names = {node.id for node in select(inner) if isinstance(node, ast.Name)}
+            passed += [given for name, given in _bound(inner.parameters, call) if name in names]
+        return passed
+
+    def _loaded_types(self) -> Iterator[tuple[str, str]]:
+        yield from self._cast_loads("u")
+        # Values that are shifted or masked are integers.
+        for operand in self._bit_operands:
+            yield from ((root, _BITS) for root in self._values_in(operand, frozenset()))
+        for operand in self._operands:
+            yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
+        for _, address in self._accesses():
+            yield from ((root, _INDEX) for root in self._loads_in(address, frozenset()))
+        yield from ((root, _INDEX) for root, _ in self._cast_loads("i"))
+
+    def _cast_loads(self, sign: str) -> Iterator[tuple[str, str]]:
+        for call in self._calls("to"):
+            kind = _cast(call) or ""
+            loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] == sign:
+                yield from ((root, kind) for root in self._loads_in(loaded, frozenset()) if kind)
+
+    @cached_property
+    def _bit_operands(self) -> list[ast.expr]:
+        """The operands that are shifted or masked, here or in a helper."""
+        operands: list[ast.expr] = []
+        for node in ast.walk(self.function):
+            if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BIT_OPERATORS):
+                sides = (
+                    [node.left, node.right]
+                    if isinstance(node, ast.BinOp)
+                    else [node.target, node.value]
+                )
+                operands += sides[:1] if isinstance(node.op, (ast.LShift, ast.RShift)) else sides
+        return operands + self._passed_to_helpers(lambda inner: inner._bit_operands)
+
+    def _values_in(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
+        """The pointers whose loaded values an expression passes on as they are."""
+        if isinstance(node, ast.Call) and _called(node) in _LOADS:
+            yield from self._loads_in(node, seen)
+        elif isinstance(node, ast.Call) and _called(node) in _RESHAPES:
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            for part in (*node.args[:2], *owner):
+                yield from self._values_in(part, seen)
+        elif isinstance(node, ast.Name) and node.id not in seen:
+            for value in self._assigned.get(node.id, ()):
+                yield from self._values_in(value, seen | {node.id})
+        elif isinstance(node, ast.Subscript):
+            yield from self._values_in(node.value, seen)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, _BIT_OPERATORS):
+            yield from self._values_in(node.left, seen)
+
+    def _stored_type(self, call: ast.Call) -> str | None:
+        if _called(call) != "store" or len(call.args) < 2:
+            return None
+        values = [call.args[1]]
+        if isinstance(values[0], ast.Name):
+            values = self._assigned.get(values[0].id, [])
+        return next(filter(None, map(_cast, reversed(values))), None)
+
+    def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
+        for call, inner in self._helpers():
+            for parameter, given in _bound(inner.parameters, call):
+                root = self._root(given) if parameter in inner.pointers else None
+                if root:
+                    yield root, inner.pointers[parameter]
+
+    def _helpers(self) -> Iterator[tuple[ast.Call, Usage]]:
+        for call in self._calls():
+            name = _called(call)
+            if name in self.helpers and name not in self.seen:
+                yield call, Usage(self.helpers[name], self.helpers, self.seen | {name})
+
+
+def _makes_own_type(node: ast.AST) -> bool:
+    """Whether the type of a value says nothing of the operands: a comparison, an exponential."""
+    has_own = isinstance(node, ast.Call) and _called(node) in _OF_OWN_TYPE
+    return has_own or isinstance(node, ast.Compare)
+
+
+def is_pointer_name(name: str) -> bool:
+    """Whether a name follows the convention for pointers: x_ptr."""
+    return bool(re.search(r"_ptrs?$|Ptr$|^ptr", name))
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpacked(target, node.value)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+        yield from _unpacked(node.target, node.value)
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple):
+        values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+        for part, given in zip(target.elts, values, strict=False):
+            yield from _unpacked(part, given)
+
+
+def _called(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _first(call: ast.Call) -> ast.expr | None:
+    """The address argument of an access; `desc` for desc.load([…])."""
+    if isinstance(call.func, ast.Attribute) and _called(call) in ("load", "store"):
+        owner = call.func.value
+        if not (isinstance(owner, ast.Name) and owner.id in ("tl", "language", "gl")):
+            return owner
+    named = (k.value for k in call.keywords if k.arg in ("pointer", "base"))
+    return call.args[0] if call.args else next(named, None)
+
+
+def _passed_on(node: ast.expr) -> list[ast.expr]:
+    """The subexpressions that an expression passes on as its address."""
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.Call) and _called(node) in _PASSES_ON:
+        first = _first(node)
+        return [first] if first is not None else []
+    func = node.func if isinstance(node, ast.Call) else None
+    return [func.value] if isinstance(func, ast.Attribute) and func.attr == "to" else []
+
+
+def _cast(node: ast.expr) -> str | None:
+    if not (isinstance(node, ast.Call) and _called(node) == "to" and node.args):
+        return None
+    word = node.args[0]
+    return TYPE_NAMES.get(word.attr) if isinstance(word, ast.Attribute) else None
+
+
+def _bound(parameters: tuple[str, ...], call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    yield from zip(parameters, call.args, strict=False)
+    yield from ((k.arg, k.value) for k in call.keywords if k.arg)

@@ -1,0 +1,307 @@
+"""Tensors that a wrapper of a kernel is assumed to get: contiguous, of typical sizes and rank."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from traceview.base.records import record
+
+_HEAD = re.compile(
+    r"(.*head_?(dim|size).*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
+    re.I,
+)
+_BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
+_HEADS = re.compile(
+    r"(n?h|hq|hv|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
+    re.I,
+)
+_ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
+_TAPS = re.compile(r"k[hw]|kernel(_?(size|h|w|height|width))?|(d_?)?conv(_width)?|width", re.I)
+_FILTER = re.compile(r"w|weights?|filters?|kernel", re.I)
+_VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
+_LOGITS = re.compile(r"logits", re.I)
+# Of a quantization: the group of MX formats, and the least of the others.
+_GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
+# Experts of a token in routers of mixtures (Mixtral 2, Qwen3 and DeepSeek 8).
+_CHOSEN, _CHOSEN_COUNT = re.compile(r"(num_)?top_?k", re.IGNORECASE), 8
+# Tokens of a block of a paged cache.
+_PAGE, _PAGE_SIZE = re.compile(r"(kv_?)?(block|page)_?size", re.IGNORECASE), 64
+_TAP_COUNT, _HEADS_APART = 4, 3
+# The last dimension of a tensor of unknown rank has this number, if any does.
+_MOST_RANK = 4
+SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
+_NAMED = {_HEADS: _HEAD_COUNT, _GROUP: _GROUP_SIZE, _CHOSEN: _CHOSEN_COUNT, _PAGE: _PAGE_SIZE}
+_METHODS = (
+    "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
+    "expand requires_grad_ zero_ fill_ data_ptr view_as expand_as type_as movedim narrow"
+)
+_SAME = frozenset(_METHODS.split())
+_OF_SAME_RANK = ("transpose", "permute", "t", "movedim")
+_OF_ITSELF = ("detach", "clone", "cuda", "requires_grad_", "zero_", "fill_")
+_CASTS = {
+    "float": "float32",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "int": "int32",
+    "long": "int64",
+}
+_NEW = re.compile(r"new_(empty|zeros|ones|full|tensor)")
+
+
+class Unknown(Exception):  # noqa: N818 (a state of an expression, no failure of ours)
+    """Raised for an expression whose value cannot be derived."""
+
+
+UNKNOWN = object()
+"""The value of a name that cannot be derived."""
+
+
+class AssumedSize(int):
+    """A typical size. Results of arithmetic on it are plain integers, except the quotient 1."""
+
+
+@dataclass
+class AssumedTensor:
+    """A tensor of which little is known; `dtype` and `rank` are None if nothing shows them.
+
+    Tensors with the same `name` and without a `dtype` have the same type. `channels_last`: the
+    elements along dimension 1 are adjacent in memory.
+    """
+
+    name: str
+    dtype: Any = None
+    rank: int | None = None
+    channels_last: bool = False
+
+    @property
+    def dimensions(self) -> int:
+        """The rank. Raises Unknown if nothing shows it."""
+        if self.rank is None:
+            raise Unknown
+        return self.rank
+
+    def stride(self, at: int) -> int:
+        """The stride of the dimension `at`."""
+        if self.channels_last:
+            return 1 if at in (1, 1 - (self.rank or 0)) else SIZE
+        return 1 if at in (-1, (self.rank or _MOST_RANK) - 1) else SIZE
+
+    def size(self, at: int | None = None, name: str = "") -> AssumedSize:
+        """A typical size of the dimension `at`, or of the one that is called `name`."""
+        return AssumedSize(self._size(at, name))
+
+    def _size(self, at: int | None, name: str) -> int:
+        at = self.rank - 1 if at == -1 and self.rank else at
+        # V of anything but an operand of attention is rather a vocabulary.
+        is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
+        if name and is_head and _HEAD.fullmatch(name):
+            return _HEAD_SIZE
+        if name and _TAPS.fullmatch(name) and _FILTER.fullmatch(self.name):
+            return _TAP_COUNT
+        if name and _VOCABULARY.fullmatch(name):
+            return _VOCABULARY_SIZE
+        is_last = at == -1 or (at is not None and at >= 2 and at + 1 == (self.rank or _MOST_RANK))
+        if is_last and _LOGITS.search(self.name):
+            return _VOCABULARY_SIZE
+        if name and _BATCH.fullmatch(name) and not is_last:
+            return _BATCH_SIZE
+        for pattern, size in _NAMED.items():
+            if name and pattern.fullmatch(name):
+                return size
+        # Of three dimensions the last may hold all heads.
+        is_inner = is_last and (not name or (at or 0) >= _HEADS_APART)
+        if is_inner and _ATTENTION.fullmatch(self.name):
+            return _HEAD_SIZE
+        return SIZE
+
+
+@record
+class AssumedDescriptor:
+    """A tensor descriptor (TMA) with the shape of its blocks."""
+
+    tensor: AssumedTensor
+    block: tuple[int, ...]
+
+    @property
+    def type(self) -> str:
+        """Its type in Triton's notation, with `element` as that of the tensor."""
+        return f"[{', '.join(map(str, self.block))}]"
+
+
+@record
+class Shape:
+    """The shape or the strides of a tensor, of unknown length."""
+
+    tensor: AssumedTensor
+    is_strides: bool = False
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return self
+        return self.tensor.stride(at) if self.is_strides else self.tensor.size(at)
+
+
+@dataclass
+class Method:
+    """A bound method of an assumed tensor."""
+
+    tensor: AssumedTensor
+    name: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        tensor, name = self.tensor, self.name
+        if name in ("size", "stride"):
+            shape = Shape(tensor, name == "stride")
+            return shape[arguments[0]] if arguments else shape
+        if name == "numel":
+            return SIZE * SIZE
+        if name == "element_size":
+            return int(dtype_of(tensor).itemsize)
+        if name in ("is_contiguous", "is_cuda"):
+            return True
+        if name in ("dim", "ndimension"):
+            return tensor.dimensions
+        if name in ("to", "view", "type") or _NEW.fullmatch(name):
+            dtype = dtype_in(arguments, keywords) or tensor.dtype
+            return AssumedTensor(tensor.name, dtype, tensor.rank if name == "to" else None)
+        if name in _CASTS:
+            return AssumedTensor(tensor.name, getattr(torch_(), _CASTS[name]), tensor.rank)
+        if name == "contiguous":
+            return replace(tensor, channels_last=False)
+        if name in _SAME:
+            rank = tensor.rank if name in _OF_SAME_RANK else None
+            return tensor if name in _OF_ITSELF else AssumedTensor(tensor.name, tensor.dtype, rank)
+        raise Unknown
+
+
+def torch_() -> Any:
+    import torch
+
+    return torch
+
+
+def dtype_of(tensor: AssumedTensor) -> Any:
+    """The data type of a tensor, float16 if nothing says it."""
+    return tensor.dtype or torch_().float16
+
+
+def dtype_in(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    kind = torch_().dtype
+    return next((a for a in (*arguments, *keywords.values()) if isinstance(a, kind)), None)
+
+
+_OF_TENSORS = frozenset(
+    ("shape", "stride", "dtype", "numel", "contiguous", "data_ptr", "is_contiguous", "size")
+)
+_OPERANDS = ("q", "k", "v", "query", "key", "value")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def tensor_ranks(function: Function) -> dict[str, int | None]:
+    """The names that are used as tensors, with the dimensions that their uses show, or None."""
+    shown: dict[str, int] = defaultdict(int)
+    # Where x is rebound if it has 4 dimensions, it has another number behind that.
+    rebinding = {id(each) for node in ast.walk(function) for each in _rebinding(node)}
+    for node in ast.walk(function):
+        if id(node) in rebinding:
+            continue
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and getattr(node, "attr", "") in _OF_TENSORS:
+            shown[owner.id] += 0
+        for name, rank in _uses(node):
+            shown[name] = max(shown[name], rank)
+    # Uses show the least rank; operands of attention have the same.
+    operands = [name for name in shown if name.lower() in _OPERANDS]
+    shown |= dict.fromkeys(operands, max((shown[name] for name in operands), default=0))
+    return {name: rank if rank > 1 else None for name, rank in shown.items()}
+
+
+def _uses(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """The names of tensors in a node, with the least rank that it shows."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        name = _shape_of(node.value)
+        starred = any(isinstance(each, ast.Starred) for each in node.targets[0].elts)
+        if name and not starred:
+            yield name, len(node.targets[0].elts)
+        elif isinstance(node.value, ast.Tuple) and not starred:
+            rest = len(node.targets[0].elts) - len(node.value.elts) + 1
+            shapes = (each.value for each in node.value.elts if isinstance(each, ast.Starred))
+            yield from ((owner, rest) for shape in shapes if (owner := _shape_of(shape)))
+    if isinstance(node, ast.Compare):
+        yield from _compared(node)
+    if isinstance(node, ast.Call):
+        yield from _with_last(node)
+    name, index = None, None
+    if isinstance(node, ast.Subscript):
+        name, index = _shape_of(node.value), node.slice
+    elif isinstance(node, ast.Call) and node.args:
+        name, index = _shape_of(node.func), node.args[0]
+    if isinstance(index, ast.Constant) and type(index.value) is int and name:
+        yield name, index.value + 1
+
+
+def _rebinding(node: ast.AST) -> list[ast.Compare]:
+    """The comparisons in the test of an if that are of a tensor which its branch rebinds."""
+    if not isinstance(node, ast.If):
+        return []
+    names = [n for part in node.body for n in ast.walk(part) if isinstance(n, ast.Name)]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    compared = (each for each in ast.walk(node.test) if isinstance(each, ast.Compare))
+    return [each for each in compared if _shape_of(each.left, ("ndim", "dim")) in bound]
+
+
+def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:
+    """The ranks in `kernel[grid](x.stride(2), x.stride(-1))`, which passes two dimensions."""
+    passed: dict[str, set[int]] = defaultdict(set)
+    for part in (p for each in (*call.args, *call.keywords) for p in ast.walk(each)):
+        if isinstance(part, ast.Call) and len(part.args) == 1:
+            name, at = _shape_of(part.func), part.args[0]
+            if name and isinstance(part.func, ast.Attribute) and part.func.attr == "stride":
+                passed[name].add(_index(at))
+    for name, indices in passed.items():
+        if -1 in indices:
+            yield name, max(indices) + 2
+
+
+def _index(node: ast.expr) -> int:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return 0
+    return value if isinstance(value, int) else 0
+
+
+def _compared(node: ast.Compare) -> Iterator[tuple[str, int]]:
+    """The ranks in `x.shape == (m, n)` and `x.ndim == 2`."""
+    right = node.comparators[0]
+    name = _shape_of(node.left)
+    if name and isinstance(right, ast.Tuple):
+        yield name, len(right.elts)
+    name = _shape_of(node.left, ("ndim", "dim")) if isinstance(node.ops[0], ast.Eq) else None
+    if name and isinstance(right, ast.Constant) and type(right.value) is int:
+        yield name, right.value
+
+
+def _shape_of(
+    node: ast.expr, attributes: Sequence[str] = ("shape", "size", "stride")
+) -> str | None:
+    node = node.func if isinstance(node, ast.Call) and not node.args else node
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id if node.attr in attributes else None
+    return None
+
+
+def rank_of(sizes: Sequence[Any]) -> int | None:
+    """The rank of a tensor that is created with these sizes."""
+    if not sizes:
+        return None
+    if isinstance(sizes[0], Shape):
+        return None if sizes[0].is_strides else sizes[0].tensor.rank
+    if isinstance(sizes[0], (tuple, list)):
+        return len(sizes[0])
+    return len(sizes) if all(isinstance(size, int) for size in sizes) else None

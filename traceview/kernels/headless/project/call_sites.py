@@ -1,0 +1,271 @@
+"""Where a project launches a kernel: at a call, in a harness, or in a function that defines it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from traceview.base.records import record
+
+# The expressions that stand for a kernel in a module: `run = kernel`, `TABLE[name]["update"]`.
+
+_MOST_STEPS = 8
+
+
+class Aliases:
+    """The assignments of a module, to trace expressions back to one kernel."""
+
+    def __init__(self, kernel: str, module: ast.Module) -> None:
+        self._kernel = kernel
+        self._assigned: dict[str, list[ast.expr]] = defaultdict(list)
+        self._fields: dict[str, list[ast.expr]] = defaultdict(list)
+        for node in ast.walk(module):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self._assigned[node.targets[0].id].append(node.value)
+            elif isinstance(node, ast.keyword) and node.arg:
+                # A field of an object: Implementations(update=kernel).
+                self._fields[node.arg].append(node.value)
+
+    def names(self, node: ast.expr, steps: int = _MOST_STEPS) -> bool:
+        """Whether an expression can be the kernel: itself, of a module, wrapped, or an alias."""
+        if steps == 0:
+            return False
+        if isinstance(node, ast.Name) and node.id == self._kernel:
+            return True
+        if isinstance(node, ast.Attribute):
+            values = self._fields.get(node.attr, ())
+            return node.attr == self._kernel or any(
+                isinstance(v, ast.Name) and v.id == self._kernel for v in values
+            )
+        if isinstance(node, ast.Call):
+            return any(self.names(part, steps - 1) for part in node.args)
+        return any(self.names(each, steps - 1) for each in self._values(node, steps))
+
+    def _values(self, node: ast.expr, steps: int) -> Iterator[ast.expr]:
+        if steps == 0:
+            return
+        if isinstance(node, ast.Name):
+            yield from self._assigned.get(node.id, ())
+        elif isinstance(node, ast.IfExp):
+            yield from (node.body, node.orelse)
+        elif isinstance(node, ast.Subscript):
+            for container in self._containers(node.value, steps - 1):
+                # The elements of a literal at a key, all of them if the key is not constant.
+                if isinstance(container, (ast.List, ast.Tuple)):
+                    yield from container.elts
+                elif isinstance(container, ast.Dict):
+                    wanted = node.slice
+                    for key, value in zip(container.keys, container.values, strict=True):
+                        constant = all(isinstance(k, ast.Constant) for k in (wanted, key))
+                        if not constant or ast.dump(wanted) == ast.dump(key or wanted):
+                            yield value
+
+    def _containers(self, node: ast.expr, steps: int) -> Iterator[ast.expr]:
+        if isinstance(node, (ast.Dict, ast.List, ast.Tuple)):
+            yield node
+        else:
+            for each in self._values(node, steps):
+                if steps:
+                    yield from self._containers(each, steps - 1)
+
+
+_MOST_FILES = 3000
+_MOST_BYTES = 2_000_000
+_MOST_SITES = 6
+_INSTALLED = ("site-packages", "dist-packages", "node_modules")
+_FIRST = re.compile(r"(^|[/_])(tests?|bench\w*|examples?)([/_.]|$)")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@record
+class CallSite:
+    """A launch in the source: the call, the function around it and the module around that."""
+
+    file: Path
+    module: ast.Module
+    function: Function | None
+    call: ast.Call
+
+    @property
+    def place(self) -> str:
+        """File and line, as messages name them."""
+        return f"{self.file.name}:{self.call.lineno}"
+
+
+def call_sites(kernel: str, file: Path, project: Path | None) -> Iterator[CallSite]:
+    """The launches of a kernel: in its own file, then in the tests of the project, then elsewhere.
+
+    Its own file comes first, as the function there is what tests call.
+    """
+    count = 0
+    for path in (file, *_others(file, project)):
+        for site in _in_file(kernel, path):
+            yield site
+            count += 1
+            if count == _MOST_SITES:
+                return
+
+
+def _others(file: Path, project: Path | None) -> list[Path]:
+    """The other files of the project: tests and benchmarks first, then those near the kernel."""
+    if project is None:
+        return []
+    files = list(islice(_sources(project), _MOST_FILES))
+
+    def order(path: Path) -> tuple[bool, int, str]:
+        text = str(path.relative_to(project))
+        pairs = zip(path.parts, file.parts, strict=False)
+        near = sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
+        return not _FIRST.search(text), -near, text
+
+    return [path for path in sorted(files, key=order) if path != file]
+
+
+def _sources(project: Path) -> Iterator[Path]:
+    """The Python files of a project, without what is installed or hidden in its folders."""
+    for folder, below, names in os.walk(project):
+        below[:] = sorted(each for each in below if each[0] != "." and each not in _INSTALLED)
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return
+        raw = path.read_bytes()
+        # Parsing is what takes long.
+        if not re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(kernel.encode()), raw):
+            return
+        module = ast.parse(raw)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return
+    aliases = Aliases(kernel, module)
+    for function, call in _calls(module, None):
+        if isinstance(call.func, ast.Subscript) and aliases.names(call.func.value):
+            yield CallSite(path, module, function, call)
+
+
+def _calls(node: ast.AST, function: Function | None) -> Iterator[tuple[Function | None, ast.Call]]:
+    """The calls in a tree, each with the innermost function around it that is not a lambda."""
+    for child in ast.iter_child_nodes(node):
+        inside = child if isinstance(child, Function) else function
+        if isinstance(child, ast.Call):
+            yield inside, child
+        yield from _calls(child, inside)
+
+
+# Files whose kernels are launched by an external harness, and the call that it makes.
+#
+# A file in the form of KernelBench defines `ModelNew` (or `Model`), `get_inputs` and
+# `get_init_inputs`. The graph of a model that Inductor (torch.compile) has generated defines
+# `call` and, to be timed, `get_args` or `benchmark_compiled_module`.
+
+_MODELS = ("ModelNew", "Model")
+
+
+@record
+class Harness:
+    """A call as text, the harness that makes it (`owner`), and a function that makes it."""
+
+    text: str
+    owner: str
+    call: Callable[[], object]
+
+
+def harness_of(names: Mapping[str, Any]) -> Harness | None:
+    """The harness of a file with these names; None where no form is known."""
+    return _of_model(names) or _of_graph(names)
+
+
+def _of_model(names: Mapping[str, Any]) -> Harness | None:
+    model = next((name for name in _MODELS if isinstance(names.get(name), type)), None)
+    if model is None or not callable(names.get("get_inputs")):
+        return None
+    given = "*get_init_inputs()" if callable(names.get("get_init_inputs")) else ""
+
+    def call() -> object:
+        settings = names["get_init_inputs"]() if given else ()
+        built = names[model](**settings) if isinstance(settings, dict) else names[model](*settings)
+        inputs = [_on_gpu(each) for each in names["get_inputs"]()]
+        return _on_gpu(built)(*inputs)
+
+    return Harness(f"{model}({given})(*get_inputs())", "KernelBench", call)
+
+
+def _of_graph(names: Mapping[str, Any]) -> Harness | None:
+    call, arguments = names.get("call"), names.get("get_args")
+    timed = names.get("benchmark_compiled_module")
+    if not callable(call) or not callable(timed):
+        return None
+    if callable(arguments):
+        return Harness("call(get_args())", "Inductor", lambda: call(arguments()))
+    text = "benchmark_compiled_module(times=1, repeat=1)"
+    return Harness(text, "Inductor", lambda: timed(times=1, repeat=1))
+
+
+def _on_gpu(value: Any) -> Any:
+    with suppress(AttributeError):
+        return value.cuda()
+    return value
+
+
+# The condition under which a file defines a function.
+
+
+def condition_of(file: str, name: str) -> str:
+    """The innermost `if` around a definition, as a clause; empty where there is none."""
+    try:
+        module = ast.parse(Path(file).read_bytes())
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    for function, condition in _definitions(module, None):
+        if function.name == name and condition:
+            test = ast.unparse(condition.test)
+            return f"line {function.lineno} defines it under `if {test}` (line {condition.lineno})"
+    return ""
+
+
+def _definitions(
+    node: ast.AST, condition: ast.If | None
+) -> Iterator[tuple[ast.FunctionDef, ast.If | None]]:
+    """The functions of a module, each with the innermost `if` around it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            yield child, condition
+        elif isinstance(child, ast.If):
+            yield from _definitions(child, child)
+
+
+def call_kernel_factories(path: str, names: Mapping[str, Any]) -> None:
+    """Call the functions of a file, by `names`, that define kernels and need no argument.
+
+    Kernels that a function defines before it raises are kept.
+    """
+    for name in _factories(ast.parse(Path(path).read_bytes())):
+        with suppress(Exception):
+            names[name]()
+
+
+def _factories(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and not _required(node.args):
+            inner = (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
+            if any(_is_jitted(each) for each in inner if each is not node):
+                yield node.name
+
+
+def _required(arguments: ast.arguments) -> int:
+    named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return named + sum(default is None for default in arguments.kw_defaults)
+
+
+def _is_jitted(function: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(each).split("(")[0] for each in function.decorator_list)

@@ -1,0 +1,417 @@
+"""Values of names and expressions in a function of a project, which is followed, not run.
+
+What follows from known names, the module's constants and pure functions is computed; everything
+else is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from traceview.kernels.headless.project.assumed_tensor import (
+    SIZE,
+    UNKNOWN,
+    AssumedDescriptor,
+    AssumedSize,
+    AssumedTensor,
+    Method,
+    Shape,
+    Unknown,
+    dtype_in,
+    dtype_of,
+    rank_of,
+    tensor_ranks,
+    torch_,
+)
+
+_MOST_TURNS = 64
+_CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"
+_FACTORIES = frozenset(_CREATED.split())
+_INTEGERS = ("arange", "randint")
+_LIKE = re.compile(r"(empty|zeros|ones|full|rand|randn)_like|clone")
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# What may change any name, or ends a function without a value.
+_UNFOLLOWED = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.Raise)
+
+
+@dataclass
+class Scope:
+    """The names at a place in a function: `known` in the function, `globals_` in its module.
+
+    `ranks` maps the names that are used as tensors to their number of dimensions or None. `broken`
+    counts the conditions that the program needs and that do not hold. `functions` are those of the
+    module, whose results are followed where they are called with tensors.
+    """
+
+    globals_: Mapping[str, Any]
+    known: dict[str, Any] = field(default_factory=dict)
+    ranks: Mapping[str, int | None] = field(default_factory=dict)
+    broken: int = 0
+    functions: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
+    returned: Any = None
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression, or UNKNOWN."""
+        try:
+            return self._value(node)
+        except Exception:
+            # Code of the project, computed with what it was not written for.
+            return UNKNOWN
+
+    def expect(self, test: ast.expr, holds: bool) -> None:
+        """Count a condition that is known not to have the value that the program needs."""
+        value = self.value(test)
+        self.broken += isinstance(value, (bool, int)) and bool(value) != holds
+
+    def _value(self, node: ast.expr) -> Any:
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise Unknown
+        return method(node)
+
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        for names in (self.known, self.globals_, vars(builtins)):
+            if node.id in names:
+                value = names[node.id]
+                if value is UNKNOWN:
+                    raise Unknown
+                return value
+        raise Unknown
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        owner = self._value(node.value)
+        if not isinstance(owner, AssumedTensor):
+            return getattr(owner, node.attr)
+        if node.attr == "shape":
+            return Shape(owner)
+        if node.attr == "dtype":
+            return dtype_of(owner)
+        if node.attr in ("T", "mT", "data", "grad"):
+            return owner
+        if node.attr == "device":
+            return torch_().device("cuda", 0)
+        if node.attr in ("is_cuda", "requires_grad"):
+            return True
+        if node.attr == "ndim":
+            return owner.dimensions
+        if node.attr == "itemsize":
+            raise Unknown
+        return Method(owner, node.attr)
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        owner = self._value(node.value)
+        if isinstance(owner, AssumedTensor):
+            return owner
+        if isinstance(owner, dict):
+            key = self.value(node.slice)
+            return _any_entry(owner) if key is UNKNOWN and owner else owner[key]
+        if isinstance(node.slice, ast.Slice):
+            bounds = (node.slice.lower, node.slice.upper, node.slice.step)
+            return owner[slice(*(None if b is None else self._value(b) for b in bounds))]
+        return owner[self._value(node.slice)]
+
+    def _binop(self, node: ast.BinOp) -> Any:
+        left, right = self._value(node.left), self._value(node.right)
+        tensor = next((v for v in (left, right) if isinstance(v, AssumedTensor)), None)
+        sizes = isinstance(left, AssumedSize) and isinstance(right, AssumedSize)
+        if sizes and left == right and isinstance(node.op, ast.FloorDiv):
+            return AssumedSize(1)
+        return tensor or _OPERATORS[type(node.op)](left, right)
+
+    def _unaryop(self, node: ast.UnaryOp) -> Any:
+        return _OPERATORS[type(node.op)](self._value(node.operand))
+
+    def _boolop(self, node: ast.BoolOp) -> Any:
+        is_and = isinstance(node.op, ast.And)
+        value: Any = is_and
+        for part in node.values:
+            value = self._value(part)
+            if bool(value) != is_and:
+                return value
+        return value
+
+    def _compare(self, node: ast.Compare) -> bool:
+        left = self._value(node.left)
+        for kind, right in zip(node.ops, map(self._value, node.comparators), strict=True):
+            if isinstance(left, Shape) or isinstance(right, Shape):
+                raise Unknown
+            if not _OPERATORS[type(kind)](left, right):
+                return False
+            left = right
+        return True
+
+    def _ifexp(self, node: ast.IfExp) -> Any:
+        test = self.value(node.test)
+        return self._value(node.body if test is UNKNOWN or test else node.orelse)
+
+    def _tuple(self, node: ast.Tuple) -> Any:
+        return tuple(map(self.value, node.elts))
+
+    def _list(self, node: ast.List) -> Any:
+        return list(map(self.value, node.elts))
+
+    def _listcomp(self, node: ast.ListComp) -> Any:
+        scopes = [self]
+        for generator in node.generators:
+            scopes = [inner for scope in scopes for inner in scope._turns(generator)]
+        return [scope.value(node.elt) for scope in scopes]
+
+    def _turns(self, generator: ast.comprehension) -> Iterator[Scope]:
+        """One scope per iteration of a loop in a comprehension."""
+        for value in itertools.islice(self._value(generator.iter), _MOST_TURNS):
+            inner = Scope(self.globals_, dict(self.known), self.ranks)
+            inner.assign(generator.target, value)
+            if all(inner.value(test) is not False for test in generator.ifs):
+                yield inner
+
+    def _set(self, node: ast.Set) -> Any:
+        return set(map(self.value, node.elts))
+
+    def _dict(self, node: ast.Dict) -> Any:
+        pairs = zip(node.keys, node.values, strict=True)
+        return {self._value(key): self.value(value) for key, value in pairs if key is not None}
+
+    def _call(self, node: ast.Call) -> Any:
+        helper = self.functions.get(ast.unparse(node.func))
+        passed = [self.value(argument) for argument in node.args] if helper else []
+        of_tensors = any(isinstance(each, (AssumedTensor, Shape)) for each in passed)
+        if helper and not node.keywords:
+            try:
+                result = self._result_of(helper, passed)
+            except (Unknown, ValueError):
+                result = UNKNOWN
+            # Numbers alone are given to the function itself where its source is not understood.
+            if of_tensors or result is not UNKNOWN:
+                return result
+        return self._called(node)
+
+    def _called(self, node: ast.Call) -> Any:
+        function = self._value(node.func)
+        arguments = [self._value(a) for a in node.args if not isinstance(a, ast.Starred)]
+        keywords = {k.arg: self._value(k.value) for k in node.keywords if k.arg}
+        if function is dict:
+            return {k.arg: self.value(k.value) for k in node.keywords if k.arg}
+        if isinstance(function, Method):
+            return function(*arguments, **keywords)
+        name = str(getattr(function, "__name__", ""))
+        first = arguments[0] if arguments else None
+        if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):
+            return replace(first, dtype=dtype_in((), keywords) or first.dtype)
+        if name in _FACTORIES and str(getattr(function, "__module__", "")) in ("torch", "None"):
+            alike = self._dtype_owner(node)
+            if alike:
+                return AssumedTensor(alike.name, None, rank_of(arguments))
+            usual = torch_().int64 if name in _INTEGERS else torch_().float32
+            return AssumedTensor(name, dtype_in((), keywords) or usual, rank_of(arguments))
+        if isinstance(first, AssumedTensor) and name in ("from_tensor", "TensorDescriptor"):
+            at = 1 if name == "from_tensor" else 3
+            block = keywords.get("block_shape") or arguments[at]
+            return AssumedDescriptor(first, tuple(map(int, block)))
+        if function is isinstance and isinstance(first, AssumedTensor):
+            return "Tensor" in ast.unparse(node.args[1])
+        passed = (*arguments, *keywords.values())
+        if any(isinstance(each, (AssumedTensor, Shape)) for each in passed):
+            if function in (max, min, sum, len) or name == "prod":
+                return SIZE * SIZE if name == "prod" else SIZE
+            raise Unknown
+        return function(*arguments, **keywords)
+
+    def _result_of(self, helper: ast.FunctionDef, passed: Sequence[Any]) -> Any:
+        """What a function of the module returns, its own calls of such functions left out."""
+        scope = Scope(self.globals_, ranks=tensor_ranks(helper))
+        for argument, value in zip(helper.args.args, passed, strict=True):
+            scope.assign(ast.Name(argument.arg, ast.Store()), value)
+        scope.run(helper.body)
+        return scope.returned
+
+    def run(self, body: Sequence[ast.stmt], until: ast.Call | None = None) -> bool:
+        """Follow statements up to a call; return whether it is reached.
+
+        Without a call they are followed up to a return, whose value `returned` has then. Raises
+        Unknown at a loop or an error before it.
+        """
+        kept = (node for node in body if not isinstance(node, _DEFINITIONS))
+        return any(self._reaches(node, until) for node in kept)
+
+    def _reaches(self, node: ast.stmt, until: ast.Call | None) -> bool:
+        """Follow one statement, as `run` does."""
+        if isinstance(node, ast.If):
+            return self._run_if(node, until)
+        if until is None and isinstance(node, _UNFOLLOWED):
+            raise Unknown
+        if isinstance(node, ast.For):
+            self.assign(node.target, _first_of(self.value(node.iter)))
+        if inner := [*getattr(node, "body", ()), *getattr(node, "orelse", ())]:
+            return self.run(inner, until)
+        if until is None and isinstance(node, ast.Return):
+            self.returned = self._value(node.value) if node.value else None
+            return True
+        if until is not None and _has([node], until):
+            return True
+        self._run_simple(node)
+        return False
+
+    def _run_if(self, node: ast.If, until: ast.Call | None) -> bool:
+        both = (node.body, node.orelse)
+        branches = [body for body in both if until and _has(body, until)]
+        if branches:
+            self.expect(node.test, branches[0] is node.body)
+            return self.run(branches[0], until)
+        test = self.value(node.test)
+        if test is UNKNOWN and until is not None:
+            # Either branch may run.
+            return self.run(node.body, until) or self.run(node.orelse, until)
+        return self.run(node.body if test is not UNKNOWN and test else node.orelse, until)
+
+    def _run_simple(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign):
+            self._run_assign(node)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self.assign(node.target, self.value(node.value))
+        elif isinstance(node, ast.Assert):
+            self._assume(node.test)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            grown = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+            self.assign(node.target, self.value(grown))
+
+    def _run_assign(self, node: ast.Assign) -> None:
+        names, values = node.targets[0], node.value
+        parts = values.elts if isinstance(values, ast.Tuple) else []
+        starred = sum(isinstance(part, ast.Starred) for part in parts)
+        if isinstance(names, ast.Tuple) and starred == 1:
+            self.assign_all(names.elts, parts)
+            return
+        value = self.size_named(names, values) or self.value(values)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def _assume(self, test: ast.expr) -> None:
+        """Apply `assert bits in [8, 4, 2]`: a size becomes the largest, an unknown the middle."""
+        self.expect(test, True)
+        if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
+            return
+        allowed, value = self.value(test.comparators[0]), self.value(test.left)
+        if not (
+            isinstance(test.left, ast.Name) and isinstance(allowed, (tuple, list, set)) and allowed
+        ):
+            return
+        if value is UNKNOWN:
+            self.assign(test.left, list(allowed)[len(allowed) // 2])
+        elif isinstance(value, AssumedSize) and value not in allowed:
+            self.assign(test.left, AssumedSize(max(allowed)))
+
+    def _dtype_owner(self, call: ast.Call) -> AssumedTensor | None:
+        for keyword in call.keywords:
+            dtype = keyword.value
+            if keyword.arg == "dtype" and isinstance(dtype, ast.Attribute):
+                owner = self.value(dtype.value)
+                if dtype.attr == "dtype" and isinstance(owner, AssumedTensor) and not owner.dtype:
+                    return owner
+        return None
+
+    def assign_all(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
+        """Bind the names of a tuple to values, one of which may be starred: `*x.shape, n`."""
+        count = len(targets) - len(values) + 1
+        waiting = list(targets)
+        for each in values:
+            starred = isinstance(each, ast.Starred)
+            value = self.value(each.value if isinstance(each, ast.Starred) else each)
+            taken = [waiting.pop(0) for _ in range(count if starred else 1) if waiting]
+            for at, target in enumerate(taken):
+                self.assign(target, _part(value, at, target, count) if starred else value)
+
+    def size_named(self, target: ast.expr, value: ast.expr) -> AssumedSize | None:
+        """The size in `heads = x.shape[1]` and `x.size(1)`, as the name suggests; else None."""
+        if not isinstance(target, ast.Name):
+            return None
+        shape, at = None, UNKNOWN
+        if isinstance(value, ast.Subscript):
+            shape, at = self.value(value.value), self.value(value.slice)
+        elif isinstance(value, ast.Call) and len(value.args) == 1:
+            method, at = self.value(value.func), self.value(value.args[0])
+            is_size = isinstance(method, Method) and method.name == "size"
+            shape = Shape(method.tensor) if is_size else None
+        if not isinstance(shape, Shape) or shape.is_strides or isinstance(at, slice):
+            return None
+        return shape.tensor.size(at if type(at) is int else None, target.id)
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        """Bind a name, or the names of a tuple."""
+        if isinstance(target, ast.Name):
+            if value is UNKNOWN and target.id in self.ranks:
+                value = AssumedTensor(target.id)
+            if isinstance(value, AssumedTensor) and value.rank is None:
+                value = replace(value, rank=self.ranks.get(target.id))
+            self.known[target.id] = value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for at, part in enumerate(target.elts):
+                self.assign(part, _part(value, at, part, len(target.elts)))
+
+
+def _has(body: Sequence[ast.stmt], call: ast.Call) -> bool:
+    return any(part is call for node in body for part in ast.walk(node))
+
+
+def _first_of(value: Any) -> Any:
+    with suppress(TypeError, StopIteration):
+        return next(iter(value))
+    return UNKNOWN
+
+
+def _any_entry(table: Mapping[Any, Any]) -> Any:
+    """An entry of a table whose key is unknown: any is a plausible setting, fp32 always works."""
+    single = torch_().float32
+    return table[single] if single in table else next(iter(table.values()))
+
+
+def _part(value: Any, at: int, target: ast.expr, count: int) -> Any:
+    if isinstance(value, Shape):
+        name = target.id if isinstance(target, ast.Name) else ""
+        if value.is_strides:
+            return replace(value.tensor, rank=count).stride(at)
+        return value.tensor.size(at, name)
+    if isinstance(value, (tuple, list)) and at < len(value):
+        return value[at]
+    if isinstance(value, AssumedTensor):
+        return value
+    return UNKNOWN

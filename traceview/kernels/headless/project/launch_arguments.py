@@ -1,0 +1,286 @@
+"""The arguments of a kernel as a call in the source of its project passes them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from types import SimpleNamespace
+from typing import Any
+
+from traceview.base.records import record
+from traceview.kernels.headless import inference
+from traceview.kernels.headless.project.assumed_tensor import (
+    UNKNOWN,
+    AssumedSize,
+    AssumedTensor,
+    Function,
+    tensor_ranks,
+    torch_,
+)
+from traceview.kernels.headless.project.call_sites import CallSite
+from traceview.kernels.headless.project.expressions import Scope
+from traceview.kernels.headless.signatures import Parameter
+
+# The values that are known in a function where it launches a kernel, without running it.
+#
+# Its parameters are taken as contiguous tensors and typical sizes, and its statements are
+# followed up to the launch.
+
+_SIZED = re.compile(
+    r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|"
+    r"(^|_)[a-z]$|^n_|_n$",
+    re.IGNORECASE,
+)
+_BLOCK = 64
+_DTYPES = {
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+}
+
+
+def scope_at(
+    call: ast.Call,
+    function: Function | None,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int = 2,
+) -> Scope:
+    """The names that are known where a call is made.
+
+    The values of parameters come from a caller in the same module, up to `depth` callers away.
+    Tensors are contiguous; they are in channels-last order where that breaks fewer of the
+    function's assertions and conditions of the call.
+    """
+    if function is None:
+        scope = Scope(globals_, functions=_functions(module))
+        scope.run(module.body, call)
+        return scope
+    scope = _scope_in(call, function, module, globals_, depth, channels_last=False)
+    if not scope.broken:
+        return scope
+    other = _scope_in(call, function, module, globals_, depth, channels_last=True)
+    return other if other.broken < scope.broken else scope
+
+
+def _scope_in(
+    call: ast.Call,
+    function: Function,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int,
+    *,
+    channels_last: bool,
+) -> Scope:
+    """The names at a call in a function, for tensors of one memory layout."""
+    scope = Scope(globals_, ranks=tensor_ranks(function), functions=_functions(module))
+    caller = _caller(function, module, globals_, depth)
+    for name, value in _parameters(function, scope):
+        scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
+    instance = _instance(function, module, globals_)
+    if instance:
+        scope.known[function.args.args[0].arg] = instance
+    for value in scope.known.values() if channels_last else ():
+        if isinstance(value, AssumedTensor):
+            value.channels_last = (value.rank or 0) >= 3
+    scope.run(function.body, call)
+    return scope
+
+
+def _functions(module: ast.Module) -> dict[str, ast.FunctionDef]:
+    """The functions of a module that are no kernels, by name."""
+    return {
+        node.name: node
+        for node in module.body
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list
+    }
+
+
+def _instance(
+    function: Function, module: ast.Module, globals_: Mapping[str, Any]
+) -> SimpleNamespace | None:
+    """The object of a method, with the attributes that `__init__` sets without a call.
+
+    None for a function that is not a method of a class with `__init__`.
+    """
+    owner = next(
+        (n for n in ast.walk(module) if isinstance(n, ast.ClassDef) and function in n.body), None
+    )
+    methods = [node for node in owner.body if isinstance(node, Function)] if owner else []
+    init = next((method for method in methods if method.name == "__init__"), None)
+    if init is None or not function.args.args:
+        return None
+    scope, instance = Scope(globals_), SimpleNamespace()
+    scope.known |= dict(_parameters(init, scope))
+    for node in ast.walk(init):
+        if not isinstance(node, ast.Assign) or any(isinstance(n, ast.Call) for n in ast.walk(node)):
+            continue
+        value = scope.value(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and value is not UNKNOWN:
+                setattr(instance, target.attr, value)
+    return instance
+
+
+def _caller(
+    function: Function, module: ast.Module, globals_: Mapping[str, Any], depth: int
+) -> dict[str, Any]:
+    """The arguments of the first call of a function in its module, as far as they are known."""
+    first_call = _first_call(module, None, function.name) if depth else None
+    if first_call is None or first_call[0] is function:
+        return {}
+    scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1)
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    passed = (
+        {}
+        if any(isinstance(a, ast.Starred) for a in first_call[1].args)
+        else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
+    )
+    passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
+    return {name: value for name, value in passed.items() if value is not UNKNOWN}
+
+
+def _first_call(
+    node: ast.AST, function: Function | None, name: str
+) -> tuple[Function | None, ast.Call] | None:
+    for child in ast.iter_child_nodes(node):
+        inside = child if isinstance(child, Function) else function
+        called = child.func if isinstance(child, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id == name and isinstance(child, ast.Call):
+            return inside, child
+        nested = _first_call(child, inside, name)
+        if nested:
+            return nested
+    return None
+
+
+def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    listed = [*zip(positional, defaults, strict=True)]
+    listed += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    for argument, default in listed:
+        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+        if default is not None:
+            yield argument.arg, scope.value(default)
+        elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
+            yield argument.arg, AssumedTensor(argument.arg, _annotated_dtype(annotation))
+        else:
+            yield argument.arg, _typical(argument.arg, annotation)
+
+
+def _annotated_dtype(annotation: str) -> Any:
+    """The type that `torch.LongTensor` names; FloatTensor is also written where half is passed."""
+    named = re.search(r"\b(Long|Int|Short|Byte|Bool|Half|BFloat16)Tensor\b", annotation)
+    return getattr(torch_(), _DTYPES[named[1]]) if named else None
+
+
+def _typical(name: str, annotation: str) -> Any:
+    if name in ("num_warps", "num_stages", "num_ctas"):
+        return UNKNOWN
+    if annotation == "bool":
+        return False
+    if annotation == "int" and inference.is_block(name):
+        return AssumedSize(_BLOCK)
+    if annotation == "int" and _SIZED.search(name):
+        return AssumedTensor(name).size(name=name)
+    if annotation == "float":
+        return 1.0
+    if "dtype" in annotation or name.endswith("dtype"):
+        return torch_().float16
+    return UNKNOWN
+
+
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
+
+
+@record
+class LaunchArguments:
+    """The arguments of a call site: `values` of parameters where known, and compile `options`."""
+
+    place: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, int] = field(default_factory=dict)
+
+
+def launch_arguments(
+    site: CallSite, parameters: Sequence[Parameter], globals_: Mapping[str, Any]
+) -> LaunchArguments:
+    """The arguments at a call site; `globals_` are the names of the module that the kernel is in.
+
+    A module other than the kernel's own is not imported: its constants are read from its source.
+    """
+    scope = scope_at(site.call, site.function, site.module, globals_)
+    passed = dict(_passed(site.call, parameters, scope))
+    known = {name: value for name, value in passed.items() if value is not UNKNOWN}
+    options = {n: known[n] for n in _OPTIONS if type(known.get(n)) in (int, bool)}
+    options = {n: value for n, value in options.items() if n != "num_warps" or 1 <= value <= 32}
+    names = [parameter.name for parameter in parameters]
+    return LaunchArguments(site.place, {n: known[n] for n in names if n in known}, options)
+
+
+def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants of a module that is not imported, on top of the names in `known`."""
+    scope = Scope(known)
+    for node in module.body:
+        if isinstance(node, ast.Assign):
+            value = scope.value(node.value)
+            for target in node.targets:
+                scope.assign(target, value)
+    modules = {n: v for n, v in known.items() if isinstance(v, types.ModuleType)}
+    return modules | scope.known
+
+
+def _passed(
+    call: ast.Call, parameters: Sequence[Parameter], scope: Scope
+) -> Iterator[tuple[str, Any]]:
+    starred = [a for a in call.args if isinstance(a, ast.Starred)]
+    named = {k.arg for k in call.keywords}
+    # Constexprs follow the strides, and mostly come by name or from an autotuner.
+    runtime = [p for p in parameters if not p.is_constexpr and p.name not in named]
+    unpacked = {id(a): _several(a.value, scope) for a in starred}
+    lengths = [len(v) for v in unpacked.values() if isinstance(v, (tuple, list))]
+    rest = len(runtime) - (len(call.args) - len(starred)) - sum(lengths)
+    share = max(0, rest) // max(len(starred) - len(lengths), 1)
+    names = iter([parameter.name for parameter in parameters])
+    for argument in call.args:
+        if isinstance(argument, ast.Starred):
+            yield from _unpacked(argument, names, share, unpacked[id(argument)])
+        else:
+            yield next(names, ""), scope.value(argument)
+    for keyword in call.keywords:
+        value = scope.value(keyword.value)
+        if keyword.arg:
+            yield keyword.arg, value
+        elif isinstance(value, dict):
+            yield from value.items()
+
+
+def _several(node: ast.expr, scope: Scope) -> Any:
+    """The value that is unpacked; of `(a, b) if x is not None else 0`, the pair."""
+    value = scope.value(node)
+    if isinstance(node, ast.IfExp) and isinstance(value, int):
+        return scope.value(node.body)
+    return value
+
+
+def _unpacked(
+    argument: ast.Starred, names: Iterator[str], most: int, value: Any
+) -> Iterator[tuple[str, Any]]:
+    """The arguments of `*x.stride()`, at most as many as there are parameters left for it."""
+    if isinstance(value, (tuple, list)):
+        # In this order: zip takes a name before it sees that the values end.
+        yield from ((name, each) for each, name in zip(value, names, strict=False))
+        return
+    is_strides = isinstance(argument.value, ast.Call) and ast.unparse(argument).endswith("stride()")
+    for at in range(most):
+        name = next(names, "")
+        yield name, (1 if at == most - 1 else 1024) if is_strides else UNKNOWN

@@ -1,0 +1,270 @@
+"""Arguments to try for a kernel that is never launched, and the compilations that try them.
+
+They come from the calls in the source of its project, else from the source of the kernel alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+from traceview.base.records import record
+from traceview.kernels.headless import inference, signatures
+from traceview.kernels.headless.compile_error import in_words, is_of_source
+from traceview.kernels.headless.dataflow import Usage
+from traceview.kernels.headless.inference import TRIED, Defaults
+from traceview.kernels.headless.project.assumed_tensor import (
+    AssumedDescriptor,
+    AssumedSize,
+    AssumedTensor,
+)
+from traceview.kernels.headless.project.launch_arguments import LaunchArguments
+from traceview.kernels.headless.worker.event_log import EventLog, plain
+from traceview.kernels.headless.worker.forked_task import ForkedTask
+from traceview.kernels.headless.worker.jit_functions import (
+    AutotuneConfig,
+    Jitted,
+    compile_for,
+    resolved,
+)
+from traceview.kernels.ptx.model import Argument, How
+
+
+@record
+class Attempt:
+    """Arguments to compile a kernel with; `origin` is the call that passes them, if any.
+
+    `how` is where they come from: such a call, a declaration by a decorator, or a guess.
+    """
+
+    arguments: tuple[Argument, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+    how: How = "guessed"
+
+
+@record
+class Guesses:
+    """The attempts for a kernel: by its calls, and by its source.
+
+    `given` are constexprs that the user sets.
+    """
+
+    jitted: Jitted
+    usage: Usage
+    calls: Sequence[LaunchArguments]
+    given: Mapping[str, signatures.Value] = field(default_factory=dict)
+
+    def is_passed(self, name: str) -> bool:
+        """Whether a call passes a known value for a parameter."""
+        return any(name in call.values for call in self.calls)
+
+    def attempts(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
+        """The arguments to try, in order and without duplicates."""
+        seen: set[tuple[Argument, ...]] = set()
+        for attempt in self._all(configuration):
+            if attempt.arguments not in seen:
+                seen.add(attempt.arguments)
+                yield attempt
+
+    def without_nones(self, attempt: Attempt, line: str) -> Attempt | None:
+        """The attempt with a guess for each None that a source line uses; None if it uses none."""
+        words = set(re.findall(r"\w+", line))
+        guessed = inference.guess(self.jitted.parameters, self.usage)
+        replaced = tuple(
+            like if (a.type, a.value) == ("constexpr", None) and a.name in words else a
+            for a, like in zip(attempt.arguments, guessed, strict=True)
+        )
+        return replace(attempt, arguments=replaced) if replaced != attempt.arguments else None
+
+    def _all(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
+        if self.jitted.declared:
+            fixed = dict(configuration.constexprs) | dict(self.given)
+            known = (
+                signatures.constant(a.name, fixed[a.name]) if a.name in fixed else a
+                for a in self.jitted.declared
+            )
+            yield Attempt(tuple(known), how="declared")
+        nothing = LaunchArguments("")
+        first = self.calls[:1]
+        for call in self.calls:
+            yield self._attempt(configuration, call, TRIED[0])
+        for defaults in TRIED:
+            for call in (*first, nothing):
+                yield self._attempt(configuration, call, defaults)
+
+    def _attempt(
+        self, configuration: AutotuneConfig, call: LaunchArguments, defaults: Defaults
+    ) -> Attempt:
+        fixed = dict(configuration.constexprs) | dict(self.given)
+        passed = {name: value for name, value in call.values.items() if name not in fixed}
+        arguments = self._arguments(fixed, passed, defaults)
+        chosen = self.jitted.chosen(arguments, passed)
+        arguments = self._arguments(chosen | fixed, passed, defaults)
+        if configuration.before_launch:
+            # The values with the block shapes that a configuration's hook gives to descriptors.
+            descriptors = {
+                name: SimpleNamespace(block_shape=list(value.block))
+                for name, value in passed.items()
+                if isinstance(value, AssumedDescriptor)
+            }
+            constants = {a.name: resolved(a.value) for a in arguments if a.type == "constexpr"}
+            with contextlib.suppress(Exception):  # the user's code, given made-up values
+                configuration.before_launch(dict(passed) | constants | descriptors)
+            shaped = dict(passed) | {
+                name: replace(passed[name], block=tuple(map(int, descriptor.block_shape)))
+                for name, descriptor in descriptors.items()
+            }
+            arguments = self._arguments(chosen | fixed, shaped, defaults)
+        how: How = "called" if call.place else "guessed"
+        return Attempt(arguments, call.options, call.place, how)
+
+    def _alike(self, passed: Mapping[str, Any]) -> dict[str, str]:
+        """Element types by pointer, from the uses of any pointer to a tensor of the same type."""
+        tensors = {n: v for n, v in passed.items() if isinstance(v, AssumedTensor)}
+        unknown = {n: tensor.name for n, tensor in tensors.items() if _element(tensor) is None}
+        known = {n: t for n, t in self.usage.pointers.items() if t and n in unknown}
+        types = {unknown[name]: type_ for name, type_ in reversed(known.items())}
+        return {n: types[tensor] for n, tensor in unknown.items() if tensor in types} | known
+
+    def _arguments(
+        self, fixed: Mapping[str, signatures.Value], passed: Mapping[str, Any], defaults: Defaults
+    ) -> tuple[Argument, ...]:
+        parameters = self.jitted.parameters
+        # The passed values without tiles of 1 that follow from assumed sizes. The number of
+        # iterations of an unrolled loop is small instead of an assumed size.
+        assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
+        tiles = {name for name in assumed if passed[name] == 1 and inference.is_block(name)}
+        few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
+        passed = {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
+        guessed = inference.guess(parameters, self.usage, fixed, defaults)
+        tried = {"fp16": defaults.operand, "i64": defaults.index}
+        alike = {name: tried.get(each, each) for name, each in self._alike(passed).items()}
+        return tuple(
+            _passed(parameter, like, passed[parameter.name], alike.get(parameter.name))
+            if parameter.name in passed and parameter.name not in fixed
+            else like
+            for parameter, like in zip(parameters, guessed, strict=True)
+        )
+
+
+def _passed(
+    parameter: signatures.Parameter, guessed: Argument, value: Any, alike: str | None = None
+) -> Argument:
+    """The argument for a value that a call passes; `guessed` supplies what the value leaves open.
+
+    `alike` is the element type of another tensor of the same type.
+    """
+    name = parameter.name
+    if isinstance(value, AssumedTensor):
+        is_pointer = guessed.type.startswith("*")
+        other = guessed.type.removeprefix("*") if is_pointer else "fp16"
+        element = _element(value) or alike or other
+        return signatures.argument(name, f"*{element}:16")
+    if isinstance(value, AssumedDescriptor):
+        return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
+    if parameter.is_constexpr or value is None:
+        # Triton's type for one of PyTorch's.
+        import triton.language as tl
+
+        text = str(value)
+        if text.startswith("torch."):
+            value = getattr(tl, text.removeprefix("torch."), value)
+        return signatures.constant(name, plain(value))
+    if isinstance(value, bool):
+        return Argument(name, "i1")
+    if isinstance(value, int):
+        # An integer as the launcher specialises it.
+        if parameter.is_specialized and value == 1:
+            return signatures.constant(name, 1)
+        type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
+        return Argument(name, type_, parameter.is_specialized and value % 16 == 0)
+    return Argument(name, "fp32") if isinstance(value, float) else guessed
+
+
+def _element(tensor: AssumedTensor) -> str | None:
+    return signatures.TYPE_NAMES.get(str(tensor.dtype).removeprefix("torch."))
+
+
+# Compilations that only show whether a kernel compiles, each in a process of its own.
+#
+# A few can be started ahead, so that all cores compile.
+
+_WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bulk|cp\.reduce)\.")
+
+
+@record
+class Problem:
+    """Why a kernel does not compile. `is_kernel`: it does not with any arguments.
+
+    `is_slow`: it may, given more time.
+    """
+
+    text: str
+    is_kernel: bool = False
+    is_slow: bool = False
+
+
+@record
+class TrialCompilations:
+    """Trial compilations for one target. `log` has the jitted functions; nothing is logged."""
+
+    target: Any
+    log: EventLog
+    _begun: dict[str, ForkedTask] = field(default_factory=dict)
+
+    def begin(
+        self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> None:
+        """Start to compile a kernel in a process, unless that compilation is already running."""
+        key = _key(jitted, arguments, options)
+        if key not in self._begun:
+            self._begun[key] = self._task(jitted, arguments, options)
+
+    def problem(
+        self,
+        jitted: Jitted,
+        arguments: Sequence[Argument],
+        options: Mapping[str, Any],
+        seconds: float,
+    ) -> Problem | None:
+        """The problem with these arguments; None if the kernel compiles and writes something."""
+        self.begin(jitted, arguments, options)
+        task = self._begun.pop(_key(jitted, arguments, options))
+        try:
+            failed = task.result(seconds)
+        except TimeoutError:
+            return Problem(f"within {seconds:.2g} s with these arguments", is_slow=True)
+        except ChildProcessError:
+            return Problem("the compiler crashes with these arguments")
+        return Problem(**failed) if failed else None
+
+    def close(self) -> None:
+        """End the compilations whose problems were not asked for."""
+        for task in self._begun.values():
+            task.close()
+        self._begun.clear()
+
+    def _task(
+        self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
+    ) -> ForkedTask:
+        self.log.how = None
+
+        def compiled() -> dict[str, Any] | None:
+            try:
+                kernel = compile_for(self.target, jitted, arguments, options)
+                written = _WRITES.search(str(kernel.asm["ptx"]))
+            except Exception as error:
+                words = in_words(error, self.log.functions)
+                return asdict(Problem(words, is_of_source(error)))
+            return None if written else asdict(Problem("it writes nothing with these arguments"))
+
+        return ForkedTask(compiled)
+
+
+def _key(jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]) -> str:
+    return f"{jitted.name} {arguments} {sorted(options.items(), key=str)}"

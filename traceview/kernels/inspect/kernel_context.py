@@ -1,0 +1,215 @@
+"""One kernel as the rules see it: its code, its limits, and each memory access with its origin."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from traceview.base.hardware import Occupancy
+from traceview.base.records import record
+from traceview.kernels.inspect.kernel_report import Difference, SmCount
+from traceview.kernels.inspect.recompilations import (
+    Place,
+    Recompilations,
+    by_place,
+    differences,
+    place_of,
+    stores_of_tensor_maps,
+)
+from traceview.kernels.ptx.accesses import AsyncWait, TensorOp, async_waits, tensor_ops
+from traceview.kernels.ptx.addresses.request_costs import RequestCosts
+from traceview.kernels.ptx.addresses.slicing import Array, Origin, Provenance, together
+from traceview.kernels.ptx.instruction_mix import InstructionMix, instruction_mix
+from traceview.kernels.ptx.model import Access, Compiled, Instruction, SourceLine
+from traceview.kernels.ptx.ttgir.operations import LayoutConversion, layout_conversions
+from traceview.kernels.ptx.ttgir.parser import IrModule, parse_ttgir
+from traceview.kernels.ptx.ttgir.vector_limit import scalar_accesses
+from traceview.kernels.toolchain.listings import Code
+
+_SASS_TENSOR_OPS = {
+    *("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA"),
+    *("HGMMA", "IGMMA", "QGMMA", "BGMMA"),
+    *("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"),
+}
+
+
+@record
+class AccessContext:
+    """A memory access in the PTX to one array, and what its address and mask are computed from.
+
+    `access` counts the instructions that touch this array. `pointers` holds, for each of them, the
+    pointer parameters that its address starts from.
+    """
+
+    access: Access
+    array: Array
+    instructions: tuple[Instruction, ...]
+    address: Origin
+    guard: Origin
+    pointers: frozenset[frozenset[str]]
+
+    @property
+    def place(self) -> Place:
+        """Its source line, kind and memory space."""
+        return place_of(self.access)
+
+
+@record
+class KernelContext:
+    """A compiled kernel with all that its rules need, each part computed once.
+
+    `accesses` are those of PTX and SASS. With `trials` causes and remedies are tested by
+    recompiling, within one budget for all rules.
+    """
+
+    compiled: Compiled
+    code: Code
+    accesses: tuple[Access, ...] = ()
+    occupancy: Occupancy | None = None
+    sms: SmCount | None = None
+    trials: Recompilations | None = None
+
+    @property
+    def spill_bytes(self) -> int | None:
+        """Bytes of registers that a thread spills; None where unknown."""
+        return self.code.resources.spill_bytes if self.code.resources else None
+
+    def is_cuda(self, source: SourceLine | None) -> bool:
+        """Whether a source line, or the kernel if None, is code per thread rather than Triton."""
+        if self.compiled.by_nvvm:
+            return True
+        return not (source.file if source else self.compiled.source_file or "").endswith(".py")
+
+    @cached_property
+    def mix(self) -> InstructionMix | None:
+        """The instructions by class: of the SASS, else of the PTX."""
+        return instruction_mix(self.code.sass) if self.code.sass else self.ptx_mix
+
+    @cached_property
+    def ptx_mix(self) -> InstructionMix | None:
+        """The instructions of the PTX by class; None without it."""
+        return instruction_mix(self.code.ptx) if self.code.ptx else None
+
+    @cached_property
+    def ttgir(self) -> IrModule | None:
+        """Triton's TTGIR, parsed; None without it."""
+        text = self.compiled.stages.get("ttgir")
+        return parse_ttgir(text) if text else None
+
+    @cached_property
+    def layout_conversions(self) -> tuple[LayoutConversion, ...]:
+        """The layout conversions in TTGIR; none without it."""
+        return layout_conversions(self.ttgir, self.code.ptx) if self.ttgir else ()
+
+    @cached_property
+    def scalar_accesses(self) -> frozenset[tuple[SourceLine, str]]:
+        """Lines and kinds of access of global memory that move one value per program, by TTGIR."""
+        return scalar_accesses(self.ttgir) if self.ttgir else frozenset()
+
+    @cached_property
+    def async_waits(self) -> tuple[AsyncWait, ...]:
+        """The waits of the hottest loop for asynchronous copies and matrix products, by the PTX."""
+        ptx, mix = self.code.ptx, self.ptx_mix
+        return async_waits(ptx, mix) if ptx and mix else ()
+
+    @cached_property
+    def provenance(self) -> Provenance | None:
+        """The dataflow of the PTX; None without PTX."""
+        return Provenance.of(self.code.ptx, self.compiled.arguments) if self.code.ptx else None
+
+    @cached_property
+    def request_costs(self) -> RequestCosts | None:
+        """The cost of a warp's requests; None without PTX."""
+        return RequestCosts.of(self.provenance, self.compiled) if self.provenance else None
+
+    @cached_property
+    def accesses_with_costs(self) -> tuple[Access, ...]:
+        """The accesses; those in PTX have the cost of a warp's request."""
+        costs = self.request_costs
+        return tuple(
+            replace(access, cost=costs.cost(access)) if costs and access.level == "ptx" else access
+            for access in self.accesses
+        )
+
+    @cached_property
+    def global_accesses(self) -> Mapping[tuple[Place, Array], tuple[AccessContext, ...]]:
+        """The accesses of the PTX to global memory, by place and array, in program order."""
+        streams: dict[tuple[Place, Array], list[AccessContext]] = defaultdict(list)
+        for place, listed in by_place(self.accesses, "ptx").items():
+            if self.provenance and place[2] == "global":
+                for access in listed:
+                    for context in _of_each_array(access, self.provenance):
+                        streams[place, context.array].append(context)
+        return {stream: tuple(contexts) for stream, contexts in streams.items()}
+
+    def bits_per_pass(self, contexts: Iterable[AccessContext]) -> int:
+        """The bits that a thread moves through accesses in one pass of the innermost loop.
+
+        Alternative paths count once, by the one that moves the most.
+        """
+        instructions = (each for context in contexts for each in context.instructions)
+        return self.provenance.bits_per_pass(instructions) if self.provenance else 0
+
+    @cached_property
+    def launched_bytes(self) -> float | None:
+        """The bytes of global memory that the launch moves.
+
+        None where there is no launch, and where a loop or a bulk copy moves an unknown number.
+        """
+        grid, costs = self.compiled.grid, self.request_costs
+        moves = [c for listed in self.global_accesses.values() for c in listed]
+        unknown = any(c.access.loop_depth or not c.access.width_bits for c in moves)
+        if self.compiled.how != "launched" or not grid or not moves or not costs or unknown:
+            return None
+        block = sum(
+            costs.block_bytes(instruction, (c.access.width_bits or 0) // 8)
+            for c in moves
+            for instruction in c.instructions
+        )
+        return block * math.prod(grid)
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """The places whose widths differ between PTX and SASS."""
+        ignored = stores_of_tensor_maps(self.code.ptx) if self.code.ptx else ()
+        return differences(self.accesses, ignored)
+
+
+def tensor_ops_of(code: Code) -> tuple[TensorOp, ...]:
+    """The tensor-core operations of the PTX; of the SASS where there is no PTX."""
+    if code.ptx:
+        return tensor_ops(code.ptx)
+    instructions = code.sass.instructions if code.sass else ()
+    counts = Counter(
+        (i.opcode, i.loop_depth)
+        for i in instructions
+        if i.opcode.partition(".")[0] in _SASS_TENSOR_OPS
+    )
+    return tuple(TensorOp(op, None, (), depth, count) for (op, depth), count in counts.items())
+
+
+def _of_each_array(access: Access, provenance: Provenance) -> list[AccessContext]:
+    by_array: dict[Array, list[Instruction]] = defaultdict(list)
+    for instruction in provenance.instructions(access):
+        by_array[provenance.array(instruction)].append(instruction)
+    return [
+        _context(replace(access, count=len(listed)), array, listed, provenance)
+        for array, listed in by_array.items()
+    ]
+
+
+def _context(
+    access: Access, array: Array, instructions: list[Instruction], provenance: Provenance
+) -> AccessContext:
+    addresses = [provenance.slices.address(instruction) for instruction in instructions]
+    return AccessContext(
+        access,
+        array,
+        tuple(instructions),
+        address=together(addresses),
+        guard=together(provenance.slices.guard(instruction) for instruction in instructions),
+        pointers=frozenset(address.pointers for address in addresses),
+    )

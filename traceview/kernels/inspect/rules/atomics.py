@@ -1,0 +1,222 @@
+"""Atomics on global memory that cost more than a sum needs: order, scope, emulation, contention.
+
+Vector forms (PTX ISA manual, `atom` and `red`): .v2 and .v4 of f32 and .v2 to .v8 of f16 and bf16
+from PTX 8.1 and sm_90; f16x2 from PTX 6.2 and sm_60, bf16x2 from PTX 7.8 and sm_90; none of
+integers. Without .sem an operation is relaxed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from traceview.base.errors import TraceviewError
+from traceview.base.units import Value
+from traceview.kernels.inspect.kernel_context import AccessContext, KernelContext
+from traceview.kernels.inspect.kernel_report import line_name
+from traceview.kernels.inspect.recompilations import Place
+from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.ptx.addresses.slicing import Provenance, results, together
+from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, SourceLine
+from traceview.kernels.toolchain.listings import code_of
+
+_VECTORS_FROM = 90
+_NARROWABLE = re.compile(r"\.(?:f32|f16|bf16|f16x2|bf16x2)$")
+_OPERATIONS = {"f32": {"add"}, "f16": {"add", "min", "max"}}
+_ORDERED = re.compile(r"\b((?:atom|red)\b[\w.:]*?)\.(acq_rel|acquire|release)\b")
+_SWAP = re.compile(r"\.(?:exch|cas)\b")
+_POLLING = ("ld.acquire", "ld.volatile", "ld.relaxed")
+_FENCES = ("MEMBAR", "CCTL")
+VECTORS_SINCE = "vector atomics need PTX ISA 8.1 and sm_90 or newer"
+_ORDER = Diagnosis(
+    "{instructions:atomic} at {places} {instructions?imposes|impose} {order} memory order"
+    "{default}, although nothing reads {instructions?its result|their results}",
+    "{relax} if only the sum matters and no other block waits for it",
+)
+_OF_TRITON = {"default": " (the default in Triton)", "relax": "Pass sem='relaxed'"}
+_OF_CUDA = {"default": "", "relax": "Use relaxed order"}
+_SYSTEM_SCOPE = Diagnosis(
+    "The atomics at {line} have system scope: they also synchronize with the CPU and other GPUs",
+    "Pass scope='gpu' if only this GPU accesses the data meanwhile: likely faster",
+)
+_EMULATED = Diagnosis(
+    "The GPU has no native {opcode}: the atomics at {line} become compare-and-swap loops, which "
+    "retry whenever another thread is faster",
+    "Update adjacent elements in one instruction, or sum in fp32",
+    "medium",
+)
+_CONTENDED = Diagnosis(
+    "All {all_blocks} update one address with the atomics at {line}, one after another",
+    "Let each block write a partial result and sum these in a second kernel, if there are many "
+    "blocks: likely faster, and deterministic",
+)
+
+
+def has_wider_form(access: Access, arch: str) -> bool:
+    """Whether the PTX ISA has a vector of this atomic for the architecture."""
+    number = int(re.sub(r"\D", "", arch) or 0)
+    words = set(access.opcode.split("."))
+    type_ = _NARROWABLE.search(access.opcode)
+    if number < _VECTORS_FROM or access.space != "global" or not type_:
+        return False
+    kind = "f32" if type_[0] == ".f32" else "f16"
+    return bool(words & _OPERATIONS[kind])
+
+
+def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Needless memory order, system scope, emulation, and contention of all blocks."""
+    if kernel.provenance is None:
+        return
+    places: dict[Place, list[AccessContext]] = defaultdict(list)
+    for (place, _), contexts in kernel.global_accesses.items():
+        if place[1] == "atomic":
+            places[place] += contexts
+    sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
+    yield from _ordered(kernel, sums)
+    for (source, _, _), listed in places.items():
+        yield from _system_wide(source, [context.access for context in listed])
+        yield from _emulated(kernel, source, [context.access for context in listed])
+        yield from _contended(kernel, source, [context for context in listed if context in sums])
+
+
+def _sums(listed: Sequence[AccessContext], provenance: Provenance) -> list[AccessContext]:
+    """The atomics that only accumulate: nothing reads their results or waits for their array.
+
+    A swap, and an atomic on an array of which the kernel reads an atomic's result or waits for a
+    value, may be a lock, a flag or a counter that other blocks wait for.
+    """
+    if not listed:
+        return []
+    awaited = {
+        provenance.slices.address(instruction).pointers
+        for instruction in provenance.slices.function.instructions
+        if _waits(instruction.opcode)
+    }
+    for context in listed:
+        written = (name for i in context.instructions for name in results(i))
+        if any(name in provenance.slices.read_registers for name in written):
+            awaited |= context.pointers
+    return [
+        context
+        for context in listed
+        if not _SWAP.search(context.access.opcode) and not awaited & context.pointers
+    ]
+
+
+def _waits(opcode: str) -> bool:
+    """Whether an opcode reads values that other blocks may be writing meanwhile."""
+    return opcode.startswith(_POLLING) and ".shared" not in opcode
+
+
+def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[CodeClaim]:
+    """Sums that impose a memory order, which a sum does not need."""
+    ordered = [context for context in sums if _ORDERED.search(context.access.opcode)]
+    if not ordered:
+        return
+    accesses = [context.access for context in ordered]
+    opcodes, worst = Counter[str](), max(accesses, key=lambda access: access.count)
+    for access in accesses:
+        opcodes[access.opcode] += access.count
+    count = opcodes.total()
+    many = count > 1 or any(access.loop_depth for access in accesses)
+    counted = " + ".join(f"{count} × {opcode}" for opcode, count in opcodes.most_common())
+    numbers = {i.line for context in ordered for i in context.instructions}
+    shown, fences = _fences_shown(kernel.compiled, numbers, kernel.code.sass)
+    order = _ORDERED.search(worst.opcode)
+    yield CodeClaim(
+        _ORDER,
+        {"instructions": count, "order": order[2] if order else "", **fences},
+        f"{counted} in PTX{shown}",
+        worst.source,
+        sorted({a.source for a in accesses}, key=lambda at: (at.file, at.line) if at else ("", 0)),
+        # Only Triton imposes an order by default; in CUDA C++ it is explicit.
+        words=_OF_CUDA if worst.source is None or kernel.is_cuda(worst.source) else _OF_TRITON,
+        severity="medium" if many else "low",
+    )
+
+
+def _fences_shown(
+    compiled: Compiled, lines: Collection[int], sass: Function | None
+) -> tuple[str, dict[str, Value]]:
+    """The fences in SASS, and those left if the atomics on these PTX lines are relaxed.
+
+    As text for the basis of a finding, and as values for its evidence.
+    """
+    if sass is None or not compiled.ptx:
+        return "", {}
+    before = _fences(sass.instructions)
+    relaxed = replace(compiled, ptx=_relaxed(compiled.ptx, lines), cubin=None, notes=())
+    try:
+        after = code_of(relaxed).sass
+    except TraceviewError:
+        after = None
+    basis = f"; {before} fences and cache invalidations (MEMBAR, CCTL) in SASS"
+    if after is None:
+        return basis, {"fences": before}
+    left = _fences(after.instructions)
+    basis += f", {left} when assembled with .relaxed instead"
+    return basis, {"fences": before, "fences_if_relaxed": left}
+
+
+def _fences(instructions: Iterable[Instruction]) -> int:
+    return sum(instruction.opcode.startswith(_FENCES) for instruction in instructions)
+
+
+def _relaxed(ptx: str, lines: Collection[int]) -> str:
+    """The PTX with the atomics on `lines`, numbered from 1, relaxed."""
+    return "\n".join(
+        _ORDERED.sub(r"\1.relaxed", text) if number in lines else text
+        for number, text in enumerate(ptx.split("\n"), 1)
+    )
+
+
+def _system_wide(source: SourceLine | None, listed: Sequence[Access]) -> Iterator[CodeClaim]:
+    """Atomics of system scope, which few kernels need."""
+    wide = [access for access in listed if access.scope == "sys"]
+    count = sum(access.count for access in wide)
+    if wide:
+        yield CodeClaim(
+            _SYSTEM_SCOPE,
+            {"line": line_name(source), "instructions": count, "scope": "sys"},
+            f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
+            source,
+        )
+
+
+def _emulated(
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[Access]
+) -> Iterator[CodeClaim]:
+    """Atomics that the GPU does not have, which ptxas turns into compare-and-swap loops."""
+    swaps = [
+        access
+        for access in kernel.accesses
+        if access.level == "sass" and access.source == source and ".CAS" in access.opcode
+    ]
+    count = sum(access.count for access in swaps)
+    if source and swaps and not any(".cas" in access.opcode for access in listed):
+        yield CodeClaim(
+            _EMULATED,
+            {"opcode": listed[0].opcode, "line": line_name(source), "instructions": count},
+            f"{count} × {swaps[0].opcode} in SASS",
+            source,
+        )
+
+
+def _contended(
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[AccessContext]
+) -> Iterator[CodeClaim]:
+    """Sums of all blocks at one address. Addresses that depend on loaded data are left out."""
+    origin = together(context.address for context in listed)
+    blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid else None
+    varies = origin.per_thread or origin.per_block or origin.loaded
+    if listed and blocks != 1 and not varies:
+        yield CodeClaim(
+            _CONTENDED,
+            {"line": line_name(source), "blocks": blocks},
+            "the address depends on neither the thread nor the block",
+            source,
+            words={"all_blocks": "{blocks:block}" if blocks else "blocks"},
+        )

@@ -1,0 +1,237 @@
+"""The hottest loop of a Triton kernel: loads that it waits for, and the tensor cores in use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from traceview.base import units
+from traceview.base.units import Value
+from traceview.base.vocabulary.amounts import WARP_THREADS
+from traceview.kernels.headless.compile_options import Change
+from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
+from traceview.kernels.inspect.kernel_report import line_name
+from traceview.kernels.inspect.recompilations import Outcome
+from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tested_remedies
+from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
+from traceview.kernels.ptx.ttgir.loop_loads import (
+    LEAST_COPY_BITS,
+    WaitingLoad,
+    Why,
+    deepest_loop,
+    dot_rows,
+)
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
+
+_WAITS = (
+    "{operands:operand} of tl.dot at {places} {operands?is|are} loaded within the hottest loop "
+    "without prefetching, so that each iteration waits for memory: "
+)
+_NOT_PREFETCHED: dict[Why, Diagnosis] = {
+    "if": Diagnosis(
+        f"{_WAITS}an if is around {{operands?it|them}}, and Triton pipelines only what every "
+        "iteration loads",
+        "Loop over a list of the blocks to visit instead of testing each, so that every iteration "
+        "loads and the loads of the next ones run ahead",
+        "high",
+    ),
+    "narrow": Diagnosis(
+        f"{_WAITS}{{operands?it moves|they move}} {{width_bits:bit}} at a time, and an "
+        f"asynchronous copy takes at least {LEAST_COPY_BITS}",
+        "Widen {operands?it|them} as the finding on {operands?its|their} width says: "
+        "{operands?it is|they are} then prefetched, too",
+        "high",
+    ),
+    "unknown": Diagnosis(
+        f"{_WAITS}Triton did not pipeline {{operands?it|them}} with num_stages={{stages}}",
+        "Compute the addresses from the loop's variable alone, without a loaded value or a break "
+        "in between",
+        "medium",
+    ),
+}
+_ONE_STAGE = Diagnosis(
+    f"{_WAITS}num_stages=1 switches Triton's pipeline off",
+    "Use num_stages=2 or more, as far as shared memory suffices",
+    "high",
+    then=", and measure it",
+)
+_MOST_STAGES = 3
+# An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
+# less in flight stay below the bandwidth (docs/ptx.md).
+_NEEDED_BYTES = 25_000
+_FEW_IN_FLIGHT = Diagnosis(
+    "Each iteration of the loop at {loop} waits for its loads at {places}: with "
+    "{blocks_per_sm:block} per SM only {in_flight_bytes} are in flight, of {needed_bytes} that an "
+    "H100's bandwidth takes",
+    "Let loads run ahead: for … in tl.range(…, num_stages=4), as Triton pipelines a loop without "
+    "tl.dot only so; and split the loop over more blocks",
+    "medium",
+)
+_WARPS, _ROWS = 4, 64
+_OLDER = (
+    "tl.dot runs as mma.sync, the tensor-core instruction of Ampere, and not as {newer}, which "
+    "this GPU needs for its full rate: "
+)
+_FEW_WARPS = Diagnosis(
+    f"{_OLDER}{{num_warps:warp}} cannot issue it, as it takes a warp group of {_WARPS}",
+    f"Use num_warps={_WARPS} with a tile of {_ROWS} rows or more",
+    "medium",
+    then=", and measure it",
+)
+_FEW_ROWS = Diagnosis(
+    f"{_OLDER}the tile has {{rows:row}}, and it takes {_ROWS} or more",
+    f"Where the problem has so many, use a tile of {_ROWS} rows or more, or exchange the operands "
+    "so that the longer axis is the first",
+    "low",
+)
+
+
+def waiting_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Operands of tl.dot that the hottest loop loads without prefetching, one claim per reason."""
+    loop = deepest_loop(kernel.ttgir) if kernel.ttgir else None
+    operands = [load for load in loop.loads if load.feeds_dot] if loop else []
+    if kernel.compiled.num_stages == 1 and not (loop and loop.has_copies):
+        yield from _with_one_stage(kernel, operands)
+        return
+    for why, says in _NOT_PREFETCHED.items():
+        same = [load for load in operands if load.why == why]
+        if same:
+            yield _waiting(says, same, kernel)
+
+
+def _waiting(says: Diagnosis, loads: Sequence[WaitingLoad], kernel: KernelContext) -> CodeClaim:
+    lines = list(dict.fromkeys(load.source for load in loads))
+    return CodeClaim(
+        says,
+        {
+            "operands": len(loads),
+            "width_bits": max(load.width_bits or 0 for load in loads),
+            "stages": kernel.compiled.num_stages,
+            "proven": True,
+        },
+        "TTGIR: a tt.load in the loop, not a copy to shared memory that runs ahead of it",
+        lines[0],
+        lines,
+    )
+
+
+def _with_one_stage(kernel: KernelContext, loads: Sequence[WaitingLoad]) -> Iterator[CodeClaim]:
+    if not loads:
+        return
+
+    def left(outcome: Outcome) -> int | None:
+        text = outcome.compiled.stages.get("ttgir")
+        loop = deepest_loop(parse_ttgir(text)) if text else None
+        return sum(load.feeds_dot for load in loop.loads) if loop else None
+
+    more = Remedy(f"use num_stages={_MOST_STAGES}", Change(num_stages=_MOST_STAGES))
+    tries = tested_remedies([more], kernel.trials, left)
+    helped = [each for each in tries if each.after < len(loads)]
+    lines = list(dict.fromkeys(load.source for load in loads))
+    yield CodeClaim(
+        _ONE_STAGE,
+        {"operands": len(loads), "proven": bool(helped)},
+        "TTGIR: a tt.load in the loop"
+        + results_clause(helped, tries, lambda after: f"{after} of {len(loads)} left"),
+        lines[0],
+        lines,
+        severity=None if helped else "medium",
+        helped=helped,
+    )
+
+
+def few_loads_in_flight(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A loop without products whose loads are too few to fill the memory's latency."""
+    loop = deepest_loop(kernel.ttgir) if kernel.ttgir else None
+    if loop is None or loop.has_dot or loop.has_copies or not loop.loads:
+        return
+    if kernel.compiled.grid is None or newer_generation(kernel) != "wgmma":
+        return
+    blocks, in_flight = _resident(kernel), _bytes_in_flight(kernel)
+    if not blocks or not 0 < blocks * in_flight < _NEEDED_BYTES:
+        return
+    lines = list(dict.fromkeys(load.source for load in loop.loads))
+    yield CodeClaim(
+        _FEW_IN_FLIGHT,
+        {
+            "loop": line_name(loop.source),
+            "blocks_per_sm": blocks,
+            "in_flight_bytes": round(blocks * in_flight),
+            "needed_bytes": _NEEDED_BYTES,
+        },
+        f"the loads of one iteration, as ptxas unrolled it: {units.quantity('bytes', in_flight)} "
+        "per block",
+        lines[0],
+        lines,
+    )
+
+
+def _resident(kernel: KernelContext) -> int:
+    """The blocks that an SM holds at once: those that fit, or those that the grid has for it."""
+    most = kernel.occupancy.blocks_per_sm if kernel.occupancy else 0
+    if not kernel.compiled.grid or not kernel.sms:
+        return most
+    return min(most, -(-math.prod(kernel.compiled.grid) // kernel.sms.count))
+
+
+def _bytes_in_flight(kernel: KernelContext) -> float:
+    """The bytes that a block loads in one pass of the loop, as often as ptxas unrolled that."""
+
+    def bits(level: str) -> int:
+        return sum(
+            (a.width_bits or 0) * a.count
+            for a in kernel.accesses
+            if (a.level, a.space, a.kind) == (level, "global", "load") and a.loop_depth
+        )
+
+    threads = WARP_THREADS * (kernel.compiled.num_warps or 0)
+    return max(bits("ptx"), bits("sass")) / 8 * threads
+
+
+def older_tensor_cores(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Products that run as mma.sync where the GPU has a faster instruction, and why."""
+    newer, rows = newer_generation(kernel), dot_rows(kernel.ttgir) if kernel.ttgir else None
+    ops = tensor_ops_of(kernel.code)
+    if not newer or not ops or rows is None or any(op.operation != "mma" for op in ops):
+        return
+    if any("f64" in op.types for op in ops):
+        return
+    warps = kernel.compiled.num_warps or _WARPS
+    values: dict[str, Value] = {"newer": newer, "rows": rows, "num_warps": warps}
+    basis = f"PTX: {ops[0].operation} {ops[0].shape or ''} on {kernel.compiled.arch}"
+    if rows < _ROWS:
+        yield CodeClaim(_FEW_ROWS, {**values, "proven": True}, basis)
+    elif warps % _WARPS:
+        remedy = Remedy(f"use num_warps={_WARPS}", Change(num_warps=_WARPS))
+        tries = tested_remedies([remedy], kernel.trials, lambda outcome: _uses(newer, outcome))
+        helped = [each for each in tries if each.after]
+        clause = results_clause(helped, tries, lambda after: f"{after} × {newer}")
+        recompiled = {**values, "proven": bool(helped)}
+        yield CodeClaim(_FEW_WARPS, recompiled, basis + clause, helped=helped)
+
+
+def newer_generation(kernel: KernelContext) -> str:
+    """The tensor-core instruction of the architecture that replaces mma.sync; empty without one."""
+    major = "".join(filter(str.isdigit, kernel.compiled.arch))[:-1]
+    return next((each.name for each in GENERATIONS[2:] if major in each.majors), "")
+
+
+def _uses(newer: str, outcome: Outcome) -> int:
+    ops = tensor_ops(outcome.function)
+    return sum(op.count for op in ops if op.operation.startswith(newer))
+
+
+def keeps_tensor_cores(kernel: KernelContext, outcome: Outcome) -> bool:
+    """Whether a change leaves the architecture's own tensor-core instruction in reach.
+
+    A tile of fewer than 64 rows rules it out for good.
+    """
+    newer, rows = newer_generation(kernel), dot_rows(kernel.ttgir) if kernel.ttgir else None
+    if not newer or rows is None:
+        return True
+    after = dot_rows(parse_ttgir(outcome.compiled.stages.get("ttgir", "")))
+    if after is None:
+        return True
+    used = any(op.operation.startswith(newer) for op in tensor_ops_of(kernel.code))
+    return (rows < _ROWS or after >= _ROWS) and not (used and not _uses(newer, outcome))

@@ -1,0 +1,298 @@
+"""Hardware left idle: few warps or blocks, small grids, unused tensor cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from traceview.base import units
+from traceview.base.findings import Severity
+from traceview.base.hardware import Limiter, Occupancy
+from traceview.base.hardware.occupancy import waves_of
+from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
+from traceview.kernels.inspect.kernel_report import registers_for_more_blocks
+from traceview.kernels.inspect.recompilations import Outcome, serialization_remarks
+from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.inspect.rules.loops import keeps_tensor_cores
+from traceview.kernels.inspect.rules.remedies import (
+    Remedy,
+    fewer_registers,
+    fewer_stages,
+    more_warps,
+    one_of_each,
+    relieving_remedies,
+    results_clause,
+    smaller_tiles,
+    tested_remedies,
+)
+from traceview.kernels.ptx.ttgir.operations import cuda_core_products
+
+LOW_OCCUPANCY_PCT = 25.0
+# What an SM must have in flight for its part of the memory's bandwidth: 4.8 TB/s × 1 µs ÷ 132 on an
+# H200 is 36 kB.
+_ENOUGH_BYTES = 64 * 1024
+_ASYNCHRONOUS = ("wgmma", "tcgen05", "UTC", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
+_LOW = Diagnosis(
+    "Theoretical occupancy is {theoretical_occupancy_pct}, limited by {limiters}",
+    then=", and measure it",
+)
+_DOES_NOT_FIT = Diagnosis(
+    "A block does not fit on an SM, limited by {limiters}: the launch fails",
+    then=", and measure it",
+)
+_LEFT_OUT = Diagnosis(
+    "A block does not fit on an SM, limited by {limiters}: the autotuner leaves this configuration "
+    "out",
+    "Leave it out of the list, or make it smaller",
+    then=", and measure it",
+)
+_RELIEF: dict[Limiter, str] = {
+    "registers": "Try a smaller tile or more warps, which likely lower the registers per thread",
+    "shared memory": "Try fewer stages or a smaller tile, which likely need less shared memory",
+    "blocks": "Try larger blocks of more warps, which likely raise it",
+    "warps": (
+        "Try a block size whose number of warps divides that of the SM, which likely raises it"
+    ),
+    "barriers": "Try fewer named barriers per block, which likely raises it",
+}
+_SMALLER_TILE = "Try a smaller tile, which likely lowers the registers per thread"
+_LEAST_IDLE, _LARGE_IDLE = 0.1, 0.25
+_SMALL_GRID = Diagnosis(
+    "The grid has only {blocks:block}, so {idle_sms} of {sm_count} SMs {idle_sms?stays|stay} idle",
+    "Launch more blocks: use a smaller tile or split the longest dimension. A larger input "
+    "launches more, too",
+)
+_TAIL_WAVE = Diagnosis(
+    "The grid runs in {waves} waves: {idle_pct} of the block slots stay unused, all of them in the "
+    "last wave. {unused_slots:more block|more blocks} would fill it",
+    "Choose a tile size that gives whole waves, or use a persistent kernel",
+)
+
+
+class _Pressure(NamedTuple):
+    occupancy_pct: float
+    spill_bytes: int
+
+
+def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Occupancy below 25 %, with the changes that raise it without spilling more."""
+    occupancy, resources = kernel.occupancy, kernel.code.resources
+    if occupancy is None or occupancy.theoretical_occupancy_pct >= LOW_OCCUPANCY_PCT:
+        return
+    before = _Pressure(occupancy.theoretical_occupancy_pct, kernel.spill_bytes or 0)
+
+    def pressure(outcome: Outcome) -> _Pressure | None:
+        return _pressure(outcome) if keeps_tensor_cores(kernel, outcome) else None
+
+    tries = tested_remedies(_remedies(kernel, occupancy), kernel.trials, pressure)
+    raised = [each for each in tries if each.after.occupancy_pct > before.occupancy_pct]
+    free = [each for each in raised if each.after.spill_bytes <= before.spill_bytes]
+    helped = one_of_each(sorted(free, key=lambda each: -each.after.occupancy_pct))
+    compared = results_clause(helped or raised, tries, lambda after: _compared(before, after))
+    is_tuned = bool(kernel.compiled.configuration)
+    in_flight = _bytes_in_flight(kernel, occupancy)
+    loads = f"; {units.quantity('bytes', in_flight)} of loads in flight per SM" if in_flight else ""
+    limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
+    recompiled = {"recompiled_occupancy_pct": helped[0].after.occupancy_pct} if helped else {}
+    # If more warps do not hold, they are not advised a second time.
+    warps = any(each.remedy.change.num_warps for each in helped)
+    yield CodeClaim(
+        _LOW if occupancy.blocks_per_sm else _LEFT_OUT if is_tuned else _DOES_NOT_FIT,
+        {
+            "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct,
+            "blocks_per_sm": occupancy.blocks_per_sm,
+            "limiters": " and ".join(occupancy.limiters),
+            "registers": resources.registers if resources else None,
+            "proven": bool(helped),
+            **recompiled,
+        },
+        f"blocks per SM by limit: {limits}{loads}{compared}",
+        severity=_severity(kernel, occupancy),
+        remedy=_RELIEF[occupancy.limiter],
+        helped=helped,
+        otherwise=_SMALLER_TILE if occupancy.limiter == "registers" and warps else "",
+    )
+
+
+def _severity(kernel: KernelContext, occupancy: Occupancy) -> Severity:
+    if not occupancy.blocks_per_sm:
+        is_guess = kernel.compiled.how in ("called", "guessed")
+        return "info" if kernel.compiled.configuration else "medium" if is_guess else "high"
+    if not tensor_ops_of(kernel.code):
+        in_flight = _bytes_in_flight(kernel, occupancy)
+        return "medium" if in_flight is not None and in_flight < _ENOUGH_BYTES else "info"
+    # Tensor-core kernels hide latency with their own pipeline; wgmma and tcgen05 are asynchronous,
+    # so that few warps keep them busy.
+    return "info" if _is_asynchronous(kernel) else "low"
+
+
+def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float | None:
+    """Bytes that the threads of an SM load from global memory in one pass of the hottest loop.
+
+    None where a bulk copy (TMA) loads, whose size is not in the instruction.
+    """
+    loads = [
+        access
+        for access in kernel.accesses
+        if (access.level, access.space) == ("ptx", "global")
+        and access.kind in ("load", "async-copy")
+    ]
+    if any(access.width_bits is None for access in loads):
+        return None
+    threads = 32 * (kernel.compiled.num_warps or 0) * occupancy.blocks_per_sm
+    return kernel.provenance.bits_of(loads) / 8 * threads if kernel.provenance else 0.0
+
+
+def _is_asynchronous(kernel: KernelContext) -> bool:
+    ops = tensor_ops_of(kernel.code)
+    return bool(ops) and ops[0].operation.startswith(_ASYNCHRONOUS)
+
+
+def _remedies(kernel: KernelContext, occupancy: Occupancy) -> Iterator[Remedy]:
+    if "registers" in occupancy.limiters:
+        yield from fewer_registers(registers_for_more_blocks(kernel.compiled, kernel.code))
+    if "shared memory" in occupancy.limiters:
+        yield from fewer_stages(kernel.compiled)
+    # More warps leave each a smaller part of the tile: a public wgmma kernel ran 8 % slower so.
+    if not _is_asynchronous(kernel):
+        yield from more_warps(kernel.compiled)
+    yield from smaller_tiles(kernel.compiled)
+
+
+def _pressure(outcome: Outcome) -> _Pressure | None:
+    if outcome.occupancy is None:
+        return None
+    return _Pressure(outcome.occupancy.theoretical_occupancy_pct, outcome.spill_bytes or 0)
+
+
+def _compared(before: _Pressure, after: _Pressure) -> str:
+    spilled = ""
+    if after.spill_bytes != before.spill_bytes:
+        counts = f"{units.count(before.spill_bytes)} → {units.count(after.spill_bytes)}"
+        spilled = f", {counts} bytes spilled"
+    return f"occupancy {before.occupancy_pct:.1f} → {units.percent(after.occupancy_pct)}{spilled}"
+
+
+# Eight times as many sectors as needed are then 512 KiB, 0.16 µs at the 3.35 TB/s of an H100, and
+# an empty kernel takes 2 to 3 µs.
+_SMALL_BYTES = 64 * 1024
+_SMALL_LAUNCH = Diagnosis(
+    "The launch moves only {launched_bytes} in {blocks:block}: too little to judge the kernel by",
+    "Launch it with the data sizes of real use; the other findings then count",
+    "info",
+)
+
+
+def is_small_launch(kernel: KernelContext) -> bool:
+    """Whether the launch moves so little that no access costs time that could be measured."""
+    moved = kernel.launched_bytes
+    return moved is not None and moved <= _SMALL_BYTES
+
+
+def small_launch(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A launch on a few elements, as in a test: its findings are information."""
+    if is_small_launch(kernel) and kernel.compiled.grid:
+        yield CodeClaim(
+            _SMALL_LAUNCH,
+            {
+                "launched_bytes": round(kernel.launched_bytes or 0),
+                "blocks": math.prod(kernel.compiled.grid),
+            },
+            "the accesses of global memory in PTX, as masked for the launch's arguments",
+        )
+
+
+def tail_wave(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A grid smaller than the GPU, or one whose last wave is mostly idle.
+
+    The idle fraction is of the block slots of all waves, assuming that all blocks take equally
+    long; no time is claimed. A grid between one block per SM and a whole wave is not reported, as
+    persistent kernels have one.
+    """
+    grid, occupancy, sms = kernel.compiled.grid, kernel.occupancy, kernel.sms
+    waves = waves_of(grid, occupancy, sms.count) if grid and occupancy and sms else None
+    if waves is None or occupancy is None or sms is None or is_small_launch(kernel):
+        return
+    on = {"sm_count": sms.count, "sm_count_assumed": sms.assumed is not None}
+    if waves.idle_sms:
+        yield CodeClaim(
+            _SMALL_GRID,
+            {"blocks": waves.blocks, "idle_sms": waves.idle_sms, **on},
+            f"the grid of the launch on {sms.described}",
+        )
+    elif waves.waves > 1 and waves.idle_fraction >= _LEAST_IDLE:
+        yield CodeClaim(
+            _TAIL_WAVE,
+            {
+                "waves": waves.waves,
+                "idle_pct": 100 * waves.idle_fraction,
+                "unused_slots": waves.unused_slots,
+                "blocks": waves.blocks,
+                "blocks_per_wave": waves.at_once,
+                "blocks_per_sm": occupancy.blocks_per_sm,
+                **on,
+            },
+            f"{units.counted(waves.blocks, 'block')}, "
+            f"{units.count(occupancy.blocks_per_sm)} at once on each of {sms.described}",
+            severity="low" if waves.idle_fraction >= _LARGE_IDLE else "info",
+        )
+
+
+_TF32_SINCE = 80
+_FP32_PRODUCTS = Diagnosis(
+    "{products:matrix product} at {places} {products?runs|run} on CUDA cores, not on tensor cores: "
+    "fp32 operands at full precision (ieee)",
+    'Where a 10-bit mantissa is accurate enough, pass input_precision="tf32" to tl.dot, or cast '
+    'both operands to bf16; "tf32x3" is nearly as accurate as fp32',
+)
+_SERIALIZED_WGMMA = Diagnosis(
+    "ptxas serializes the wgmma instructions ({remarks:remark}): each waits for the previous one",
+    "Try a smaller tile or 8 warps instead of 4, which likely leave enough registers",
+    "high",
+)
+# ptxas's reasons other than a lack of registers, and what removes each.
+_OTHER_REASONS = {
+    "non wgmma instructions": "Leave the accumulator and the operands alone between the wgmma "
+    "instructions of a loop: likely something reads or changes them before the wait",
+    "xtern call": "Remove the call to another function from the loop, which likely causes it",
+    "function boundary": "Inline the function that the loop calls, which likely causes it",
+}
+
+
+def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Uses of tl.dot that run on CUDA cores because full fp32 precision is asked for."""
+    arch = "".join(filter(str.isdigit, kernel.compiled.arch))
+    if kernel.ttgir is None or not arch or int(arch) < _TF32_SINCE:
+        return
+    full = [
+        product
+        for product in cuda_core_products(kernel.ttgir)
+        if product.operands == ("f32", "f32") and product.precision == "ieee"
+    ]
+    if full:
+        lines = list(dict.fromkeys(product.source for product in full))
+        yield CodeClaim(
+            _FP32_PRODUCTS,
+            {"products": len(full), "proven": True},
+            "TTGIR: tt.dot of f32 without a layout of tensor cores",
+            lines[0],
+            lines,
+            severity="high" if any(product.in_deepest_loop for product in full) else "low",
+        )
+
+
+def serialized_wgmma(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Remarks of ptxas that it serializes wgmma."""
+    remarks = serialization_remarks(kernel.compiled.notes)
+    if not remarks:
+        return
+    tries = relieving_remedies(kernel.compiled, kernel.trials, lambda outcome: outcome.serialized)
+    helped = one_of_each([each for each in tries if each.after == 0])
+    yield CodeClaim(
+        _SERIALIZED_WGMMA,
+        {"remarks": len(remarks), "proven": bool(helped)},
+        f"{remarks[0]}{results_clause(helped, tries, lambda _: 'no such remark')}",
+        remedy=next((text for why, text in _OTHER_REASONS.items() if why in remarks[0]), ""),
+        helped=helped,
+    )

@@ -1,0 +1,326 @@
+"""Shared memory: bank conflicts, needless trips through it in loops, and narrow or early waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from traceview.base.findings import Severity
+from traceview.base.records import record
+from traceview.kernels.headless.compile_options import Change
+from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.kernel_report import line_name
+from traceview.kernels.inspect.recompilations import Outcome, widths, widths_text
+from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.inspect.rules.remedies import (
+    Remedy,
+    fewer_stages,
+    imperative,
+    more_warps,
+    results_clause,
+    tested_remedies,
+)
+from traceview.kernels.ptx.accesses import COPIES, AsyncWait, async_waits
+from traceview.kernels.ptx.addresses.request_costs import RequestCosts
+from traceview.kernels.ptx.instruction_mix import instruction_mix
+from traceview.kernels.ptx.model import Access, Compiled, Level, RequestCost
+from traceview.kernels.ptx.ttgir.operations import (
+    LayoutConversion,
+    Purpose,
+    WarpReduction,
+    scalar_reduction_lines,
+    warp_reductions,
+)
+
+_POOR, _BAD = 2.0, 4.0
+_MINOR_SHARE = 0.25
+_CONFLICTS = Diagnosis(
+    "Bank conflicts: shared-memory accesses at {line} take {wavefronts_per_request} wavefronts per "
+    "request instead of {ideal_wavefronts_per_request}",
+    "Load and store the tile along the same axis, or use another tile shape or num_warps, so that "
+    "Triton lays shared memory out differently",
+)
+_PAD = (
+    "Pad each row of the shared array by one element, or exchange the column for column ^ row on "
+    "both sides"
+)
+_REDUCTIONS: dict[Purpose, Diagnosis] = {
+    "pick": Diagnosis(
+        "{reductions:reduction} in {reductions?the innermost loop|innermost loops}, at {places}, "
+        "{reductions?picks|pick} one element of a block, but {reductions?combines|combine} all "
+        "warps through shared memory in each iteration[ ({barriers:barrier})]",
+        "Load the one value in the loop with a scalar tl.load(pointer + index), without tl.where "
+        "and tl.sum: it is in the cache",
+        "medium",
+    ),
+    "accumulation": Diagnosis(
+        "{reductions:reduction} in {reductions?the innermost loop|innermost loops}, at {places}, "
+        "only {reductions?adds|add} to what the loop accumulates, but "
+        "{reductions?combines|combine} all warps through shared memory in each iteration[ "
+        "({barriers:barrier})]",
+        "Accumulate the whole block element by element in the loop, and reduce it once after the "
+        "loop",
+    ),
+}
+# Less is one instruction per thread of four warps.
+_LEAST_BYTES = 2048
+_CONVERSIONS = Diagnosis(
+    "{conversions:layout conversion} in the hottest loop, at {places}, {verb} {size_bytes} per "
+    "iteration and block through shared memory",
+    "Move the conversion out of the loop, or let both sides use the tensor along the same axis, so "
+    "that they have one layout",
+)
+_MANY, _NARROW_BITS = 8, 32
+_NARROW = Diagnosis(
+    "{instructions:shared-memory access|shared-memory accesses} in loops move {width_bits:bit} or "
+    "less per thread, mostly at {line}",
+    "Give each thread adjacent elements of the tile, which likely widens the accesses",
+)
+_TRANSPOSED = (
+    "Lay out the operand of tl.dot so that its inner dimension is contiguous: ldmatrix transposes "
+    "16-bit elements only, so wider ones are likely transposed one by one"
+)
+_SERIAL_COPIES = Diagnosis(
+    "The hottest loop waits at {line} for {kind} copies that it has just started: nothing in the "
+    "block overlaps them",
+    "Start the copy of the next tile before this tile is used, into another buffer",
+    then=", and measure it",
+)
+
+
+@record
+class _Passes:
+    """Wavefronts taken by shared accesses in one pass of the innermost loop, and those needed."""
+
+    needed: float
+    taken: float
+
+    @property
+    def factor(self) -> float:
+        return self.taken / self.needed if self.needed else 1.0
+
+
+def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Shared accesses that take at least twice the wavefronts because of bank conflicts.
+
+    Reported for the innermost loop that uses shared memory, if conflicts cause a quarter of its
+    wavefronts or more.
+    """
+    listed = _innermost(kernel.accesses_with_costs)
+    conflicting = [access for access in listed if _passes([access]).factor >= _POOR]
+    if not conflicting:
+        return
+    every, these = _passes(listed), _passes(conflicting)
+    if these.taken - these.needed < _MINOR_SHARE * every.taken:
+        return
+
+    def halved(outcome: Outcome) -> _Passes | None:
+        """The wavefronts with a larger num_warps, if its other layout halves the excess."""
+        costs = RequestCosts.of(outcome.provenance, outcome.compiled)
+        shared = [a for a in outcome.ptx_accesses if a.space == "shared" or a.kind == "async-copy"]
+        now = _passes(_innermost([replace(a, cost=costs.cost(a)) for a in shared]))
+        return now if now.factor - 1 <= (every.factor - 1) / 2 else None
+
+    tries = tested_remedies(more_warps(kernel.compiled), kernel.trials, halved)
+    worst = max(conflicting, key=lambda access: _passes([access]).taken)
+    ways, cost = _passes([worst]).factor, worst.cost or RequestCost()
+    basis = f"addresses in PTX of {worst.count} × {worst.opcode} at loop depth {worst.loop_depth}"
+    for best in tries[:1]:
+        waves = f"{best.after.taken:.0f} wavefronts, {best.after.needed:.0f} without conflicts"
+        basis += f"; recompiled with {best.remedy.change.description}: {waves}"
+    yield CodeClaim(
+        _CONFLICTS,
+        {
+            "line": line_name(worst.source),
+            "wavefronts_per_request": cost.wavefronts,
+            "ideal_wavefronts_per_request": cost.ideal_wavefronts,
+            "ways": ways,
+            "instructions": sum(access.count for access in conflicting),
+            "shared_wavefronts": every.taken,
+            "ideal_shared_wavefronts": every.needed,
+        },
+        basis,
+        worst.source,
+        severity=_severity(kernel, worst, costly=every.factor >= _POOR and ways >= _BAD),
+        remedy=imperative(tries[:1]) if tries else _PAD if kernel.is_cuda(worst.source) else "",
+    )
+
+
+def _severity(kernel: KernelContext, worst: Access, *, costly: bool) -> Severity:
+    """Conflicts beside a deeper loop take place once for all of its iterations.
+
+    A loop that polls for a barrier is none of the mix.
+    """
+    loops = kernel.ptx_mix.loops if kernel.ptx_mix else ()
+    if worst.loop_depth < max((loop.depth for loop in loops), default=0):
+        return "info"
+    return "medium" if costly else "low"
+
+
+def _innermost(accesses: Sequence[Access]) -> list[Access]:
+    known = [a for a in accesses if a.cost and a.cost.wavefronts]
+    deepest = max((access.loop_depth for access in known), default=0)
+    return [access for access in known if access.loop_depth == deepest]
+
+
+def _passes(accesses: Sequence[Access]) -> _Passes:
+    costs = [(a.count, a.cost) for a in accesses if a.cost]
+    return _Passes(
+        sum(count * (cost.ideal_wavefronts or 0) for count, cost in costs),
+        sum(count * (cost.wavefronts or 0) for count, cost in costs),
+    )
+
+
+def reductions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Blocks reduced to pick one element, or to accumulate, in each iteration."""
+    by_purpose: dict[Purpose, list[WarpReduction]] = defaultdict(list)
+    for reduction in warp_reductions(kernel.ttgir) if kernel.ttgir else ():
+        by_purpose[reduction.purpose].append(reduction)
+    code = kernel.code.ptx.instructions if kernel.code.ptx else ()
+    for purpose, says in _REDUCTIONS.items():
+        same = by_purpose[purpose]
+        lines = list(dict.fromkeys(reduction.source for reduction in same))
+        barriers = [i for i in code if i.opcode.startswith("bar") and i.loop_depth > 0]
+        here = [i for i in barriers if i.source and i.source in lines]
+        if same:
+            yield CodeClaim(
+                says,
+                {"reductions": len(same), "barriers": len(here), "proven": True},
+                "TTGIR: the reduced axis is spread over several warps",
+                lines[0],
+                lines,
+                severity="medium" if any(each.is_scalar for each in same) else None,
+            )
+
+
+def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Conversions in the hottest loop, except operands of MMA, which need shared memory."""
+    costly = [each for each in in_hottest_loop(kernel) if not each.feeds_mma]
+    total = sum(each.size_bytes for each in costly)
+    if total < _LEAST_BYTES:
+        return
+    pairs = dict.fromkeys(f"{each.from_layout} → {each.to_layout}" for each in costly)
+    yield CodeClaim(
+        _CONVERSIONS,
+        {
+            "size_bytes": total,
+            "conversions": len(costly),
+            "verb": "moves" if len(costly) == 1 else "move",
+        },
+        f"TTGIR: {', '.join(pairs)}",
+        max(costly, key=lambda each: each.size_bytes).source,
+        list(dict.fromkeys(each.source for each in costly)),
+    )
+
+
+def in_hottest_loop(kernel: KernelContext) -> list[LayoutConversion]:
+    """The conversions through shared memory in the hottest loop."""
+    mix = kernel.mix
+    lines = {line.source for line in mix.lines if line.in_hottest_loop} if mix else set()
+    return [
+        each
+        for each in kernel.layout_conversions
+        if each.path == "shared memory" and each.in_deepest_loop and each.source in lines
+    ]
+
+
+def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Many narrow accesses of shared memory in loops; outside of loops they cost little.
+
+    Exchanges of a reduction to a scalar are left out, as each warp has only one value.
+    """
+    compiled, trials = kernel.compiled, kernel.trials
+    exchanges = scalar_reduction_lines(kernel.ttgir) if kernel.ttgir else frozenset()
+    accesses = [access for access in kernel.accesses if access.source not in exchanges]
+    level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
+    narrow = _narrow(access for access in accesses if access.level == level)
+    count = sum(access.count for access in narrow)
+    if count < _MANY:
+        return
+    worst = max(narrow, key=lambda access: access.count)
+
+    def left(outcome: Outcome) -> tuple[Access, ...] | None:
+        """The accesses of shared memory in loops; None if any of them is still narrow."""
+        remaining = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
+        remaining = tuple(access for access in remaining if access.source not in exchanges)
+        return None if _narrow(remaining) else tuple(a for a in remaining if _is_in_loop(a))
+
+    tries = tested_remedies(_wider_remedies(compiled), trials, left)
+    where = f"at loop depth {worst.loop_depth} in {level.upper()}"
+    shown = "; no recompilation helped" if trials and trials.any_compiled else ""
+    for best in tries[:1]:
+        rest = widths_text(widths(best.after)) or "gone: the operands are read by descriptor"
+        shown = f"; recompiled with {best.remedy.change.description}: those in loops are {rest}"
+    yield CodeClaim(
+        _NARROW,
+        {
+            "instructions": count,
+            "width_bits": _NARROW_BITS,
+            "line": line_name(worst.source),
+            "loop_depth": worst.loop_depth,
+            "proven": bool(tries),
+        },
+        f"{worst.count} × {worst.opcode} {where}{shown}",
+        worst.source,
+        remedy=_TRANSPOSED if worst.kind == "load" and "mma" in (compiled.ptx or "") else "",
+        helped=tries[:1],
+    )
+
+
+def _wider_remedies(compiled: Compiled) -> Iterator[Remedy]:
+    yield from more_warps(compiled)
+    if compiled.num_warps and compiled.num_warps > 1:
+        fewer = compiled.num_warps // 2
+        yield Remedy(f"use num_warps={fewer}", Change(num_warps=fewer))
+    yield from fewer_stages(compiled)
+
+
+def _narrow(accesses: Iterable[Access]) -> list[Access]:
+    return [
+        access
+        for access in accesses
+        if _is_in_loop(access)
+        and 0 < (access.width_bits or 0) <= _NARROW_BITS
+        and "matrix" not in access.opcode.lower()
+        and not access.opcode.startswith(("LDSM", "STSM"))
+    ]
+
+
+def _is_in_loop(access: Access) -> bool:
+    return access.space == "shared" and access.kind in ("load", "store") and access.loop_depth > 0
+
+
+def serialized_copies(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Copies in the hottest loop with no arithmetic between their start and the wait for them.
+
+    Other blocks on the SM may still overlap them.
+    """
+    stages = kernel.compiled.num_stages
+    for wait in [wait for wait in kernel.async_waits if _is_serial_copy(wait)][:1]:
+        more = stages + 1 if stages else 0
+        deeper = [Remedy(f"use num_stages={more}", Change(num_stages=more))] if more else []
+        tries = tested_remedies(deeper, kernel.trials, _serial_copies)
+        helped = [each for each in tries if each.after == 0]
+        yield CodeClaim(
+            _SERIAL_COPIES,
+            {
+                "line": line_name(wait.source),
+                "kind": wait.kind,
+                "in_flight": wait.in_flight,
+                "proven": bool(helped),
+            },
+            "PTX: no arithmetic between the copies and the wait for all of them"
+            + results_clause(helped, tries, lambda _: "copies of the next tile stay in flight"),
+            wait.source,
+            helped=helped,
+        )
+
+
+def _is_serial_copy(wait: AsyncWait) -> bool:
+    return wait.kind in COPIES and wait.is_serial
+
+
+def _serial_copies(outcome: Outcome) -> int:
+    waits = async_waits(outcome.function, instruction_mix(outcome.function))
+    return sum(map(_is_serial_copy, waits))

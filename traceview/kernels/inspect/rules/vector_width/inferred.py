@@ -1,0 +1,236 @@
+"""The reason for a narrow global access, inferred from its PTX or from Triton's layouts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from traceview.base import units
+from traceview.kernels.inspect.rules.vector_width.causes import (
+    WIDE_BITS,
+    Narrow,
+    NarrowReason,
+    by_loaded,
+    declared,
+    in_words,
+    loaded_from,
+    not_declared_divisible,
+    not_known_divisible,
+    own_bound,
+    specialized,
+    unseen_one,
+)
+from traceview.kernels.inspect.rules.vector_width.from_layout import from_layout, threads_apart
+from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
+from traceview.kernels.ptx.model import Compiled
+
+# Operand types that wgmma takes with K contiguous only.
+_K_MAJOR = re.compile(r"wgmma\.mma_async\S*\.(tf32\.tf32|[es]\d\w*\.[es]\d\w*|[su]8\.[su]8)")
+_MOST_PARTS = 16
+
+
+def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
+    """The likely reason. `tried`: no recompilation that could prove a reason is left."""
+    return (
+        _seen(narrow, compiled)
+        or from_layout(narrow, compiled)
+        or _likely(narrow, compiled, tried=tried)
+    )
+
+
+def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
+    """Reasons visible in the addresses alone: elements that are not adjacent fit into no vector."""
+    if _is_transposed(narrow, compiled):
+        return _transposed(narrow)
+    cuda = narrow.is_cuda(compiled)
+    if narrow.layout.scattered:
+        return _strided(narrow, cuda=cuda)
+    return threads_apart(narrow, cuda=True) if cuda else None
+
+
+def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
+    cuda, layout = narrow.is_cuda(compiled), narrow.layout
+    if narrow.address.gathered and not layout.consecutive:
+        return by_loaded(narrow, _SORT if cuda else "")
+    undeclared = not_declared_divisible(narrow.suspects)
+    names = [argument.name for argument in undeclared]
+    if names and not tried:
+        return NarrowReason(
+            not_known_divisible(names),
+            f"Pad or align {in_words(names)} to a multiple of 16{specialized(undeclared)}",
+            ("the address or the mask depends on it, and the compiler does not know its alignment"),
+        )
+    if narrow.moved < WIDE_BITS and not tried:
+        return _too_few(narrow.moved, cuda)
+    if layout.consecutive:
+        return _in_the_source(narrow) if cuda else _of_adjacent(narrow) or _UNKNOWN
+    return _UNKNOWN
+
+
+def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
+    """Why adjacent elements are moved one by one although all sizes are multiples of 16."""
+    layout = narrow.layout
+    if not layout.starts_wide and narrow.address.loaded:
+        return _loaded_start(loaded_from(narrow), masked=layout.masks_differ)
+    if layout.masks_differ:
+        cause = "the mask differs from element to element"
+        basis = "addresses in PTX are consecutive, but masks differ within 16 bytes"
+        return NarrowReason(cause, own_bound(narrow), basis)
+    if not layout.starts_wide:
+        return _UNALIGNED
+    if narrow.moved < WIDE_BITS and narrow.count == 1:
+        return replace(_too_few(narrow.moved, cuda=False), remedy=MORE_ROWS)
+    return None
+
+
+def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
+    step, stride = narrow.layout.step, narrow.layout.apart
+    same = _SAME if narrow.place[1] != "store" else replace(_SAME, remedy=_STORE_ONCE)
+    if step is None or step.of == 0:
+        return same
+    size = f"{8 * narrow.layout.element_bytes}-bit"
+    if step.parameter:
+        name, value = step.parameter.name, step.parameter.value
+        if value == 0:
+            return replace(same, cause=f"{name}=0, so a thread accesses one element repeatedly")
+        if value == 1 and stride == 1:
+            return NarrowReason(*unseen_one(name), "the stride in PTX is a register", proven=True)
+        written = f"{name}={value}" if isinstance(value, int) else name
+        far = written if stride == 1 else f"{stride} × {written}"
+        basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
+        return _apart(far, _CONTIGUOUS, basis, narrow)
+    way = "before" if step.of < 0 else "after"
+    basis = f"in PTX, each {size} element is {abs(step.of)} bytes {way} the previous one"
+    if stride == -1:
+        cause = "a thread's elements are moved in reverse order"
+        return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
+    return _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
+
+
+def _apart(far: str, remedy: str, basis: str, narrow: Narrow) -> NarrowReason:
+    """The reason for elements that are apart; a loop may step through those between them."""
+    cause, layout = f"a thread's elements are {far} apart", narrow.layout
+    if not layout.walked:
+        return NarrowReason(cause, remedy, basis, proven=True)
+    turns = units.counted(SECTOR_BYTES // abs(layout.loop_step or 1), "iteration")
+    return NarrowReason(
+        f"{cause}: the loop walks along the contiguous axis",
+        f"Store {_names(narrow) or 'the array'} {_TRANSPOSED}",
+        f"{basis}, and {abs(layout.loop_step or 0)} from one iteration to the next: a sector "
+        f"serves {turns}",
+        proven=True,
+    )
+
+
+def _interleaved(narrow: Narrow, cuda: bool) -> str:
+    """The remedy where only every k-th element is moved."""
+    parts = abs(narrow.layout.apart)
+    if not 1 < parts <= _MOST_PARTS:
+        return _CONTIGUOUS
+    if cuda or parts & (parts - 1) or narrow.place[1] == "atomic":
+        return f"Store each of the {parts} parts as an array of its own, or move whole runs"
+    if narrow.place[1] == "store":
+        return "Join the parts (tl.join, then tl.reshape) and store the whole run at once"
+    return "Load the whole run at once, then split it (tl.reshape, then tl.split)"
+
+
+def _reversed(narrow: Narrow, cuda: bool) -> str:
+    """The remedy for reversed elements: tl.flip along the last axis needs no shared memory."""
+    run = WIDE_BITS // (8 * narrow.layout.element_bytes)
+    if cuda:
+        return f"Move runs of {run} forwards, and reverse each in registers"
+    return (
+        f"Move runs of {run} forwards, and reverse each in registers: a tile of "
+        f"[BLOCK // {run}, {run}], and tl.flip(tile, 1)"
+    )
+
+
+_CONTIGUOUS = (
+    "Let each thread's elements run along the axis that is contiguous in memory: choose another "
+    "tile, or transpose the data first"
+)
+
+_TRANSPOSED = (
+    "transposed, so that what one iteration needs is adjacent. The cache hides a part of the cost: "
+    "each sector serves the next iterations, too"
+)
+
+_SORT = "Sort or group the indices, or gather runs of elements and move each as a float4"
+
+_SAME = NarrowReason(
+    "a thread accesses the same element repeatedly",
+    "Load each value once and broadcast it: a smaller tensor along the repeated axis, or one "
+    "scalar per block",
+    "the addresses are equal in PTX",
+    proven=True,
+)
+
+_STORE_ONCE = "Store each value once, from a tensor without the repeated axis or from a scalar"
+
+
+def _loaded_start(source: str, *, masked: bool) -> NarrowReason:
+    other = "; and load under a mask whose bound is such a multiple" if masked else ""
+    return NarrowReason(
+        f"the access starts at an offset loaded{source}, of unknown alignment",
+        f"{declared('such offset', '…', 16)} around it{other}",
+        "addresses in PTX are consecutive, but start at a loaded offset",
+        conditional=True,
+    )
+
+
+_UNALIGNED = NarrowReason(
+    "the access does not start at a multiple of 16 bytes",
+    "Align the start of the tile to 16 bytes: use another offset, or pad the data in front",
+    (
+        "addresses in PTX are consecutive, but never start at such a multiple, whatever the "
+        "arguments"
+    ),
+)
+
+MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
+
+
+def _too_few(moved: int, cuda: bool) -> NarrowReason:
+    return NarrowReason(
+        f"each thread moves only {moved} bits there",
+        "Give each thread adjacent elements, and move them as float4 (16 bytes)"
+        if cuda
+        else "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes",
+        f"all accesses of the line together move {moved} bits per thread",
+    )
+
+
+def _in_the_source(narrow: Narrow) -> NarrowReason:
+    return NarrowReason(
+        f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
+        "Give each thread adjacent elements, and move them as float4 (16 bytes) from addresses "
+        "that are multiples of 16",
+        "addresses in PTX are consecutive",
+    )
+
+
+def _is_transposed(narrow: Narrow, compiled: Compiled) -> bool:
+    is_copy = narrow.place[1] == "async-copy" and narrow.width <= 32
+    return is_copy and bool(_K_MAJOR.search(compiled.ptx or ""))
+
+
+def _names(narrow: Narrow) -> str:
+    """The names of the arrays that an access may touch: `x or y`."""
+    return " or ".join(sorted(narrow.array))
+
+
+def _transposed(narrow: Narrow) -> NarrowReason:
+    name = _names(narrow) or "the operand"
+    return NarrowReason(
+        "the operand is transposed element by element on the way to shared memory",
+        f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
+        "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
+    )
+
+
+_UNKNOWN = NarrowReason(
+    "",
+    "Check that adjacent elements go to one thread: stride 1 along the axis that varies fastest, "
+    "and sizes and pointers that are multiples of 16",
+    f"one instruction can move {WIDE_BITS} bits",
+)

@@ -1,0 +1,203 @@
+"""Global accesses narrower than 128 bits: where they are, how much they matter, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from traceview.base.findings import SEVERITIES, Severity
+from traceview.base.units import Value
+from traceview.kernels.inspect.kernel_context import AccessContext, KernelContext
+from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text
+from traceview.kernels.inspect.recompilations import Recompilations, by_place, widths, widths_text
+from traceview.kernels.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
+from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.inspect.rules.vector_width.causes import (
+    WIDE_BITS,
+    Narrow,
+    NarrowReason,
+    Suspects,
+)
+from traceview.kernels.inspect.rules.vector_width.from_layout import tile_bits
+from traceview.kernels.inspect.rules.vector_width.proven import KINDS, reason_of
+from traceview.kernels.ptx.addresses.slicing import together
+from traceview.kernels.ptx.addresses.strides import Samples
+from traceview.kernels.ptx.model import Access, Compiled
+
+_MOVES = ("load", "store", "async-copy")
+_MINOR_SHARE = 0.1
+# Of accesses whose sectors the next iterations find in the cache.
+_MINOR_WALKED_SHARE = 0.25
+_NARROW = Diagnosis(
+    f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
+    f"{WIDE_BITS} ({{widths}}){{because}}"
+)
+# The greater cost, where elements are far apart.
+_FAR_APART = Diagnosis(
+    f"{_NARROW.message}. A warp's request touches {{sectors_per_request}} sectors instead of "
+    "{ideal_sectors_per_request}"
+)
+
+
+def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Lines whose global accesses are narrower than 128 bits, one finding for each cause.
+
+    An access whose address is the same for all threads of a block, or that is of a scalar in the
+    source, moves one value, and is left out. A cause is called likely unless a recompilation or the
+    addresses prove it.
+    """
+    if kernel.provenance is None:
+        return
+    streams = {
+        stream: [context.access for context in contexts]
+        for stream, contexts in kernel.global_accesses.items()
+    }
+    # A lock's atomic spins in a loop of its own.
+    moves = [a for (place, _), listed in streams.items() if place[1] in _MOVES for a in listed]
+    deepest = max((access.loop_depth for access in moves), default=0)
+    # What a loop moves counts in each of its passes: a large tile before it does not outweigh it.
+    hottest = {
+        (place, array): min(
+            kernel.bits_per_pass(c for c in contexts if c.access.loop_depth >= deepest),
+            tile_bits(place, array, kernel.compiled),
+        )
+        for (place, array), contexts in kernel.global_accesses.items()
+    }
+    most = max(hottest.values(), default=0)
+    samples = Samples.of(kernel.provenance, kernel.compiled)
+    in_sass = by_place(kernel.accesses, "sass")
+    alike: dict[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]] = defaultdict(list)
+    for stream, listed in streams.items():
+        narrow = _narrow(kernel, kernel.global_accesses[stream], samples)
+        if narrow:
+            least = _MINOR_WALKED_SHARE if narrow.layout.walked else _MINOR_SHARE
+            minor = hottest[stream] < least * most
+            outside = max(a.loop_depth for a in listed) < deepest
+            merged = _is_merged(narrow, in_sass.get(stream[0], ()))
+            reason = _reason(narrow, kernel.compiled, kernel.trials)
+            severity = _severity(narrow, reason, minor=minor or outside or merged)
+            alike[narrow.width, reason].append((narrow, severity))
+    total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
+    for reason, same in _of_one_remedy(alike):
+        group = [narrow for narrow, _ in same]
+        severity = min((severity for _, severity in same), key=SEVERITIES.index)
+        yield _claim(group, reason, severity, total)
+
+
+def _of_one_remedy(
+    alike: Mapping[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]],
+) -> Iterator[tuple[NarrowReason, list[tuple[Narrow, Severity]]]]:
+    """The accesses grouped by reason; reasons that differ only in a name are joined."""
+    waiting = [(reason, list(same)) for (_, reason), same in alike.items()]
+    while waiting:
+        reason, same = waiting.pop(0)
+        others = [each for each in waiting if each[0].joined([reason])]
+        whole = reason.joined([other for other, _ in others])
+        if others and whole:
+            waiting = [each for each in waiting if each not in others]
+            same = [*same, *(narrow for _, members in others for narrow in members)]
+        yield whole or reason, same
+
+
+def _narrow(
+    kernel: KernelContext, contexts: Sequence[AccessContext], samples: Samples
+) -> Narrow | None:
+    """The narrow accesses of a place to an array; None if they move less than half its bits."""
+    place, array, provenance = contexts[0].place, contexts[0].array, kernel.provenance
+    narrow = [c for c in contexts if c.access.width_bits and c.access.width_bits < WIDE_BITS]
+    if place[1] == "atomic":
+        narrow = [c for c in narrow if has_wider_form(c.access, kernel.compiled.arch)]
+    every, accesses = [c.access for c in contexts], [c.access for c in narrow]
+    moved = kernel.bits_per_pass(narrow)
+    few = 2 * moved < kernel.bits_per_pass(contexts)
+    one_value = (place[0], place[1]) in kernel.scalar_accesses
+    if provenance is None or place[1] not in KINDS or not narrow or few or one_value:
+        return None
+    address = together(context.address for context in narrow)
+    if not (address.per_thread or address.gathered or address.through_shared):
+        return None
+    masks = [name for context in narrow for name in context.guard.parameters]
+    names = (address.parameters, masks, address.loaded_from)
+    suspects = Suspects(*(tuple(provenance.named(each)) for each in names))
+    most = max(narrow, key=lambda context: context.access.count)
+    element_bits = provenance.element_bits_at(most.address)
+    layout = samples.layout(most.access, most.instructions, element_bits)
+    fraction = _bits(accesses) / _bits(every)
+    costs = kernel.request_costs
+    cost = costs.cost_of(most.access, most.instructions) if costs else None
+    helpers = helper_lines(each for context in narrow for each in context.instructions)
+    return Narrow(
+        place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers
+    )
+
+
+def _is_merged(narrow: Narrow, sass: Sequence[Access]) -> bool:
+    """Whether ptxas merges loads that the PTX repeats, to at most half of the bits."""
+    again = narrow.layout.scattered and narrow.layout.apart == 0
+    return again and 0 < 2 * _bits(sass) <= _bits(narrow.accesses)
+
+
+def _bits(listed: Sequence[Access]) -> int:
+    return sum(width * count for width, count in widths(listed).items())
+
+
+def _severity(narrow: Narrow, reason: NarrowReason, *, minor: bool) -> Severity:
+    """What is not proven, and what only some data allow, is never high."""
+    if minor:
+        return "low"
+    if reason.conditional or not reason.proven:
+        return "medium"
+    # A repeated element comes from the cache.
+    again = narrow.layout.scattered and narrow.layout.apart == 0
+    return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
+
+
+def _claim(
+    group: Sequence[Narrow], reason: NarrowReason, severity: Severity, total_bits: int
+) -> CodeClaim:
+    """The finding on one cause at all its lines; `total_bits` is what the kernel moves per pass."""
+    # A line that touches several arrays is named once.
+    at = dict.fromkeys((narrow.place[0], f"{KINDS[narrow.place[1]]} at ") for narrow in group)
+    accesses = [access for narrow in group for access in narrow.accesses]
+    several = len({narrow.width for narrow in group}) > 1
+    values: dict[str, Value] = {
+        "width_bits": max(narrow.width for narrow in group),
+        "wanted_bits": WIDE_BITS,
+        "instructions": sum(access.count for access in accesses),
+        "widths": widths_text(widths(accesses)),
+        "traffic_pct": 100 * sum(n.moved for n in group) / total_bits if total_bits else 0.0,
+        "cause": reason.cause or None,
+        "proven": reason.proven,
+    }
+    if reason.widened_bits is not None:
+        values["recompiled_width_bits"] = reason.widened_bits
+    costs = [narrow.cost for narrow in group if narrow.cost and narrow.cost.sectors]
+    for worst in sorted(costs, key=lambda cost: -(cost.sectors or 0))[:1]:
+        values["sectors_per_request"] = worst.sectors
+        values["ideal_sectors_per_request"] = worst.ideal_sectors
+    apart = (n for n in group if n.layout.scattered or n.layout.threads_apart)
+    far = any(n.cost and n.cost.is_uncoalesced for n in apart)
+    likely = "" if reason.proven else "likely "
+    because = f", {likely}because {reason.cause}" if reason.cause else ". The cause is not known"
+    inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
+    return CodeClaim(
+        _FAR_APART if far else _NARROW,
+        values,
+        "; ".join(filter(None, (inlined, reason.basis))),
+        group[0].place[0],
+        [line for line, _ in at],
+        [lead for _, lead in at],
+        words={"most": "up to " if several else "", "because": because},
+        severity=severity,
+        remedy=reason.remedy,
+        tested=reason.remedies,
+        otherwise=reason.otherwise,
+    )
+
+
+def _reason(narrow: Narrow, compiled: Compiled, trials: Recompilations | None) -> NarrowReason:
+    reason = reason_of(narrow, compiled, trials)
+    if narrow.place[1] == "atomic":
+        return replace(reason, basis=f"{reason.basis}; {VECTORS_SINCE}")
+    return reason

@@ -1,0 +1,370 @@
+"""The targets of `traceview ptx`: PTX, cubins, and code that nvcc embeds in other files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceview.base import units
+from traceview.base.errors import InputError, TraceFormatError, unreadable
+from traceview.kernels.headless.compile_options import CompileOptions
+from traceview.kernels.inspect.python_targets import (
+    DEFAULT_ARCH,
+    compile_python,
+    read_cache,
+    refuse_amd_arch,
+    refuse_amd_code,
+    refuse_log,
+)
+from traceview.kernels.ptx import cubin as cubin_file
+from traceview.kernels.ptx import parser, producers
+from traceview.kernels.ptx.cubin import FatbinEntry, has_fatbin
+from traceview.kernels.ptx.model import Compiled, ptx_text
+from traceview.kernels.ptx.parser import parse_ptx
+from traceview.kernels.ptx.producers import own_name
+from traceview.kernels.toolchain import cuda_cpp, listings, tools
+from traceview.kernels.toolchain.listings import arch_for
+from traceview.traces.trace import ncu_report
+from traceview.traces.trace.load import is_trace
+
+if TYPE_CHECKING:
+    from traceview.kernels.headless.recompile import Recompiler
+
+
+_ELF = b"\x7fELF"
+# e_machine of an ELF file, and what it is in a cubin.
+_MACHINE_AT, _CUDA = 18, 190
+
+
+def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
+    """The kernels of .cubin and .ptx files, and of extension modules, programs and fatbins.
+
+    Raises InputError if a file cannot be read or holds no kernel, ToolNotFoundError without
+    pyelftools, TraceFormatError for damaged code, and PtxSyntaxError.
+    """
+    compiled: list[Compiled] = []
+    for path in map(Path, paths):
+        kernels = list(_kernels(path))
+        if not kernels:
+            raise InputError(f"{path} holds no kernel", "name a cubin, or what nvcc made")
+        compiled += kernels
+    return paired_code(compiled)
+
+
+def _kernels(path: Path) -> Iterator[Compiled]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if path.suffix == ".ptx":
+        yield from _embedded_ptx(path, ptx_text(raw))
+        return
+    if _is_cubin(raw):
+        yield from _embedded_cubin(path, raw)
+    else:
+        yield from _inside(path)
+
+
+def _is_cubin(raw: bytes) -> bool:
+    machine = int.from_bytes(raw[_MACHINE_AT : _MACHINE_AT + 2], "little")
+    return raw.startswith(_ELF) and machine == _CUDA
+
+
+def _embedded_ptx(path: Path, text: str) -> Iterator[Compiled]:
+    arch = arch_for(text)
+    for kernel in parse_ptx(text, str(path)).kernels():
+        yield Compiled(kernel.name, arch, "given", text, source_file=str(path))
+
+
+def _embedded_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
+    try:
+        arch, names = cubin_file.arch_of(cubin), cubin_file.kernels(cubin)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
+    for name in names:
+        yield Compiled(name, arch, "given", None, cubin, source_file=str(path))
+
+
+def _inside(path: Path) -> Iterator[Compiled]:
+    """The kernels that nvcc embedded in a host file: the cubins, or the PTX if there are none."""
+    try:
+        entries = cubin_file.entries(path) if cubin_file.has_fatbin(path) else []
+        cubins = [entry for entry in entries if entry.kind == "cubin"]
+        for entry in cubins or entries:
+            yield from kernels_of_entry(entry, path)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
+    if not entries:
+        raise InputError(f"{path} holds no GPU code", "name a cubin, or what nvcc made")
+
+
+_REMEDY = "compile it with CUDA kernels for the GPU: nvcc -arch=sm_90"
+
+
+def embedded_kernels(
+    path: Path, options: CompileOptions, note: Callable[[str], None] = lambda _: None
+) -> list[Compiled]:
+    """The kernels in a file for one architecture: `options.arch`, else sm_90, else the newest.
+
+    Cubins come with the PTX that is stored for the same architecture. Raises InputError if the file
+    has no kernel or none for the architecture, and what `cubin.entries` raises.
+    """
+    try:
+        entries = cubin_file.entries(path)
+        arch = _chosen(path, entries, options.arch)
+        same = [entry for entry in entries if entry.arch == arch]
+        kernels = paired_code([k for entry in same for k in kernels_of_entry(entry, path)])
+    except (TraceFormatError, InputError) as error:
+        if str(path) in error.what:
+            raise
+        raise type(error)(f"{path}: {error.what}", error.remedy) from None
+    others = sorted({entry.arch for entry in entries} - {arch}, key=_number)
+    also = f"; it has {', '.join(others)}, too (--arch)" if others else ""
+    note(f"{path.name}: {units.counted(len(kernels), 'kernel')} for {arch}{also}")
+    return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
+
+
+def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
+    """The kernels of one PTX or cubin of a file. Raises TraceFormatError if it is damaged."""
+    code = entry.code()
+    if entry.kind == "cubin":
+        arch = cubin_file.arch_of(code)
+        for name in cubin_file.kernels(code):
+            yield Compiled(name, arch, "given", None, code, source_file=str(path))
+        return
+    text = ptx_text(code.rstrip(b"\0"))
+    for kernel in parse_ptx(text, str(path)).kernels():
+        yield Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
+
+
+def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
+    """The kernels, with the PTX and the cubin of the same kernel and architecture joined."""
+    ptx = {(k.name, k.arch): k.ptx for k in kernels if k.ptx}
+    cubins = [replace(k, ptx=ptx.get((k.name, k.arch))) for k in kernels if k.cubin]
+    both = {(k.name, k.arch) for k in cubins}
+    return cubins + [k for k in kernels if not k.cubin and (k.name, k.arch) not in both]
+
+
+def _chosen(path: Path, entries: Sequence[FatbinEntry], wanted: str | None) -> str:
+    archs = sorted({entry.arch for entry in entries}, key=_number)
+    if not archs:
+        raise InputError(f"{path} holds no GPU code", _REMEDY)
+    plain = wanted.rstrip("af") if wanted else DEFAULT_ARCH
+    if plain in archs:
+        return plain
+    if wanted:
+        raise InputError(f"{path} has no code for {wanted}", f"it has {', '.join(archs)}")
+    return archs[-1]
+
+
+def _number(arch: str) -> int:
+    return int(arch.removeprefix("sm_"))
+
+
+_KINDS = (
+    "a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel], "
+    "package.module:kernel, a Triton cache, a report of ncu, or a trace of `traceview record`"
+)
+_ARCH = re.compile(r"sm_\d{2,3}[af]?")
+_DEFAULTS = CompileOptions()
+
+
+def kernels_of(
+    target: str,
+    options: CompileOptions = _DEFAULTS,
+    *,
+    recompiler: Recompiler | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> list[Compiled]:
+    """Compile the kernels of a target.
+
+    `recompiler` keeps the worker process of a Python target, to compile its kernels again. `note`
+    gets a line at a time for the user. Raises InputError if the target is of no known kind or has
+    no such kernel, and what its compiler raises.
+    """
+    check_arch(options.arch)
+    if is_python(target):
+        # Its kernels are selected by the names of their functions.
+        return compile_python(target, options, recompiler=recompiler, note=note)
+    kernels = _kernels_in_file(target, options, note)
+    names = tools.demangled(kernel.name for kernel in kernels)
+    selected = [k for k in kernels if is_named(options.kernel, k.name, names[k.name])]
+    if not selected:
+        raise InputError(*_no_kernel(target, options.kernel, kernels))
+    return selected
+
+
+def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
+    """Whether a name or a glob selects a kernel; None selects every kernel.
+
+    It may be the symbol, the kernel's own name in its framework, or its plain, short or whole C++
+    name.
+    """
+    names = (
+        symbol,
+        own_name(symbol) or symbol,
+        producers.plain_name(symbol),
+        producers.short_name(demangled_name),
+        demangled_name,
+    )
+    return pattern is None or pattern in names or any(fnmatchcase(n, pattern) for n in names)
+
+
+def check_arch(arch: str | None) -> None:
+    """Raise InputError unless `arch` is None or of the form of an architecture, such as sm_90a."""
+    if arch:
+        refuse_amd_arch(arch)
+    if arch and not _ARCH.fullmatch(arch):
+        raise InputError(
+            f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"
+        )
+
+
+def is_python(target: str) -> bool:
+    """True for FILE.py, FILE.py:kernel and package.module:kernel."""
+    path = Path(target)
+    if path.exists():
+        return path.is_file() and path.suffix == ".py"
+    file, colon, kernel = target.rpartition(":")
+    return bool(colon and kernel.isidentifier() and file) or target.endswith(".py")
+
+
+def unused_options(target: str, options: CompileOptions, *, what_if: bool) -> str | None:
+    """The options, as on the command line, that such a target does not use; None without any."""
+    if is_python(target):
+        return None
+    path = Path(target)
+    has_warps = options.num_warps is not None and (path.is_dir() or is_trace(path))
+    unused = ["--what-if"] * what_if + ["--num-warps"] * has_warps + options.of_sources
+    return ", ".join(unused) or None
+
+
+def _kernels_in_file(
+    target: str, options: CompileOptions, note: Callable[[str], None]
+) -> list[Compiled]:
+    path = Path(target)
+    if path.is_dir():
+        return _of_cache(path, options, note)
+    if not path.exists():
+        raise InputError(f"{target} does not exist", f"pass {_KINDS}")
+    refuse_amd_code(path)
+    read = _READERS.get(path.suffix)
+    if read is None and path.is_file() and has_fatbin(path):
+        return embedded_kernels(path, options, note)
+    if read is None:
+        refuse_log(path)
+        raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
+    return read(path, options)
+
+
+def _of_cache(folder: Path, options: CompileOptions, note: Callable[[str], None]) -> list[Compiled]:
+    kernels = read_cache(folder, note=note)
+    selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
+    if not selected:
+        archs = ", ".join(sorted({each.arch for each in kernels}))
+        raise InputError(
+            f"{folder} has no kernel for {options.arch}", f"its kernels are for {archs}"
+        )
+    return selected
+
+
+def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:
+    raw = _bytes_of(path)
+    if raw.startswith(_ELF):
+        raise InputError(*_not_text(path, raw))
+    text = ptx_text(raw)
+    listing = parser.parse_ptx(text, str(path))
+    arch = listings.arch_for(text, options.arch)
+    names = [kernel.name for kernel in listing.kernels()]
+    return [_given(name, arch, text, None, path, options) for name in names]
+
+
+def _not_text(path: Path, raw: bytes) -> tuple[str, str]:
+    try:
+        cubin_file.arch_of(raw)
+    except TraceFormatError:
+        return f"{path} is not PTX but another kind of binary", f"pass {_KINDS}"
+    return f"{path} is not PTX but a cubin", "rename it to end in .cubin"
+
+
+def _of_cubin(path: Path, options: CompileOptions) -> list[Compiled]:
+    raw = _bytes_of(path)
+    try:
+        arch, names = cubin_file.arch_of(raw), cubin_file.kernels(raw)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
+    if options.arch and not arch.startswith(options.arch):
+        raise InputError(f"{path} is for {arch}, not for {options.arch}", "leave out --arch")
+    return [_given(name, arch, None, raw, path, options) for name in names]
+
+
+def _of_report(path: Path, options: CompileOptions) -> list[Compiled]:
+    """The kernels in a report of Nsight Compute whose warps were sampled."""
+    modules, launches = ncu_report.read_samples(path)
+    sampled = {launch.symbol for launch in launches}
+    cubins = dict.fromkeys(module.cubin for module in modules if module.cubin)
+    kernels = [(name, cubin) for cubin in cubins for name in cubin_file.kernels(cubin)]
+    return [
+        _given(name, cubin_file.arch_of(cubin), None, cubin, path, options)
+        for name, cubin in kernels
+        if name in sampled
+    ]
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:
+    arch = options.arch or DEFAULT_ARCH
+    ptx, cubin = cuda_cpp.compile_cuda(path, arch)
+    names = [kernel.name for kernel in parser.parse_ptx(ptx, str(path)).kernels()]
+    whole, text = tools.demangled(names), ptx_text(_bytes_of(path))
+    short = {name: own_name(name) or producers.short_name(whole[name]) for name in names}
+    return [
+        replace(
+            _given(name, arch, ptx, cubin, path, options),
+            parameter_names=cuda_cpp.parameter_names(text, short[name]),
+        )
+        for name in names
+    ]
+
+
+_READERS = {
+    ".ptx": _of_ptx,
+    ".cubin": _of_cubin,
+    ".cu": _of_cuda,
+    ".ncu-rep": _of_report,
+    ".ncu-repz": _of_report,
+}
+
+
+def _given(
+    name: str, arch: str, ptx: str | None, cubin: bytes | None, path: Path, options: CompileOptions
+) -> Compiled:
+    return Compiled(
+        name=name,
+        arch=arch,
+        how="given",
+        ptx=ptx,
+        cubin=cubin,
+        num_warps=options.num_warps,
+        source_file=str(path),
+    )
+
+
+def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> tuple[str, str]:
+    whole = tools.demangled(each.name for each in kernels)
+    short = (own_name(each.name) or producers.short_name(whole[each.name]) for each in kernels)
+    names = list(dict.fromkeys(short))
+    if kernel is None:
+        return f"{target} has no kernel", "pass a file that defines or launches one"
+    listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    return f"{target} has no kernel {kernel!r}", f"it has {listed}" if names else ""

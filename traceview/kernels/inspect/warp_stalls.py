@@ -1,0 +1,217 @@
+"""What the warps of a kernel wait for, by source line, from samples of a run.
+
+A warp that waits for data is sampled at the instruction that needs it. The machine code tells which
+instructions that one waits for; their lines are what keeps the warp.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from traceview.base import units
+from traceview.base.errors import InputError
+from traceview.base.findings import Finding
+from traceview.kernels.inspect.kernel_report import (
+    AwaitedPlace,
+    CodePlace,
+    KernelReport,
+    StalledPlace,
+    WarpStalls,
+    line_name,
+    source_of,
+)
+from traceview.kernels.ptx.cubin import machine_code
+from traceview.kernels.ptx.disassembly import access_of
+from traceview.kernels.ptx.model import Function, Instruction, SourceLine
+from traceview.kernels.ptx.scoreboards import INSTRUCTION_BYTES, Scoreboards
+from traceview.traces.trace.warp_samples import KernelSamples, Stalls
+
+_LETTERS, _MOST_NAMES = 60, 8
+_SCOREBOARDS = ("long_scoreboard", "short_scoreboard")
+_PADDING = ("NOP", "BRA")
+# A long scoreboard is one of the L1 cache's unit, which serves all memory but shared memory.
+_L1 = frozenset(("global", "local", "generic", "texture", "surface"))
+_COPY_GROUP = "LDGDEPBAR"
+
+
+def with_samples(
+    kernels: Sequence[KernelReport],
+    samples: Sequence[KernelSamples],
+    path: Path,
+    note: Callable[[str], None],
+) -> tuple[KernelReport, ...]:
+    """The kernels, each with what its warps wait for by the samples of the file `path`.
+
+    Findings on a line tell how many samples wait for it. `note` gets a line per kernel that has no
+    samples. Raises InputError if none are of these kernels and their code.
+    """
+    stalls = [_stalls_of(kernel, samples) for kernel in kernels]
+    if not any(stalls):
+        raise InputError(*_unmatched(kernels, samples, path))
+    for kernel in (kernel for kernel, found in zip(kernels, stalls, strict=True) if not found):
+        note(f"{path.name} has no samples of {kernel.short_name} as compiled here")
+    return tuple(
+        replace(kernel, warp_stalls=found, findings=_weighed(kernel.findings, found))
+        if found
+        else kernel
+        for kernel, found in zip(kernels, stalls, strict=True)
+    )
+
+
+def _stalls_of(kernel: KernelReport, samples: Iterable[KernelSamples]) -> WarpStalls | None:
+    sass, cubin = kernel.sass, kernel.compiled.cubin
+    if sass is None or cubin is None:
+        return None
+    code = machine_code(cubin, kernel.name)
+    if len(code) < INSTRUCTION_BYTES * len(sass.instructions):
+        return None
+    for each in samples:
+        if each.is_named(kernel.name) and (each.by_line or _is_of(each, sass, code)):
+            return _stalls(each, sass, Scoreboards.of(sass, code))
+    return None
+
+
+def _is_of(samples: KernelSamples, sass: Function, code: bytes) -> bool:
+    """Whether samples by instruction are of this code."""
+    if samples.machine_code:
+        return samples.machine_code == code
+    sampled = [(guard, opcode.partition(".")[0]) for guard, opcode in samples.opcodes]
+    here = [(i.predicate, i.opcode.partition(".")[0]) for i in sass.instructions]
+    rest = sampled[len(here) :]
+    return sampled[: len(here)] == here and all(opcode in _PADDING for _, opcode in rest)
+
+
+def _unmatched(
+    kernels: Sequence[KernelReport], samples: Sequence[KernelSamples], path: Path
+) -> tuple[str, str]:
+    named = {each.symbol for each in samples if any(each.is_named(k.name) for k in kernels)}
+    if named:
+        what = f"the samples of {_listed(named)} in {path} are of other code than was compiled here"
+        return what, "compile what ran: the same --arch, arguments and compiler"
+    what = f"{path} has no samples of these kernels"
+    return what, f"it has samples of {_listed({each.symbol for each in samples})}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    first = [name[:_LETTERS] for name in sorted(names)]
+    return ", ".join(first[:_MOST_NAMES]) + (" …" if len(first) > _MOST_NAMES else "")
+
+
+def _stalls(samples: KernelSamples, sass: Function, boards: Scoreboards) -> WarpStalls:
+    stalls: dict[CodePlace, Stalls] = defaultdict(Counter)
+    sampled: dict[CodePlace, dict[int, None]] = defaultdict(dict)
+    awaited: dict[CodePlace, list[AwaitedPlace]] = defaultdict(list)
+    for place, instructions, counts in _places(samples, sass):
+        stalls[place].update(counts)
+        sampled[place].update(dict.fromkeys(instructions))
+        for reason in _SCOREBOARDS:
+            if counts[reason]:
+                producers = _producers(instructions, reason, sass, boards)
+                awaited[place] += _by_place(producers, reason, counts[reason], sass)
+    places = (
+        StalledPlace(
+            place,
+            _opcodes(sorted(sampled[place]), sass),
+            dict(counts.most_common()),
+            _merged(awaited[place]),
+        )
+        for place, counts in stalls.items()
+    )
+    return WarpStalls(tuple(sorted(places, key=lambda each: -each.samples)))
+
+
+_Sampled = tuple[CodePlace, Sequence[int], Stalls]
+
+
+def _places(samples: KernelSamples, sass: Function) -> Iterator[_Sampled]:
+    """Each place in a file with its instructions and samples."""
+    code = sass.instructions
+    for index, stalls in samples.by_index.items():
+        if index is None:
+            yield CodePlace(None), (), stalls
+        else:
+            # A warp that exits is sampled behind the exit.
+            at = min(index, len(code) - 1)
+            yield _place(at, sass), (at,), stalls
+    by_line: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for at, instruction in enumerate(code):
+        for line in {instruction.source, *instruction.inlined}:
+            if line:
+                by_line[_key(line)].append(at)
+    for source, stalls in samples.by_line.items():
+        instructions = by_line[_key(source)] if source else []
+        place = _place(instructions[0], sass) if instructions else CodePlace(source)
+        yield place, instructions, stalls
+
+
+def _place(at: int, sass: Function) -> CodePlace:
+    source = sass.instructions[at].source
+    return CodePlace(source, None if source else at * INSTRUCTION_BYTES)
+
+
+def _key(line: SourceLine) -> tuple[str, int]:
+    """A line without its folder, which depends on where and how it was compiled."""
+    return PurePath(line.file).name, line.line
+
+
+def _producers(
+    instructions: Iterable[int], reason: str, sass: Function, boards: Scoreboards
+) -> list[int]:
+    """The instructions that others wait for, by the kind of scoreboard where that tells them."""
+    producers = sorted({each for at in instructions for each in boards.awaited(at)})
+    is_long = reason == _SCOREBOARDS[0]
+    return [at for at in producers if _is_long(sass.instructions[at]) == is_long] or producers
+
+
+def _is_long(instruction: Instruction) -> bool:
+    access = access_of(instruction)
+    return instruction.opcode == _COPY_GROUP or bool(access and access.space in _L1)
+
+
+def _opcodes(instructions: Iterable[int], sass: Function) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sass.instructions[at].opcode for at in instructions))
+
+
+def _by_place(
+    producers: Iterable[int], reason: str, samples: int, sass: Function
+) -> Iterator[AwaitedPlace]:
+    by_place: dict[CodePlace, list[int]] = defaultdict(list)
+    for at in producers:
+        by_place[_place(at, sass)].append(at)
+    for place, listed in by_place.items():
+        yield AwaitedPlace(place, reason, _opcodes(listed, sass), samples)
+
+
+def _merged(awaited: Iterable[AwaitedPlace]) -> tuple[AwaitedPlace, ...]:
+    """Each place and reason once, that of the most samples first."""
+    merged: dict[tuple[CodePlace, str], AwaitedPlace] = {}
+    for each in awaited:
+        same = merged.get((each.place, each.reason))
+        if same:
+            opcodes = tuple(dict.fromkeys((*same.opcodes, *each.opcodes)))
+            each = replace(each, opcodes=opcodes, samples=same.samples + each.samples)
+        merged[each.place, each.reason] = each
+    return tuple(sorted(merged.values(), key=lambda each: -each.samples))
+
+
+def _weighed(findings: Iterable[Finding], stalls: WarpStalls) -> tuple[Finding, ...]:
+    return tuple(_with_samples(finding, source_of(finding), stalls) for finding in findings)
+
+
+def _with_samples(finding: Finding, source: SourceLine | None, stalls: WarpStalls) -> Finding:
+    """The finding with the samples that wait for its line, and those of the line itself."""
+    if source is None:
+        return finding
+    (reason, waiting), there = stalls.waiting_for(source), stalls.pct_at(source)
+    why = f" ({reason.replace('_', ' ')})" if reason else ""
+    said = (
+        f"{units.percent(waiting)} of warp samples wait for {line_name(source)}{why}, "
+        f"{units.percent(there)} are at it"
+    )
+    evidence = finding.evidence
+    values = {**evidence.values, "samples_waiting_pct": waiting, "samples_at_line_pct": there}
+    basis = "; ".join(filter(None, (evidence.basis, said)))
+    return replace(finding, evidence=replace(evidence, values=values, basis=basis))

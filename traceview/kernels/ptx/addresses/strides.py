@@ -1,0 +1,304 @@
+"""Strides between neighbouring elements of an access, and whether their masks differ.
+
+Both follow from the addresses and predicates in the PTX, evaluated for sample launches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.base.records import record
+from traceview.kernels.ptx.addresses.evaluation import Launch, Registers, launches
+from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
+from traceview.kernels.ptx.addresses.slicing import Provenance, Slices, address_text, registers_in
+from traceview.kernels.ptx.model import Access, Argument, Compiled, Function, Instruction
+
+# The bytes by which an address advances in each iteration of the loop around its access.
+
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20})$")
+_COPIES = ("mov", "cvt", "cvta")
+_MOST_DEPTH = 40
+
+
+@record
+class LoopSteps:
+    """How far the registers of a function advance from one loop iteration to the next."""
+
+    slices: Slices
+
+    def of(self, access: Instruction) -> int | None:
+        """The bytes by which an access's address advances; None outside loops or if it varies."""
+        if not access.loop_depth:
+            return None
+        base = registers_in(address_text(access.operands))
+        return self._step(base[0], access.loop_depth, 0) if base else 0
+
+    def _step(self, text: str, depth: int, level: int) -> int | None:
+        """The step of an operand; for a loop-carried register, what the loop adds to it."""
+        inside = self._inside(text, depth)
+        if not inside:
+            return 0
+        if len(inside) > 1 or level > _MOST_DEPTH:
+            return None
+        writer = inside[0]
+        if len(self.slices.writers(registers_in(text)[0])) > 1:
+            return self._added(writer, registers_in(text)[0], depth)
+        steps = [self._step(operand, depth, level + 1) for operand in _operands(writer)]
+        known = [step for step in steps if step is not None]
+        if writer.opcode.startswith(("ld.", "atom.")) or len(known) < len(steps):
+            return None
+        return _combined(writer, known) if any(known) else 0
+
+    def _added(self, writer: Instruction, carried: str, depth: int) -> int | None:
+        """The constant that the loop adds to a register before it comes back to `writer`."""
+        total = 0
+        for _ in range(_MOST_DEPTH):
+            root, operands = writer.opcode.partition(".")[0], _operands(writer)
+            if root == "add" and len(operands) == 2:
+                number = _number(operands[1])
+                if number is None:
+                    return None
+                total += number
+            elif root not in _COPIES:
+                return None
+            if operands[0] == carried:
+                return total
+            inside = self._inside(operands[0], depth)
+            if len(inside) != 1:
+                return None
+            writer = inside[0]
+        return None
+
+    def _inside(self, text: str, depth: int) -> list[Instruction]:
+        registers = registers_in(text)
+        writers = self.slices.writers(registers[0]) if registers else ()
+        return [writer for writer in writers if writer.loop_depth >= depth]
+
+
+def _operands(writer: Instruction) -> list[str]:
+    return [part.strip() for part in writer.operands.split(",")][1:]
+
+
+def _combined(writer: Instruction, steps: Sequence[int]) -> int | None:
+    """The step of a result, given the steps of its operands; None if it is not constant."""
+    root, operands = writer.opcode.partition(".")[0], _operands(writer)
+    if root in _COPIES:
+        return steps[0]
+    if root == "add":
+        return steps[0] + steps[1]
+    if root == "sub":
+        return steps[0] - steps[1]
+    if root == "or" and 0 in steps:
+        # How LLVM adds to a multiple of a power of two.
+        return sum(steps)
+    factor = _number(operands[1]) if root in ("mul", "mad", "shl") and not steps[1] else None
+    if factor is None:
+        return None
+    scaled = steps[0] << factor if root == "shl" else steps[0] * factor
+    return scaled + (steps[2] if root == "mad" else 0)
+
+
+def _number(text: str) -> int | None:
+    return int(text, 0) if _NUMBER.match(text) else None
+
+
+_VECTOR_BYTES = 16
+# More instructions, those of a large tile, add nothing.
+_MOST_INSTRUCTIONS = 64
+
+
+@record
+class Stride:
+    """A stride: `of` bytes, or `of` bytes times the value of a parameter."""
+
+    of: int
+    parameter: Argument | None = None
+
+
+@record
+class Layout:
+    """The stride of an access, and what could keep its elements from forming one vector.
+
+    `masks_differ`: elements of one 16-byte vector may be masked differently. `starts_wide`: the
+    first address is a multiple of 16. Both assume sizes and pointers that are multiples of 16.
+    `moves_with_block`: blocks are a constant number of bytes apart. `loop_step` is the number of
+    bytes that the address advances in each iteration, None where that is not constant.
+    `threads_apart` is the distance of neighbouring threads, None unless they leave gaps.
+    """
+
+    step: Stride | None
+    element_bytes: int
+    width_bytes: int
+    masks_differ: bool
+    starts_wide: bool
+    moves_with_block: bool
+    loop_step: int | None = None
+    threads_apart: Stride | None = None
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether neighbouring elements are adjacent in memory."""
+        return self.step == Stride(self.width_bytes)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether neighbouring elements are known not to be adjacent."""
+        return self.step is not None and not self.consecutive
+
+    @property
+    def walked(self) -> bool:
+        """Whether a thread's elements are apart and the loop steps through those between them."""
+        step, apart = self.loop_step or 0, self.step
+        between = apart is not None and (apart.parameter is not None or abs(step) < abs(apart.of))
+        return self.scattered and between and 0 < abs(step) < SECTOR_BYTES
+
+    @property
+    def apart(self) -> int:
+        """The stride in elements, or in multiples of the parameter's value."""
+        return self.step.of // self.element_bytes if self.step else 0
+
+
+@record
+class Samples:
+    """The registers of a function, evaluated in several sample launches."""
+
+    slices: Slices
+    integers: Mapping[str, Argument]
+    each: Sequence[Registers]
+    _next: dict[tuple[int, int], Registers] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, provenance: Provenance, compiled: Compiled) -> Samples:
+        """Prepare sample launches with the block size of `compiled`."""
+        slices, known = provenance.slices, provenance.arguments_by_parameter
+        threads = 32 * compiled.num_warps if compiled.num_warps else None
+        integers = {n: a for n, a in known.items() if not a.type.startswith("*")}
+        integers = integers or _integers(slices.function, compiled.parameter_names)
+        sampled = launches(slices.function.parameters, {**integers, **known}, threads)
+        return cls(slices, integers, [Registers(slices, launch) for launch in sampled])
+
+    def layout(
+        self, access: Access, counted: Sequence[Instruction], element_bits: int | None
+    ) -> Layout:
+        """The layout of the instructions that were counted as one access."""
+        instructions = counted[:_MOST_INSTRUCTIONS]
+        first, width = instructions[0], max(1, (access.width_bits or 8) // 8)
+        size = (element_bits or access.width_bits or 8) // 8
+        step = self.step(instructions)
+        return Layout(
+            step,
+            max(1, min(size, width)),
+            width,
+            self.masks_differ(instructions),
+            self.starts_wide(first),
+            self.moves_with_block(first),
+            LoopSteps(self.slices).of(first),
+            self.threads_apart(
+                first, width * len(instructions) if step == Stride(width) else width
+            ),
+        )
+
+    def step(self, instructions: Sequence[Instruction]) -> Stride | None:
+        """The smaller of two strides: within a thread, and from thread to thread.
+
+        Zero where most elements of a thread are the same element; None without a regular stride.
+        """
+        pairs = pairwise(instructions)
+        counts = Counter(
+            self._rule(_first(each, b) - _first(each, a) for each in self.each) for a, b in pairs
+        )
+        within = counts.most_common(1)[0][0] if counts else None
+        if within and within.of == 0:
+            return within
+        steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
+        constant = [step for step in steps if step.parameter is None]
+        return min(constant or steps, key=lambda step: abs(step.of), default=None)
+
+    def threads_apart(self, instruction: Instruction, covered: int) -> Stride | None:
+        """The distance of neighbouring threads, if it is twice the bytes that each covers."""
+        apart = next(self._lanes(instruction), None)
+        if apart is None or (apart.parameter is None and abs(apart.of) < 2 * covered):
+            return None
+        return apart if apart.of else None
+
+    def masks_differ(self, instructions: Sequence[Instruction]) -> bool:
+        """Whether two elements of one 16-byte vector may be masked differently."""
+        return any(
+            bool(np.any(self._in_one_vector(each, a, b) & (each.guard(a) != each.guard(b))))
+            for a, b in pairwise(instructions)
+            for each in self.each
+        )
+
+    def starts_wide(self, instruction: Instruction) -> bool:
+        """Whether the first thread's address is a multiple of 16 in all sample launches."""
+        return all(_first(each, instruction) % _VECTOR_BYTES == 0 for each in self.each)
+
+    def moves_with_block(self, instruction: Instruction) -> bool:
+        """Whether blocks are a constant, non-zero number of bytes apart."""
+        return any(step and step.of and not step.parameter for step in self._blocks(instruction))
+
+    def _blocks(self, instruction: Instruction) -> Iterator[Stride | None]:
+        for axis in range(3):
+            further = [self._further(number, axis) for number in range(len(self.each))]
+            yield self._rule(
+                _first(next_block, instruction) - _first(block, instruction)
+                for block, next_block in zip(self.each, further, strict=True)
+            )
+
+    def _further(self, number: int, axis: int) -> Registers:
+        if (number, axis) not in self._next:
+            moved = self.each[number].launch.next_block(axis)
+            self._next[number, axis] = Registers(self.slices, moved)
+        return self._next[number, axis]
+
+    def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
+        threads, lane = self.each[0].launch.threads, 1
+        while lane < threads:
+            at = [each.address(instruction) for each in self.each]
+            yield self._rule(int(address[lane]) - int(address[0]) for address in at)
+            lane *= 2
+
+    def _rule(self, differences: Iterator[int]) -> Stride | None:
+        """The stride that explains the address differences, one per launch; None if none does."""
+        listed = list(differences)
+        if len(set(listed)) == 1:
+            return Stride(listed[0])
+        for name, argument in self.integers.items():
+            both = zip(listed, self.each, strict=True)
+            factors = {_factor(difference, each.launch, name) for difference, each in both}
+            factor = factors.pop()
+            if not factors and factor:
+                return Stride(factor, argument)
+        return None
+
+    @staticmethod
+    def _in_one_vector(each: Registers, a: Instruction, b: Instruction) -> npt.NDArray[np.bool_]:
+        first, second = each.address(a), each.address(b)
+        same = np.equal(first // _VECTOR_BYTES, second // _VECTOR_BYTES)
+        return same & np.not_equal(first, second)
+
+
+def _integers(function: Function, names: Sequence[str]) -> dict[str, Argument]:
+    """The 32-bit parameters of a kernel in CUDA C++, if their names are known."""
+    if len(names) != len(function.parameters):
+        return {}
+    loads = (i for i in function.instructions if i.opcode.startswith("ld.param"))
+    read = {address_text(i.operands) for i in loads if i.opcode.endswith("32")}
+    pairs = zip(function.parameters, names, strict=True)
+    return {each: Argument(name, "i32") for each, name in pairs if each in read}
+
+
+def _first(registers: Registers, instruction: Instruction) -> int:
+    return int(registers.address(instruction)[0])
+
+
+def _factor(difference: int, launch: Launch, name: str) -> int | None:
+    value = launch.parameters[name]
+    return difference // value if difference % value == 0 else None

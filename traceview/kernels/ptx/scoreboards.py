@@ -1,0 +1,123 @@
+"""Which instructions a SASS instruction waits for, by the control bits of its machine code.
+
+A load, a shared-memory access or a special function takes an unknown number of cycles: it reserves
+one of six scoreboards until its result is there (write) or its operands are read (read). The next
+instruction that needs them names the scoreboard in its wait mask and does not issue before. NVIDIA
+does not document the bits; they are, from sm_70 on, those of Jia et al., "Dissecting the NVIDIA
+Volta GPU Architecture via Microbenchmarking" (2018), and of CuAssembler. The tests hold them
+against the registers that instructions write and read.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from traceview.base.records import record
+from traceview.kernels.ptx.model import Function, Instruction
+
+INSTRUCTION_BYTES = 16
+CONTROLS_SINCE = 7.0
+"""The first compute capability with control bits in each instruction."""
+_WORDS = struct.Struct("<QQ")
+# The bits from 105 on, of which 41 are in the upper word.
+_CONTROL = 41
+_NONE = 7
+_SCOREBOARDS = 6
+# DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way.
+_NAMED = re.compile(r"SB(\d)")
+
+
+@record
+class Control:
+    """The control bits of an instruction.
+
+    `stall_cycles` pass before the warp issues its next one, at least. `sets` are the scoreboards
+    that it reserves, `waits` those that must be free before it issues.
+    """
+
+    stall_cycles: int
+    sets: frozenset[int]
+    waits: frozenset[int]
+
+
+def controls(machine_code: bytes) -> tuple[Control, ...]:
+    """The control bits of each instruction of a function for sm_70 or later."""
+    whole = len(machine_code) // INSTRUCTION_BYTES * INSTRUCTION_BYTES
+    return tuple(_control(high >> _CONTROL) for _, high in _WORDS.iter_unpack(machine_code[:whole]))
+
+
+def _control(bits: int) -> Control:
+    barriers = (bits >> 5 & 7, bits >> 8 & 7)
+    return Control(
+        bits & 15,
+        frozenset(barrier for barrier in barriers if barrier != _NONE),
+        frozenset(number for number in range(_SCOREBOARDS) if bits >> 11 + number & 1),
+    )
+
+
+@record
+class Scoreboards:
+    """The scoreboards of a SASS function, by index of the instruction."""
+
+    sets: Sequence[frozenset[int]]
+    waits: Sequence[frozenset[int]]
+    before: Mapping[int, Sequence[int]]
+
+    @classmethod
+    def of(cls, function: Function, machine_code: bytes) -> Scoreboards:
+        """The scoreboards of a function, from its instructions and their machine code.
+
+        Raises ValueError if the code has fewer instructions, as that of another architecture.
+        """
+        code = function.instructions
+        decoded = controls(machine_code)[: len(code)]
+        if len(decoded) < len(code):
+            raise ValueError("fewer instructions in the machine code than in its disassembly")
+        waits = [c.waits | _named(i) for c, i in zip(decoded, code, strict=True)]
+        return cls([c.sets for c in decoded], waits, _before(function))
+
+    def awaited(self, at: int) -> tuple[int, ...]:
+        """The instructions whose results or operands the instruction `at` waits for, in order.
+
+        They are those on any path before it that reserve a scoreboard which it waits for, and that
+        no instruction in between has waited for.
+        """
+        found: set[int] = set()
+        for barrier in self.waits[at]:
+            seen, waiting = set[int](), list(self.before.get(at, ()))
+            while waiting:
+                earlier = waiting.pop()
+                if earlier in seen:
+                    continue
+                seen.add(earlier)
+                if barrier in self.sets[earlier]:
+                    found.add(earlier)
+                if barrier not in self.waits[earlier]:
+                    waiting += self.before.get(earlier, ())
+        return tuple(sorted(found))
+
+
+def _named(instruction: Instruction) -> frozenset[int]:
+    if not instruction.opcode.startswith("DEPBAR"):
+        return frozenset()
+    return frozenset(map(int, _NAMED.findall(instruction.operands)))
+
+
+def _before(function: Function) -> Mapping[int, Sequence[int]]:
+    """The instructions that may run right before each."""
+    before: dict[int, list[int]] = defaultdict(list)
+    for earlier, later in _steps(function):
+        before[later].append(earlier)
+    return before
+
+
+def _steps(function: Function) -> Iterator[tuple[int, int]]:
+    jumps = {jump.at: jump for jump in function.jumps}
+    for at in range(len(function.instructions)):
+        jump = jumps.get(at)
+        yield from ((at, target) for target in (jump.targets if jump else ()))
+        if jump is None or jump.falls_through:
+            yield at, at + 1

@@ -1,0 +1,150 @@
+"""Loads that the deepest loop waits for, its products, and pipeline buffers, by TTGIR.
+
+A load that Triton pipelines becomes a copy to shared memory that starts iterations ahead; one that
+it does not pipeline stays a load, whose value the same iteration uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Literal
+
+from traceview.base.records import record
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
+from traceview.kernels.ptx.ttgir.vector_limit import vector_limits
+
+Why = Literal["if", "narrow", "unknown"]
+_LOOPS = ("scf.for", "scf.while")
+_DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma")
+_COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
+# An asynchronous copy (cp.async) moves 4, 8 or 16 bytes.
+LEAST_COPY_BITS = 32
+
+
+@record
+class WaitingLoad:
+    """A load of a tensor that is not pipelined, and why.
+
+    `feeds_dot`: its value is an operand of a matrix product. `why` is an `if` around it, elements
+    that move in less than an asynchronous copy takes, or not known. `width_bits` is what a thread
+    moves in one instruction, None where that is not known.
+    """
+
+    source: SourceLine | None
+    feeds_dot: bool
+    why: Why
+    width_bits: int | None
+
+
+@record
+class DeepestLoop:
+    """The deepest loop: what it waits for, if it has products, and if copies run ahead of it."""
+
+    source: SourceLine | None
+    loads: tuple[WaitingLoad, ...]
+    has_dot: bool
+    has_copies: bool
+
+
+def deepest_loop(module: IrModule) -> DeepestLoop | None:
+    """The deepest loop of a module, or several loops that are as deep; None without a loop."""
+    inside = list(_in_loops(module))
+    most = max((sum(r.opcode in _LOOPS for r in around) for _, around in inside), default=0)
+    if not most:
+        return None
+    here = [pair for pair in inside if sum(r.opcode in _LOOPS for r in pair[1]) == most]
+    widths = {(each.line, each.kind): each.width_bits for each in vector_limits(module)}
+    loads = tuple(
+        _waiting(op, around, module, widths)
+        for op, around in here
+        if op.opcode == "tt.load" and op.shape
+    )
+    loop = next(region for region in reversed(here[0][1]) if region.opcode in _LOOPS)
+    opcodes = {op.opcode for op, _ in here}
+    return DeepestLoop(
+        loop.line, loads, bool(opcodes & {*_DOTS}), bool(opcodes & {*_COPIES, "ttg.async_wait"})
+    )
+
+
+def dot_rows(module: IrModule) -> int | None:
+    """The fewest rows of a product's result; None without a product of two axes."""
+    shapes = [op.shape or shape_of(op.rest) for op in module.operations if op.opcode in _DOTS]
+    return min((shape[0] for shape in shapes if len(shape) == 2), default=None)
+
+
+def _in_loops(module: IrModule) -> Iterator[tuple[IrOperation, list[IrOperation]]]:
+    """The operations with the regions around them, the outermost first."""
+    regions: list[IrOperation] = []
+    for op in module.operations:
+        while regions and op.depth <= regions[-1].depth:
+            regions.pop()
+        if any(region.opcode in _LOOPS for region in regions):
+            yield op, list(regions)
+        if op.opcode.startswith("scf."):
+            regions.append(op)
+
+
+def _waiting(
+    op: IrOperation,
+    around: list[IrOperation],
+    module: IrModule,
+    widths: Mapping[tuple[SourceLine | None, str], int],
+) -> WaitingLoad:
+    width = widths.get((op.line, "load"))
+    within = next(n for n, r in enumerate(reversed(around)) if r.opcode in _LOOPS)
+    why: Why = "unknown"
+    if within:
+        why = "if"
+    elif width is not None and width < LEAST_COPY_BITS:
+        why = "narrow"
+    return WaitingLoad(op.line, _feeds_dot(op, module), why, width)
+
+
+def _feeds_dot(op: IrOperation, module: IrModule) -> bool:
+    """Whether a value reaches a product within the loop, through memory of the block or not."""
+    seen, waiting = set[str](), list(op.results)
+    while waiting:
+        value = waiting.pop()
+        for user in module.users.get(value, ()) if value not in seen else ():
+            if user.opcode in _DOTS:
+                # The operands of tt.dot_scaled: a, its scale, b, its scale.
+                if value in user.inputs[: 4 if user.opcode == "tt.dot_scaled" else 2]:
+                    return True
+                continue
+            waiting += user.inputs[1:2] if user.opcode == "ttg.local_store" else user.results
+        seen.add(value)
+    return False
+
+
+# Tiles with several buffers, which copies fill ahead of the loop.
+
+_MEMDESC = re.compile(r"!ttg\.memdesc<((?:\d{1,9}x)+)(?P<type>bf|f|i)(?P<bits>\d{1,3})")
+_BARRIER_BITS = "64"
+
+
+@record
+class PipelineBuffer:
+    """A tile with several buffers, used in turn: `count` of them, of `size_bytes` in all."""
+
+    source: SourceLine | None
+    variable: str | None
+    count: int
+    size_bytes: int
+
+
+def pipeline_buffers(module: IrModule) -> tuple[PipelineBuffer, ...]:
+    """The tiles in shared memory that are indexed by stage; barriers are left out."""
+    indexed = {op.inputs[0] for op in module.operations if op.opcode == "ttg.memdesc_index"}
+    buffers = []
+    for op in module.operations:
+        type_ = _MEMDESC.search(op.type)
+        is_buffer = op.opcode == "ttg.local_alloc" and not op.inputs and indexed & {*op.results}
+        if not is_buffer or not type_ or (type_["type"], type_["bits"]) == ("i", _BARRIER_BITS):
+            continue
+        count, *tile = (int(size) for size in type_[1].rstrip("x").split("x"))
+        size = count * prod(tile) * int(type_["bits"]) // 8
+        buffers.append(PipelineBuffer(op.line, op.name, count, size))
+    return tuple(buffers)

@@ -1,0 +1,1 @@
+"""Recordings: making, reading, analysing and comparing them."""

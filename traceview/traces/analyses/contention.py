@@ -1,0 +1,147 @@
+"""What overlap costs: the same kernel beside communication or a copy, and without one.
+
+A collective takes SMs, memory bandwidth and cache from the kernels that run beside it. Launches of
+one kernel with one grid and block are compared on a GPU: each that ran wholly beside a transfer
+with the median of those that ran alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceview.base import groups, intervals
+from traceview.base.findings import LostTime
+from traceview.base.intervals import Intervals
+from traceview.base.records import record
+from traceview.base.tables import Integers, Mask, RowNumbers
+from traceview.traces.facts.idle.gaps import steady_span_ns, steady_spans_ns
+from traceview.traces.facts.kernel_classes import communication_kernels, communication_operations
+from traceview.traces.facts.operations import Kind, gpu_cells, operations
+from traceview.traces.facts.steps.steps import steady_kernels
+from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
+from traceview.traces.trace import Trace
+
+_BESIDE, _ALONE = 0.9, 0.05
+_LEAST_CALLS, _LEAST_KERNELS = 5, 2
+_LEAST_NS = 10_000
+"""Shorter kernels differ by more than a transfer beside them does."""
+_ALIKE = 1.2
+"""Launches of one grid that run alone differ by less, from the 10th to the 90th percentile, where
+they do the same work. Other sizes of a product hide behind one grid."""
+_SLOWER, _MOSTLY = 1.1, 0.7
+"""Kernels that take so many times as long beside a transfer, in this part of their time."""
+
+
+@record
+class Contended:
+    """Rows of kernels of a GPU beside a transfer, and what each took beyond the median alone."""
+
+    rows: RowNumbers
+    more_ns: Integers
+
+    @property
+    def lost_ns(self) -> int:
+        return int(self.more_ns.sum())
+
+
+def _transfers(trace: Trace, device: int) -> tuple[Intervals, Intervals]:
+    """When a GPU communicates, and when it copies."""
+    ops, moves = operations(trace), communication_operations(trace)
+    own = ops.device == device
+    chosen = own & moves, own & (ops.kind == Kind.COPY) & ~moves
+    communicates, copies = (intervals.covered(ops, m) for m in chosen)
+    return communicates, copies
+
+
+def contended(trace: Trace, device: int, beside: Intervals, neither: Intervals) -> Contended | None:
+    """Kernels of a GPU that take longer `beside` transfers; alone are those with `neither`."""
+    kernels = trace.recorded("kernels")
+    chosen = steady_kernels(trace) & (kernels["device"] == device) & ~communication_kernels(trace)
+    rows = np.flatnonzero(chosen & (kernels.duration_ns >= _LEAST_NS)).astype(np.int32)
+    start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]
+    shared = intervals.overlap(beside, start, end) / (end - start)
+    alone = intervals.overlap(neither, start, end) <= _ALONE * (end - start)
+    sides = [kernels[f"{what}_{axis}"][rows] for what in ("grid", "block") for axis in "xyz"]
+    alike = groups.group(kernels.texts("name").codes[rows], *sides)
+    return _slower(rows, end - start, alike, shared >= _BESIDE, alone)
+
+
+def _slower(
+    rows: RowNumbers, took_ns: Integers, alike: groups.Groups, beside: Mask, alone: Mask
+) -> Contended | None:
+    more, compared = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
+    judged_ns, slower_ns, kernels = 0, 0, 0
+    for number in np.flatnonzero(groups.count(alike, beside) >= _LEAST_CALLS).tolist():
+        own = np.flatnonzero(alike.ids == number)
+        free, held = own[alone[own]], own[beside[own]]
+        if len(free) < _LEAST_CALLS:
+            continue
+        low, usual, high = np.quantile(took_ns[free], (0.1, 0.5, 0.9))
+        if high > _ALIKE * low:
+            continue
+        more[held], compared[held] = took_ns[held] - round(float(usual)), True
+        judged_ns += int(took_ns[held].sum())
+        if np.median(took_ns[held]) >= _SLOWER * usual:
+            slower_ns, kernels = slower_ns + int(took_ns[held].sum()), kernels + 1
+    if kernels < _LEAST_KERNELS or slower_ns < _MOSTLY * judged_ns:
+        return None
+    return Contended(rows[compared], more[compared])
+
+
+_WITH_COLLECTIVES = (
+    "Where communication ends long before it is needed, give it fewer SMs (NCCL_MAX_NCHANNELS or "
+    "NCCL_MAX_CTAS), or none: copy-engine and symmetric-memory collectives. Or order the work so "
+    "that memory-bound kernels run without it."
+)
+_WITH_COPIES = "Start these copies beside kernels that compute bounds, or copy fewer bytes."
+
+
+def _contention(trace: Trace) -> Iterator[TimeClaim]:
+    """The GPU whose kernels lose most time beside transfers."""
+    claims = []
+    for device in steady_spans_ns(trace):
+        communicates, copies = _transfers(trace, device)
+        both = intervals.union(
+            *(np.concatenate(side) for side in zip(communicates, copies, strict=True))
+        )
+        for what, beside in (("communication", communicates), ("copies", copies)):
+            found = contended(trace, device, beside, both) if len(beside.start) else None
+            if found is not None and found.lost_ns > 0:
+                claims.append((found.lost_ns, device, what, found))
+    if not claims:
+        return
+    lost_ns, device, what, found = max(claims, key=lambda each: each[0])
+    kernels = trace.recorded("kernels")
+    took_ns = int(kernels.duration_ns[found.rows].sum())
+    longest = int(found.rows[np.argmax(found.more_ns)])
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        {
+            "gpu": gpu_name(trace, device),
+            "calls": len(found.rows),
+            "kernels": len(groups.different(kernels.texts("name").codes[found.rows])),
+            "beside": what,
+            "took_ns": took_ns,
+            "alone_ns": took_ns - lost_ns,
+            "slowdown_factor": took_ns / max(took_ns - lost_ns, 1),
+        },
+        "ranks" if what == "communication" else None,
+        gpu_cells(trace, device) if what == "communication" else {},
+        lost_ns,
+        span_ns=steady_span_ns(trace),
+        window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
+        work=LostTime(device, intervals.covered(kernels, found.rows)),
+        remedy=_WITH_COLLECTIVES if what == "communication" else _WITH_COPIES,
+        # What runs beside it may have to run at some time.
+        saving="at-most",
+        cause="contention",
+    )
+
+
+CONTENTION = FindingRule(
+    _contention,
+    "{calls:launch|launches} of {kernels:kernel} take {took_ns} beside {beside}. At the median of "
+    "launches of the same size that run alone, they would take {alone_ns}: {slowdown_factor}.",
+)

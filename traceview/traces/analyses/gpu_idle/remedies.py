@@ -1,0 +1,524 @@
+"""Remedies for idle time by cause, as edits of the replayed run and in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.findings import Edit
+from traceview.base.tables import Array, Integers, Mask, RowNumbers
+from traceview.base.vocabulary.activities import ACTIVITIES, CPU
+from traceview.base.vocabulary.causes import (
+    ALLOCATION,
+    CAUSES,
+    GARBAGE_COLLECTION,
+    GRAPH_LAUNCH,
+    JIT_COMPILE,
+    LAUNCH_LATE,
+    MODULE_LOAD,
+    SYNC_DRAIN,
+    UNKNOWN,
+)
+from traceview.traces.analyses import wording
+from traceview.traces.analyses.gpu_idle.late_parts import CpuPart
+from traceview.traces.analyses.gpu_idle.line_sites import LineSite, in_accidents
+from traceview.traces.facts.copies import uses_managed_memory
+from traceview.traces.facts.dependencies.blame import IdlePart
+from traceview.traces.facts.dependencies.forecast import model
+from traceview.traces.facts.dependencies.graph import Edge
+from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.idle.causes import idle_graph, idle_parts
+from traceview.traces.facts.idle.cpu_activity import late_idle
+from traceview.traces.facts.idle.gap_bounds import gap_bounds
+from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
+from traceview.traces.facts.idle.lines import IdleSamples
+from traceview.traces.facts.kernel_classes import framework, terms
+from traceview.traces.facts.launches import cuda_graphs, waits
+from traceview.traces.facts.operations import POOLS, CallKind, Kind, api_calls, operations
+from traceview.traces.facts.ranges.xla_loops import in_xla_loops
+from traceview.traces.facts.samples import leaves_at, leaves_in, stacks_through
+from traceview.traces.facts.steps.steps import pace, step_of_operations
+from traceview.traces.trace import Trace, fact
+from traceview.traces.trace.schema import TORCH_PROFILER
+
+# Remedies of idle time as edits of the replayed run.
+#
+# Each function returns an edit for the forecast's graph, or None where nothing in the run is to
+# be changed. `rows` are rows of gaps: parts of idle gaps of one cause.
+
+
+def of_cause(trace: Trace, cause: int, rows: Array) -> Edit | None:
+    """The remedy for idle time of a cause, as far as the cause alone says it."""
+    if cause == LAUNCH_LATE:
+        return launch_at_once(trace, rows)
+    if cause == SYNC_DRAIN:
+        return remove_waits(trace, rows)
+    if cause in (ALLOCATION, MODULE_LOAD, JIT_COMPILE):
+        return remove_calls(trace, _calls_in(trace, rows))
+    if cause == GRAPH_LAUNCH:
+        calls = _calls_in(trace, rows)
+        return remove_calls(trace, calls[api_calls(trace).does[calls] == CallKind.GRAPH])
+    return remove_pauses(trace, rows) if cause == GARBAGE_COLLECTION else None
+
+
+def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
+    """All work of a step is launched by one call, as by a CUDA graph; of the run without steps.
+
+    Work that was launched after a wait still is: what the CPU read there may decide on it.
+    """
+    late = gaps(trace).after[rows]
+    if not (operations(trace).call[late] >= 0).any():
+        return None
+
+    def edit(changed: Changed) -> None:
+        launched, group = _launched_together(trace, late)
+        item = model(trace).item_of_operation[launched]
+        changed.launch_at_once(item[item >= 0], group[item >= 0])
+
+    return edit
+
+
+def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
+    """Operations that one call could launch, and the number of the call.
+
+    They are of one step and thread, no wait comes between their launches, and some of each group
+    are among `late`. Copies stay as they are: the host memory of most must be ready. So do groups
+    with an accident, which has an edit of its own, if there are others.
+    """
+    ops, calls, every = operations(trace), api_calls(trace), waits(trace)
+    launched = np.flatnonzero((ops.call >= 0) & (ops.kind != Kind.COPY))
+    call = ops.call[launched]
+    thread, issued = calls.thread[call], calls.start_ns[call]
+    waited = np.zeros(len(launched), np.int64)
+    blocking = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
+    for number, own in groups.rows_of(thread).items():
+        ends = np.sort(every.end_ns[blocking & (every.thread == number)])
+        waited[own] = np.searchsorted(ends, issued[own], side="right")
+    group = groups.group(step_of_operations(trace)[launched], thread, waited).ids
+    is_late = np.zeros(len(ops), bool)
+    is_late[late] = True
+    chosen = groups.isin(group, group[is_late[launched]])
+    is_late[:] = False
+    is_late[gaps(trace).after[in_accidents(trace)]] = True
+    apart = groups.isin(group, group[is_late[launched]])
+    if (chosen & ~apart).any():
+        chosen &= ~apart
+    return launched[chosen], group[chosen]
+
+
+def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None) -> Edit | None:
+    """The threads do nothing outside of calls in these idle times.
+
+    With samples, each pause is shorter by the share of its idle time that these stand for.
+    """
+    every = gaps(trace)
+    share = np.ones(len(every))
+    if samples is not None:
+        share = _shares(trace, samples)
+        rows = np.flatnonzero(share > 0)
+    call, row = _parts_in(trace, rows, (IdlePart.HOST, IdlePart.WAKE))
+    less = share[row]
+    if not len(call):
+        return None
+
+    def edit(changed: Changed) -> None:
+        _shorten_pauses(changed, *_of_calls(trace, call, less))
+
+    return edit
+
+
+def keep_pauses(trace: Trace, edit: Edit, samples: IdleSamples) -> Edit:
+    """The edit, which removes pauses, but for the share of them that these samples stand for."""
+    share = _shares(trace, samples)
+    call, row = _parts_in(trace, np.flatnonzero(share > 0), (IdlePart.HOST, IdlePart.WAKE))
+    less = 1.0 - share[row]
+
+    def edit_others(changed: Changed) -> None:
+        before_ns = changed.begin_ns.copy()
+        edit(changed)
+        item, of_item = _of_calls(trace, call, less)
+        edges = changed.graph.begin
+        chosen = (changed.begin_ns < before_ns) & groups.isin(edges.of, item)
+        changed.begin_ns[chosen] = before_ns[chosen]
+        known = groups.isin(item, edges.of[chosen])
+        _shorten_pauses(changed, item[known], of_item[known])
+
+    return edit_others
+
+
+def _shares(trace: Trace, samples: IdleSamples) -> Array:
+    """The share of each row of gaps that these samples stand for.
+
+    Some in short gaps stand for all short gaps of a cause (see `spread_idle`): of each of these
+    gaps, the share is that of their sum.
+    """
+    every = gaps(trace)
+    took = np.bincount(samples.gap, samples.time_ns, len(every))
+    share = np.minimum(took / np.maximum(every.idle_ns, 1), 1.0)
+    kind = groups.group(every.device, every.cause, every.one_time).ids
+    over = took > every.idle_ns
+    for number in groups.different(kind[over]).tolist():
+        alike = kind == number
+        alike &= every.idle_ns <= every.idle_ns[alike & over].max()
+        share[alike] = min(took[alike].sum() / every.idle_ns[alike].sum(), 1.0)
+    return share
+
+
+def _of_calls(trace: Trace, call: Array, values: Array) -> tuple[Array, Array]:
+    """The items of calls that are in the forecast's graph, and the values of these."""
+    item = model(trace).graph.item_of_call[call]
+    return item[item >= 0], values[item >= 0]
+
+
+def _shorten_pauses(changed: Changed, item: Array, less: Array) -> None:
+    """The pauses before these calls lose this share of their recorded time.
+
+    So that several remedies, each of a part of one pause, add up.
+    """
+    edges, share = changed.graph.begin, np.zeros(len(changed.graph))
+    np.maximum.at(share, item, less)
+    chosen = np.isin(edges.kind, (Edge.THREAD, Edge.HAND_OVER)) & (edges.lag_ns > 0)
+    less_ns = np.round(edges.lag_ns[chosen] * share[edges.of[chosen]]).astype(np.int64)
+    changed.begin_ns[chosen] = np.where(
+        less_ns > 0, np.maximum(changed.begin_ns[chosen] - less_ns, 0), changed.begin_ns[chosen]
+    )
+
+
+def remove_calls(trace: Trace, calls: Array) -> Edit | None:
+    """These API calls (rows of api_calls) are not made."""
+    if not len(calls):
+        return None
+    return lambda changed: changed.remove_calls(model(trace).calls(calls))
+
+
+def usual_calls(trace: Trace, calls: Array, usual_ns: int) -> Edit | None:
+    """These API calls take the usual time."""
+    if not len(calls):
+        return None
+
+    def edit(changed: Changed) -> None:
+        item = model(trace).calls(calls)
+        changed.shorten(item, changed.own_ns[item] - np.minimum(changed.own_ns[item], usual_ns))
+
+    return edit
+
+
+def remove_waits(trace: Trace, rows: Array) -> Edit | None:
+    """The synchronizations that let the GPU run dry wait for nothing."""
+    wait = groups.different(gaps(trace).wait[rows])
+    calls = waits(trace).call[wait[wait >= 0]]
+    if not len(calls):
+        return None
+    return lambda changed: changed.wait_for_nothing(model(trace).calls(calls))
+
+
+def _calls_in(trace: Trace, rows: Array) -> Array:
+    """The API calls that threads were in during these idle times, each once."""
+    return groups.different(
+        _parts_in(trace, rows, (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL))[0]
+    )
+
+
+def _parts_in(trace: Trace, rows: Array, kinds: tuple[IdlePart, ...]) -> tuple[Array, Integers]:
+    """The API calls of the parts of gaps of these kinds, and the row of gaps that each is in."""
+    every, parts, graph = gaps(trace), idle_parts(trace), idle_graph(trace)
+    own = np.flatnonzero(np.isin(parts.kind, kinds) & groups.isin(parts.gap, every.gap[rows]))
+    device = gap_bounds(trace).device[parts.gap[own]]
+    row = np.full(len(own), -1, np.int64)
+    for number, at in groups.rows_of(device).items():
+        known = np.flatnonzero(every.device == number)
+        known = known[np.argsort(every.start_ns[known], kind="stable")]
+        # A part may lie in two rows: the one in which its middle is counts.
+        middle = (parts.start_ns[own[at]] + parts.end_ns[own[at]]) // 2
+        row[at] = known[np.searchsorted(every.start_ns[known], middle, side="right") - 1]
+    inside = groups.isin(row, rows)
+    return graph.call[parts.item[own[inside]]], row[inside]
+
+
+_OPEN_EARLIER = (
+    "Record whole steps with both activities (ProfilerActivity.CPU and CUDA), and call "
+    "torch.cuda.synchronize() before the profiler starts."
+)
+_LONGER_GRAPHS = (
+    "Put several steps into one CUDA graph, so that there are fewer to launch, and launch the next "
+    "one while the last still runs."
+)
+KEEP_STREAM_FREE = (
+    "Keep host functions (cudaLaunchHostFunc, host nodes of graphs) short, or put them on a stream "
+    "of their own: the work behind them waits until the CPU has run them."
+)
+_SHORT_GAPS = "Fuse small kernels, or give each more work."
+_SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
+SHARED_GPU = (
+    "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
+    "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
+)
+IN_GRAPH = (
+    "Time replays without a profiler first: recording each node of a graph lengthens the pauses "
+    "between them. What is left is the GPU's own; fewer, larger nodes have fewer of them."
+)
+BLOCKED = (
+    "Find out what blocks these calls: code that is loaded when a kernel is first launched "
+    "(CUDA_MODULE_LOADING=EAGER loads it at the start), a lock that another thread holds in the "
+    "driver, or a full launch queue."
+)
+CALL_BEFORE = "Make this call before or after the loop."
+_RETRIES = (
+    "Use less memory at the peak (a smaller batch, fewer tensors kept alive), and set "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch's allocator found no room, gave its "
+    "cached memory back (cudaFree) and asked for new."
+)
+_KEEP_POOL = (
+    "Allocate before the loop, or let the pool keep its memory: by default it gives all of it back "
+    "at each synchronization (cudaMemPoolSetAttribute, cudaMemPoolAttrReleaseThreshold)."
+)
+_DEVICE_MEMORY = re.compile(r"(cudaMalloc|hipMalloc|cuMemAlloc(_v2)?)$")
+_FREES = re.compile(r"(cudaFree|hipFree|cuMemFree(_v2)?)$")
+NODES = (
+    " The graphs were recorded node by node, which makes each graph launch several times as long."
+)
+LEAST_FRACTION_OF_BUILDS = 0.1
+"""Graphs are built or changed in the loop where it does so for this part of their launches."""
+_UPDATE_ON_GPU = (
+    "Keep these parameters and their optimizer on the GPU. If they do not fit, update on the CPU "
+    "while the GPU works on the next batch."
+)
+_KEEP_IN_REGION = (
+    "Keep these arrays on the GPU: open a data region around the loop (acc data, omp target data), "
+    "so that directives inside copy nothing. Put what must be copied into pinned memory (nvc "
+    "-gpu=pinned): pageable memory goes through buffers of the runtime."
+)
+_DATA_DIRECTIVE = re.compile(
+    r"__pgi_uacc_data|__tgt_target_data|GOACC_(data|enter|update)|GOMP_target_(data|enter|update)"
+)
+_BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
+
+
+def action_for(trace: Trace, cause: int) -> str:
+    """The remedy for idle time of a cause, in the terms of the program's framework."""
+    if cause == UNKNOWN and wording.of_torch(trace):
+        return _OPEN_EARLIER
+    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+        return _LONGER_GRAPHS
+    action = CAUSES[cause].action
+    return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
+
+
+def held_back_remedy(trace: Trace) -> str:
+    """The remedy for launched work that waited for nothing recorded: what can have held it back."""
+    migrates = (
+        "Page migrations of unified memory, another" if uses_managed_memory(trace) else "Another"
+    )
+    driver = ", or a driver that sends launches late (on Windows, WSL and virtual GPUs)"
+    driver, last = ("", " or") if wording.on_amd(trace) else (driver, ",")
+    return (
+        f"See in the timeline what comes before this work. {migrates} process on this GPU{last} "
+        f"work that was launched before the recording or is missing in it{driver} can hold it back."
+    )
+
+
+def _do_elsewhere(trace: Trace) -> str:
+    if len(pace(trace).timed):
+        return "take the CPU work between launches out of the loop"
+    return "do the CPU work between launches earlier or later"
+
+
+_MUCH_PYTHON = 0.1
+
+
+def how_to_see_lines(trace: Trace) -> str:
+    """How to record stacks, where the GPU waited long for Python and there are none; else empty."""
+    if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
+        return ""
+    python_ns = int(late_idle(trace).python_ns.sum())
+    if python_ns < _MUCH_PYTHON * max(sum(steady_spans_ns(trace).values()), 1):
+        return ""
+    how = wording.by_recorder(
+        trace, "traceview record", "torch.profiler.profile(with_stack=True)", "traceview record"
+    )
+    return f" To see the lines, record again with {how}."
+
+
+def allocation_remedy(trace: Trace, rows: Array) -> str:
+    """The remedy for idle time in allocating calls, by the calls that took most of it."""
+    every, names = gaps(trace), trace.recorded("api_calls").texts("name")
+    rows = rows[every.within[rows] >= 0]
+    code, idle_ns = names.codes[every.within[rows]], every.idle_ns[rows]
+
+    def time_in(wanted: re.Pattern[str]) -> int:
+        return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
+
+    if region := terms(trace).data_region:
+        return region
+    total_ns = int(idle_ns.sum())
+    if len(code) and 2 * time_in(POOLS) > total_ns:
+        return _KEEP_POOL
+    allocated_ns, freed_ns = time_in(_DEVICE_MEMORY), time_in(_FREES)
+    # Only its allocator frees device memory in the middle of a PyTorch program.
+    if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
+        return _RETRIES
+    return action_for(trace, ALLOCATION)
+
+
+_MANY_KEPT = 100
+
+
+def never_freed(trace: Trace) -> tuple[str, int] | None:
+    """The call that allocates device memory again and again where none frees any, and how often."""
+    names = trace.recorded("api_calls").texts("name")
+    allocates, frees = (names.matching(each.match) for each in (_DEVICE_MEMORY, _FREES))
+    if frees.any() or np.count_nonzero(allocates) < _MANY_KEPT:
+        return None
+    return str(names[int(np.flatnonzero(allocates)[0])]), int(np.count_nonzero(allocates))
+
+
+LEAST_OF_RETRIES = 0.1
+"""Calls that free and calls that allocate both take this part: 64 and 36 % where PyTorch's
+allocator retries (pytorch/pytorch#104509)."""
+
+
+SLOTS: Mapping[str, Callable[[Trace], str]] = {
+    "fewer_launches": wording.fewer_launches,
+    "do_elsewhere": _do_elsewhere,
+    "early_uploads": wording.early_uploads,
+    "memory_pool": lambda trace: terms(trace).pool,
+}
+"""What the fields in the action of a cause stand for."""
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+def short_gaps_remedy(trace: Trace, after: Integers) -> str:
+    """The remedy for short gaps between operations of a stream, by the operations after them."""
+    if in_xla_loops(trace)[after].mean() > 0.5:
+        return wording.UNROLL_LOOPS
+    if cuda_graphs(trace).node[after].mean() > 0.5:
+        return _SHORT_GAPS
+    return _SHORT_GAPS + _SHORTER_IN_GRAPHS
+
+
+def take_out(trace: Trace) -> str:
+    """The remedy for launch-late idle time in which the CPU did work other than launching."""
+    what = (
+        "Take this CPU work out of the loop: do it earlier"
+        if len(pace(trace).timed)
+        else "Take this CPU work out of the way: do it earlier or later"
+    )
+    return (
+        f"{what}, or {terms(trace).elsewhere}, so that launches reach the GPU before it runs dry."
+    )
+
+
+def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
+    """The remedy for CPU work other than launching, by the line with most of it."""
+    if line and line.inner and line.inner.startswith("torch.optim."):
+        return _UPDATE_ON_GPU
+    if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
+        return _KEEP_IN_REGION
+    return take_out(trace)
+
+
+def lost_by(trace: Trace, cause: int) -> str:
+    """The clause on a cause that follows `The GPU sat idle for 147 ms (135 gaps)`."""
+    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+        return "while the CPU launched the next CUDA graph"
+    return CAUSES[cause].lost
+
+
+def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
+    """A remedy for a single gap, worded so that it holds only if a loop repeats the gap."""
+    steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
+    again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
+    return f"Check whether {steps} this. If so, {again}{CAUSES[cause].once or ''}."
+
+
+@fact
+def builds_graphs(trace: Trace) -> bool:
+    """Whether CUDA graphs are instantiated, uploaded or changed about as often as launched."""
+    names = trace.recorded("api_calls").texts("name")
+    builds = [name for name in map(str, names.values) if _BUILDS.match(name)]
+    launches = np.count_nonzero(cuda_graphs(trace).whole | cuda_graphs(trace).node)
+    return bool(names.isin(builds).sum() > LEAST_FRACTION_OF_BUILDS * launches)
+
+
+# Idle time in which cuDNN plans its attention on the CPU: once for each shape it has not seen.
+
+_KERNELS = re.compile(r"^cudnn_generated_\w*sdpa_")
+_CALLED = r"(?:sdpa|attention|attn|attend)(?!\w*mask)\w*"
+_FUNCTION = re.compile(
+    rf"::\w*{_CALLED}|/(?:torch|transformers|diffusers|timm)/.*{_CALLED}\.py::"
+    # The functions of C++ have no frame: these call what is compiled, and all of backward.
+    r"|/torch/(?:_ops\.py::__call__|autograd/graph\.py::_engine_run_backward)$",
+    re.IGNORECASE,
+)
+_ANOTHER = re.compile(r"/transformer_engine/")
+"""It calls cuDNN itself, not through PyTorch."""
+_LINE = re.compile(rf"{_CALLED}\(", re.IGNORECASE)
+_FEW_GRIDS = 2
+"""Different grids that layers of fixed shapes have; plans are made again only where shapes vary."""
+
+
+def planning_ns(trace: Trace, samples: IdleSamples) -> int:
+    """Idle time of samples in calls of attention whose kernel is one of cuDNN's, of varying shape.
+
+    Memsets may come between the plan and the kernel, which is the first one on their stream.
+    """
+    kernels = trace.recorded("kernels")
+    own = kernels.texts("name").matching(_KERNELS.match)
+    if not own.any():
+        return 0
+    calls = _calls_attention(trace)
+    python = np.flatnonzero(samples.site < len(calls))
+    chosen = python[calls[samples.site[python]]]
+    kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
+    hit = (kernel >= 0) & own[kernel]
+    if groups.group(*(kernels[f"grid_{axis}"][kernel[hit]] for axis in "xyz")).size <= _FEW_GRIDS:
+        return 0
+    return int(samples.time_ns[chosen[hit]].sum())
+
+
+def _calls_attention(trace: Trace) -> Mask:
+    """True for the stacks that end in a call of PyTorch's attention, by the line if it is known."""
+    by_line, line_known = leaves_at(trace, _LINE)
+    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
+    result: Mask = np.where(line_known, by_line, by_function)
+    return result
+
+
+def _next_kernels(trace: Trace, operation: Integers) -> RowNumbers:
+    """The row of the first kernel from each operation on, on its stream; −1 without one."""
+    ops = operations(trace)
+    kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
+    key = np.sort(ops.stream[kernels] * np.int64(len(ops)) + kernels)
+    at = np.searchsorted(key, ops.stream[operation] * np.int64(len(ops)) + operation)
+    following = np.append(key, -1)[at]
+    on_stream = following // max(len(ops), 1) == ops.stream[operation]
+    return np.where(on_stream, ops.row[following % max(len(ops), 1)], -1).astype(np.int32)
+
+
+# Remedies for idle time in which the CPU did one thing but launching, by who did it.
+#
+# Measured on one H200, steps with and without the remedy: docs/accuracy.md.
+
+_PLANS = (
+    "Turn cuDNN's attention off (torch.backends.cuda.enable_cudnn_sdp(False)), or pad sequences to "
+    "a few lengths: it makes a plan on the CPU for each shape that it has not seen."
+)
+
+
+def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
+    """The remedy for a part of idle time, by the function that most of it passed in."""
+    stack, time_ns = part.samples.site, part.samples.time_ns
+    doing = ACTIVITIES[part.doing]
+    for frame, remedy in doing.by_frame:
+        through = stacks_through(trace, re.compile(frame))
+        python = stack < len(through)
+        if 2 * int(time_ns[python][through[stack[python]]].sum()) > part.time_ns:
+            return remedy
+    if part.doing != CPU:
+        return doing.action
+    if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
+        return _PLANS
+    return other_work_remedy(trace, line)

@@ -1,0 +1,352 @@
+"""Sentences of a finding on idle time: the line, the range, the call or the gap that stands out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.base import groups, intervals
+from traceview.base.findings import SEVERITIES, Severity
+from traceview.base.tables import Cell, Mask, Table
+from traceview.base.vocabulary.activities import ACTIVITIES
+from traceview.base.vocabulary.causes import (
+    CAUSES,
+    DEPENDENCY,
+    GARBAGE_COLLECTION,
+    GRAPH_LAUNCH,
+    JIT_COMPILE,
+    LAUNCH_LATE,
+    SYNC_DRAIN,
+)
+from traceview.traces.analyses import wording
+from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, remedies
+from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
+from traceview.traces.analyses.gpu_idle.line_sites import Accident, LineSite
+from traceview.traces.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL, LateSite
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.launches import cuda_graphs
+from traceview.traces.facts.operations import CallKind, api_calls, operations
+from traceview.traces.facts.python_events import asked_for, collections
+from traceview.traces.facts.steps.steps import pace
+from traceview.traces.trace.schema import UNIFIED
+
+_GOOD_PART = 0.25
+COLLECT_SELDOM = (
+    "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
+)
+
+
+def not_counted(idle: IdleClaim, apart: dict[int, int]) -> None:
+    """Name the idle time that other findings, on time off the CPU, count instead of this one."""
+    if apart:
+        *most, last = [ACTIVITIES[doing].amount for doing in apart]
+        idle.values["apart_ns"] = sum(apart.values())
+        idle.words["kinds"] = f"{', '.join(most)} and {last}" if most else last
+
+
+def at_line(idle: IdleClaim, line: LineSite, cause: int | None) -> None:
+    """Name the line with most of the time, and set the remedy that fits it."""
+    place, values = line.place()
+    idle.say_part("line_ns", line.time_ns, f"was {place}.", **values)
+    if cause == LAUNCH_LATE:
+        idle.remedy = (
+            remedies.other_work_remedy(idle.trace, line)
+            if line.other_work
+            else remedies.action_for(idle.trace, LAUNCH_LATE)
+        )
+
+
+def in_function(idle: IdleClaim, line: LineSite) -> None:
+    """Name the function that all of the time is in, and its line with most of the time."""
+    calling, inner = line.inner_clause()
+    idle.say(
+        f" All of it was in {{function}}, {{line_ns}} at {{site}}[ (`{{source}}`)]{calling}.",
+        function=line.function,
+        line_ns=line.time_ns,
+        site=line.name,
+        source=line.source,
+        **inner,
+    )
+
+
+def at_late_site(idle: IdleClaim, site: LateSite) -> None:
+    """Name what the CPU did during most of the launch-late time, and in which range."""
+    trace, pattern = idle.trace, late_parts.range_pattern(idle.trace, site)
+    library = late_parts.is_in_library(trace, site)
+    own_code = "Python code" if site.python else "CPU code outside CUDA"
+    doing = {
+        OUTSIDE_CUDA: "CPU code of a library" if library else own_code,
+        QUEUE_FULL: "spent at a full launch queue",
+        OFF_CPU: "spent off the CPU (waiting or preempted)",
+    }.get(site.activity, "spent in {cpu_call}")
+    if site.activity >= 0:
+        names = trace.recorded("api_calls").texts("name").values
+        idle.values["cpu_call"] = str(names[site.activity])
+    where = wording.inside(trace, pattern, "range_pattern")
+    idle.say_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
+    if late_parts.is_other_work(trace, None, site):
+        idle.remedy = remedies.take_out(trace)
+
+
+def details(idle: IdleClaim, cause: int, severity: Severity, *, by_line: bool) -> Severity:
+    """Say what stands out in the gaps of one cause. Return the severity, possibly lowered."""
+    may_be_once = CAUSES[cause].once is not None
+    lone = gap_evidence.lone_gap(idle.trace, idle.gaps) if may_be_once else None
+    in_doubt = False
+    if lone:
+        in_doubt = _in_lone_gap(idle, cause, lone)
+    elif cause == DEPENDENCY:
+        unexplained = _queued(idle)
+        in_doubt = not _during_host_functions(idle) and unexplained
+    elif cause == GARBAGE_COLLECTION:
+        in_collections(idle)
+    elif cause != LAUNCH_LATE and not by_line:
+        _at_call(idle, cause, idle.gaps)
+    if lone is None and may_be_once and not pace(idle.trace).timed.any():
+        in_doubt = _in_few_gaps(idle, cause)
+    if cause == GRAPH_LAUNCH and _by_nodes(idle):
+        idle.say(remedies.NODES)
+        idle.remedy = wording.AS_WHOLE
+        return "info"
+    return max(severity, "medium", key=SEVERITIES.index) if in_doubt else severity
+
+
+def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
+    """Idle time in few calls that took far longer than usual, or pauses: all that is said of it."""
+    trace, cause, every = idle.trace, accident.cause, gaps(idle.trace)
+    longest = int(accident.gaps[np.argmax(every.idle_ns[accident.gaps])])
+    took, each_ns, values = "The longest took", int(every.idle_ns[longest]), dict[str, Cell]()
+    if cause == GARBAGE_COLLECTION:
+        idle.lost, idle.remedy = CAUSES[cause].lost, CAUSES[cause].action
+        in_collections(idle)
+    elif not len(accident.calls):
+        idle.lost = "of {whole_ns} waiting for launches, in long pauses of the CPU outside CUDA"
+        idle.remedy = remedies.take_out(trace)
+    else:
+        calls, took = api_calls(trace), "It took"
+        took_ns = calls.duration_ns[accident.calls]
+        call, each_ns = int(accident.calls[np.argmax(took_ns)]), round(float(np.median(took_ns)))
+        what = "before CUDA graphs" if cause == GRAPH_LAUNCH else "waiting for launches"
+        idle.lost = f"of {{whole_ns}} {what}, each in one {{call}}"
+        late = cause == LAUNCH_LATE
+        idle.remedy = remedies.CALL_BEFORE if late else remedies.action_for(trace, cause)
+        values = {"call": trace.api_calls.texts("name")[call]}
+        if calls.does[call] == CallKind.LAUNCH:
+            values["operation"] = gap_evidence.operation_name(trace, int(every.after[longest]))
+    idle.remedy = remedies.if_repeated(trace, idle.remedy, cause)
+    if "operation" in values:
+        idle.remedy = remedies.BLOCKED
+    if cause != GARBAGE_COLLECTION:
+        values |= {"each_ns": each_ns, "whole_ns": whole_ns, "usual_ns": accident.usual_ns}
+        idle.say(f" {took} {{each_ns}}[ for {{operation}}][; {{usual_ns}} is usual].", **values)
+
+
+def _during_host_functions(idle: IdleClaim) -> bool:
+    """Say that streams waited for host functions, if these took a good part of the idle time.
+
+    A host function may hold another stream than its own by an event, so streams are not compared.
+    """
+    host_ns, calls = _during(idle.trace.recorded("host_functions"), idle)
+    if not calls or host_ns < _GOOD_PART * idle.idle_ns:
+        return False
+    idle.say(
+        " For {host_ns} of it streams waited for {host_functions:host function}.",
+        host_ns=host_ns,
+        host_functions=calls,
+    )
+    idle.remedy = remedies.KEEP_STREAM_FREE
+    return True
+
+
+def during_jit(idle: IdleClaim) -> None:
+    """Say that the driver compiled PTX, if that took a good part of the idle time."""
+    jit = idle.trace.recorded("jit_compilations")
+    jit_ns, number = _during(jit.take(jit.texts("operation").isin(["compile"])), idle)
+    if number and jit_ns >= _GOOD_PART * idle.idle_ns:
+        idle.say(
+            " For {jit_ns} of it the driver compiled PTX ({jit_compilations:JIT compilation}).",
+            jit_ns=jit_ns,
+            jit_compilations=number,
+        )
+        idle.remedy = CAUSES[JIT_COMPILE].action
+
+
+def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
+    """Idle time (ns) in work of the process that ends it, and how much of the work lies in it."""
+    every, total_ns, number = gaps(idle.trace), 0, 0
+    process = operations(idle.trace).process[every.after]
+    for each in groups.different(work["process"]).tolist():
+        rows, of_process = np.flatnonzero(idle.gaps & (process == each)), work["process"] == each
+        start, end = work["start_ns"][of_process], work["end_ns"][of_process]
+        covered = intervals.union(start, end)
+        total_ns += int(intervals.overlap(covered, every.start_ns[rows], every.end_ns[rows]).sum())
+        dry = intervals.covered(every, rows)
+        number += int((intervals.overlap(dry, start, end) > 0).sum())
+    return total_ns, number
+
+
+def in_collections(idle: IdleClaim) -> None:
+    """Say how often Python collected garbage in the gaps, how long, and the line that asked."""
+    every, events = gaps(idle.trace), collections(idle.trace)
+    dry = intervals.covered(every, idle.gaps)
+    took_ns = intervals.overlap(dry, events["start_ns"], events["end_ns"])
+    events = events.take(2 * took_ns > events.duration_ns)
+    if not len(events):
+        return
+    row, values = asked_for(events), dict[str, Cell]()
+    if row is not None:
+        name, line = str(events.texts("file")[row]).rpartition("/")[2], events["line"][row]
+        values = {"site": f"{name}:{line}", "source": events.texts("source")[row]}
+        idle.remedy = COLLECT_SELDOM
+    each = "" if len(events) == 1 else " each (median)"
+    idle.say(
+        f" It took {{collections:collection}} of {{collection_ns}}{each}"
+        "[, called at {site} (`{source}`)].",
+        collections=len(events),
+        collection_ns=round(float(np.median(events.duration_ns))),
+        **values,
+    )
+
+
+def _queued(idle: IdleClaim) -> bool:
+    """Say that queued work waited long without a recorded reason, or a little each time.
+
+    Return whether most of the time has no recorded reason.
+    """
+    trace, every = idle.trace, gaps(idle.trace)
+    held = gap_evidence.held_back(every, idle.gaps)
+    held_ns = int(every.idle_ns[held].sum())
+    if 2 * held_ns >= idle.idle_ns:
+        if not _started_late(idle, held, held_ns):
+            _held_back(idle, held, held_ns)
+        return True
+    in_graphs = gap_evidence.in_graphs(trace, idle.gaps)
+    nodes = 2 * int(every.idle_ns[in_graphs].sum()) >= idle.idle_ns
+    inside = gap_evidence.back_to_back(every, in_graphs if nodes else idle.gaps)
+    what = "nodes of one CUDA graph" if nodes else "operations of one stream"
+    if every.count(idle.gaps) == inside.gaps:
+        text = f" All of it was between consecutive {what}, {{same_stream_median_ns}} per gap "
+        text += "(median)."
+    else:
+        text = f" {{same_stream_idle_ns}} of that was between consecutive {what} "
+        text += "({same_stream_gaps:gap}, median {same_stream_median_ns})."
+    if nodes or inside.gaps:
+        idle.say(
+            text,
+            same_stream_idle_ns=inside.idle_ns,
+            same_stream_gaps=inside.gaps,
+            same_stream_median_ns=inside.median_ns,
+        )
+    if nodes:
+        idle.remedy = remedies.IN_GRAPH
+    elif 2 * inside.idle_ns >= idle.idle_ns:
+        idle.remedy = remedies.short_gaps_remedy(trace, every.after[idle.gaps])
+    return nodes
+
+
+def _held_back(idle: IdleClaim, held: Mask, held_ns: int) -> None:
+    """Say that nothing recorded held the work back, and where it was launched."""
+    all_of_it = held_ns == idle.idle_ns
+    what = "All of it was in gaps" if all_of_it else "{held_ns} of that was in {held_gaps:gap}"
+    idle.say(
+        f" {what} of {{held_least_ns}} and more, in which nothing recorded held the work back.",
+        held_ns=held_ns,
+        held_gaps=int(held.sum()),
+        held_least_ns=gap_evidence.LONG_NS,
+    )
+    site = gap_evidence.longest_launch_site(idle.trace, held)
+    if site and site.range_path is not None:
+        _at_call(idle, DEPENDENCY, held)
+    idle.remedy = remedies.held_back_remedy(idle.trace)
+
+
+def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:
+    """Say that the GPU was free and yet started launched work late, if that happened each time."""
+    late_ns = gap_evidence.started_late(idle.trace, held)
+    directions = idle.trace.recorded("copies").texts("direction").values
+    migrates = any(str(each).startswith(UNIFIED) for each in directions)
+    if len(late_ns) < gap_evidence.MANY or 2 * len(late_ns) <= int(held.sum()) or migrates:
+        return False
+    all_of_it = held_ns == idle.idle_ns
+    what = "In all of them" if all_of_it else "In {held_gaps} of them, {held_ns} in all,"
+    idle.say(
+        f" {what} the stream was free, and the GPU began the work only {{started_ns}} after its "
+        "launch (median).",
+        held_ns=held_ns,
+        held_gaps=gaps(idle.trace).count(held),
+        started_ns=round(float(np.median(late_ns))),
+    )
+    idle.remedy = remedies.SHARED_GPU
+    return True
+
+
+def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> bool:
+    """Name the gap with most of the time. Return whether it may occur only once."""
+    where = wording.inside(idle.trace, lone.range_path, "longest_gap_range")
+    before = f" before work launched{where}" if where else ""
+    values = {"longest_gap_ns": lone.idle_ns, "longest_gap_range": lone.range_path}
+    if gaps(idle.trace).count(idle.gaps) == 1:
+        if before:
+            idle.say(f" It came{before}.", **values)
+    elif _is_divided(idle):
+        pass
+    elif idle.names_part:
+        idle.say(f" A single gap{before} took {{longest_gap_ns}}.", **values)
+    else:
+        idle.say(f" {{longest_gap_ns}} of that was a single gap{before}.", **values)
+    once = lone.fraction >= gap_evidence.STANDS_OUT
+    if once:
+        idle.remedy = remedies.if_repeated(idle.trace, idle.remedy, cause)
+    return once
+
+
+def _in_few_gaps(idle: IdleClaim, cause: int) -> bool:
+    """Say that few gaps make up the time, if so. Return that; without steps they may come once."""
+    few = gap_evidence.few_gaps(gaps(idle.trace).idle_ns[idle.gaps])
+    if few is None:
+        return False
+    if not _is_divided(idle):
+        text = " {few_idle_ns} of that was in {few_gaps:gap}."
+        text = " {few_gaps:gap} took {few_idle_ns}." if idle.names_part else text
+        idle.say(text, few_idle_ns=few.idle_ns, few_gaps=few.gaps)
+    idle.remedy = remedies.if_repeated(idle.trace, idle.remedy, cause)
+    return True
+
+
+def _is_divided(idle: IdleClaim) -> bool:
+    """Whether other findings count a part of these gaps, so that one gap may exceed the rest."""
+    return "apart_ns" in idle.values
+
+
+def _at_call(idle: IdleClaim, cause: int, own: Mask) -> None:
+    """Name the call and range with most idle time: of the wait before it, or of the launch."""
+    trace = idle.trace
+    site, what = gap_evidence.longest_launch_site(trace, own), "came before work launched by {call}"
+    if cause == SYNC_DRAIN:
+        site, what = gap_evidence.longest_wait_site(trace, own), "followed {call}"
+    elif CAUSES[cause].on_cpu and (called := gap_evidence.longest_call_site(trace, own)):
+        site, what = called, "was in {call}"
+    if site:
+        path = site.range_path
+        where = "" if path is None else wording.inside(trace, path, "range_path")
+        values = {"call": site.api, "range_path": path}
+        idle.say_part("call_idle_ns", site.idle_ns, f"{what}{where}.", **values)
+
+
+def _by_nodes(idle: IdleClaim) -> bool:
+    """Whether most of this idle time came before graphs that were recorded node by node."""
+    every = gaps(idle.trace)
+    nodes = idle.gaps & cuda_graphs(idle.trace).node[every.after]
+    return 2 * int(every.idle_ns[nodes].sum()) >= int(every.idle_ns[idle.gaps].sum())
+
+
+def on_other_gpus(idle: IdleClaim, others: Mask) -> None:
+    """Say how long other GPUs sat idle for the same reason."""
+    every = gaps(idle.trace)
+    gpus = len(groups.different(every.device[others]))
+    if gpus:
+        total = "a total of " if gpus > 1 else ""
+        idle.say(
+            f" {{other_gpus:other GPU}} sat idle for {total}{{other_idle_ns}} for the same reason.",
+            other_gpus=gpus,
+            other_idle_ns=int(every.idle_ns[others].sum()),
+        )

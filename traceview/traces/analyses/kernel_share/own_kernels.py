@@ -1,0 +1,210 @@
+"""The program's own kernel that takes most of the time, and what its recording shows against it.
+
+A library's kernel is fast for what it does. What a program wrote itself may keep most of an SM
+empty, work in a type that the GPU is slow at, or read its inputs again and again: the launch and
+the name tell, without the code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.findings import LOW, Clause, Subject
+from traceview.base.hardware import lanes_of
+from traceview.base.records import record
+from traceview.base.tables import RowNumbers
+from traceview.base.units import Value
+from traceview.traces.analyses.wording import on_amd
+from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
+from traceview.traces.facts.idle.gaps import steady_span_ns
+from traceview.traces.facts.kernel_classes import (
+    KernelClass,
+    KernelOwner,
+    kernel_classes,
+    kernel_labels,
+    kernel_owners,
+    terms,
+)
+from traceview.traces.facts.launch_configurations import single_launches
+from traceview.traces.facts.operations import kernel_operations
+from traceview.traces.facts.ranges.selection import selected_kernels
+from traceview.traces.facts.steps.steps import launched_in_warm_up
+from traceview.traces.rules import FindingRule, TimeClaim, capability, of_kernels
+from traceview.traces.trace import Trace
+
+_OWN_KERNEL_PCT = 10.0
+_LOW_OCCUPANCY_PCT = 25.0
+"""With fewer of its warps an SM cannot hide the latency of memory by others: a kernel of 188
+registers per thread, one block of 192 per SM, has 12 % (a public recording)."""
+_SLOW_FP64 = 16
+"""From this ratio of fp32 to fp64 lanes on, fp64 is there for compatibility: 32 and 64 of cards for
+graphics, 2 of those for computing."""
+_FP64 = re.compile(r"\b(?:double|float64)\b|Float64")
+_TRANSPOSES = re.compile(r"transpos", re.IGNORECASE)
+_LESS_OF = {
+    "registers": "Use fewer registers: __launch_bounds__ with {threads} threads and more blocks, "
+    "less unrolling, smaller arrays per thread.",
+    "shared memory": "Use less shared memory per block, or more threads for the same.",
+}
+_IN_FP32 = (
+    "Use fp32 where the results allow it: its arithmetic is up to {fp64_ratio} times as fast here, "
+    "and its data half as large."
+)
+_BY_LIBRARY = (
+    "Use a library's product ({product}), or compare with it: that keeps tiles of its inputs in "
+    "shared memory and uses tensor cores."
+)
+_BY_TILES = (
+    "Use a tile in shared memory (32 × 33 elements), so that neighbouring threads both read and "
+    "write neighbouring elements."
+)
+
+
+def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
+    """The selected kernel with most time after warm-up, if the program wrote it.
+
+    Launches of warm-up count only if there are no others.
+    """
+    chosen = selected_kernels(trace)
+    late = ~launched_in_warm_up(trace)[kernel_operations(trace)] & chosen
+    after_warm_up = bool(late.any() and (late != chosen).any())
+    rows = np.flatnonzero(late) if after_warm_up else np.flatnonzero(chosen)
+    kernels = trace.recorded("kernels")
+    by_name = groups.group(kernels.texts("name").codes[rows])
+    total_ns = groups.sums(by_name, kernels.duration_ns[rows])
+    if not total_ns.any():
+        return
+    most = int(np.argmax(total_ns))
+    first, largest_ns = int(rows[by_name.first[most]]), int(total_ns[most])
+    pct = 100.0 * largest_ns / int(total_ns.sum())
+    short = largest_ns < LOW * steady_span_ns(trace)
+    if short or pct < _OWN_KERNEL_PCT or kernel_owners(trace)[first] != KernelOwner.PROGRAM:
+        return
+    device, name = int(kernels["device"][first]), str(kernels.texts("name")[first])
+    own = rows[by_name.ids == most]
+    own = own[kernels["device"][own] == device]
+    gain, shown = of_kernels(trace, own), _shown(trace, own, name)
+    values = {
+        "kernel": kernel_labels(trace)[first],
+        "kernel_ns": largest_ns,
+        "kernel_pct": pct,
+        "saved_ns": gain.saved_ns,
+    }
+    yield TimeClaim(
+        Subject("kernel", name),
+        values | {key: value for each in shown for key, value in each.values.items()},
+        "kernels",
+        {"name": name},
+        gain.saved_ns,
+        span_ns=steady_span_ns(trace),
+        # Nothing is known of how much less it could take: it cannot save more than if it went.
+        error_ns=gain.error_ns,
+        saving="at-most",
+        words={
+            "when": " after warm-up" if after_warm_up else "",
+            "plain": "".join(each.plain for each in shown),
+        },
+        remedy=" ".join(each.remedy for each in shown) or _counters(trace, first),
+        severity="info",
+    )
+
+
+def _counters(trace: Trace, kernel: int) -> str:
+    """How to see what limits a kernel of which the recording shows nothing."""
+    if on_amd(trace):
+        return "Record its counters, which show what limits it: rocprof-compute profile -k NAME."
+    name = str(trace.recorded("kernels").texts("short_name")[kernel] or "NAME")
+    return (
+        f"Record its counters, which show what limits it: ncu --set full -k regex:{name[:40]} "
+        "-o kernel. Then traceview report with --ncu kernel.ncu-rep."
+    )
+
+
+def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
+    every = (
+        _in_few_warps(trace, rows),
+        _in_slow_fp64(trace, rows, name),
+        _without_shared_memory(trace, rows, name),
+    )
+    return [each for each in every if each]
+
+
+@record
+class Shown:
+    """What launches of a kernel show against it, in `values` of a clause or `plain` words."""
+
+    values: Mapping[str, Value]
+    remedy: str
+    plain: str = ""
+
+
+def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
+    """Most of an SM's warps stay empty, though there are blocks enough to fill it."""
+    if kernel_classes(trace)[rows[0]] in (KernelClass.GEMM, KernelClass.ATTENTION):
+        # Their pipeline inside a warp hides latency, not other warps: few are usual.
+        return None
+    longest = rows[[int(np.argmax(trace.recorded("kernels").duration_ns[rows]))]].astype(np.int64)
+    grids = grid_columns(single_launches(trace, longest), gpu_limits(trace))
+    held = grids.occupancy_at(0)
+    if held is None or held.theoretical_occupancy_pct > _LOW_OCCUPANCY_PCT:
+        return None
+    if held.limiter not in _LESS_OF or held.waves.blocks <= held.waves.at_once:
+        return None
+    of = grids.configurations[0]
+    used = {"registers": of.registers}
+    if held.limiter != "registers":
+        used = {"shared_bytes": of.static_bytes + of.dynamic_bytes}
+    values = {
+        **used,
+        "blocks_per_sm": held.blocks_per_sm,
+        "threads": of.threads,
+        "occupancy_pct": held.theoretical_occupancy_pct,
+    }
+    return Shown(values, _LESS_OF[held.limiter])
+
+
+def _in_slow_fp64(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
+    """It takes fp64 arguments, on a GPU that has next to no lanes for them."""
+    version = capability(trace, int(trace.recorded("kernels")["device"][rows[0]]))
+    fp32, fp64 = (lanes_of(f"{version:.1f}", kind) for kind in ("fp32", "fp64"))
+    if not fp32 or not fp64 or fp32 < _SLOW_FP64 * fp64 or not _FP64.search(name):
+        return None
+    return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32)
+
+
+def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
+    """It multiplies or transposes matrices without a tile in shared memory."""
+    kernels = trace.recorded("kernels")
+    columns = ("static_shared_memory_bytes", "dynamic_shared_memory_bytes")
+    if on_amd(trace) or any((kernels[column][rows] != 0).any() for column in columns):
+        return None
+    if kernel_classes(trace)[rows[0]] == KernelClass.GEMM:
+        plain = " It multiplies matrices without shared memory, so that it reads inputs many times."
+        return Shown({}, _BY_LIBRARY.format(product=terms(trace).product), plain)
+    if _TRANSPOSES.search(name):
+        plain = " It transposes without shared memory, so that it reads or writes with a stride."
+        return Shown({}, _BY_TILES, plain)
+    return None
+
+
+OWN_KERNEL = FindingRule(
+    _own_kernel,
+    "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.{plain}",
+    clauses=(
+        Clause(
+            " Its {registers} registers per thread leave an SM {blocks_per_sm:block} of {threads} "
+            "threads, {occupancy_pct} of the warps that it can hold."
+        ),
+        Clause(
+            " Its {shared_bytes} of shared memory per block leave an SM {blocks_per_sm:block} of "
+            "{threads} threads, {occupancy_pct} of the warps that it can hold."
+        ),
+        Clause(
+            " It takes fp64 arguments: this GPU computes fp64 at 1/{fp64_ratio} of its fp32 rate."
+        ),
+    ),
+)

@@ -1,0 +1,306 @@
+"""The rules of kernel-share in reading order, and those that need no file of their own.
+
+Shorter kernels shorten a step only where the GPU is what limits it: a replay of the run tells, see
+facts/dependencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.tables import NULL, Integers, Mask, RowNumbers
+from traceview.base.vocabulary.libraries import aligned_elements, architecture, classify, read
+from traceview.traces.analyses.kernel_share.fusion import (
+    LARGE_MEMSETS,
+    MEMSETS,
+    TENSOR_BY_TENSOR,
+    TENSOR_UPDATES,
+    UNFUSED_ATTENTION,
+    tensor_loops,
+    unfused_attention,
+    unfused_kernels,
+    unfused_optimizer,
+)
+from traceview.traces.analyses.kernel_share.own_kernels import OWN_KERNEL
+from traceview.traces.analyses.kernel_share.products import CONVOLUTIONS, FP32_GEMMS, UNALIGNED
+from traceview.traces.analyses.wording import is_compiled
+from traceview.traces.facts.kernel_classes import (
+    KernelClass,
+    framework,
+    kernel_classes,
+)
+from traceview.traces.facts.launches import cuda_graphs
+from traceview.traces.facts.memory import levels
+from traceview.traces.facts.operations import Kind, gpu_cells, kernel_operations, operations
+from traceview.traces.facts.savings import Effect
+from traceview.traces.facts.steps.steps import steady_kernels
+from traceview.traces.rules import (
+    FindingRule,
+    TimeClaim,
+    costliest_gpu,
+    faster,
+    gpu_subject,
+    named,
+    steady,
+    whole_claim,
+)
+from traceview.traces.trace import Trace
+
+# Activations that the backward pass computes again (gradient checkpointing).
+#
+# PyTorch runs the backward pass of a GPU on a thread of its own, which launches kernels of the
+# forward pass only where a block is run once more: no operator's derivative calls, say, the
+# softmax of the forward pass. The block extends around such a kernel over all launches that
+# follow each other in the forward pass too. On an H200, where a step without checkpoints had 16
+# GEMMs and GELUs less, these took 5.87 ms of it (`workloads/recomputation.py`). Their launches
+# are saved with them: steps with 11.5 and 5.2 ms of such kernels were 12.9 and 5.7 ms shorter
+# without (docs/accuracy.md).
+
+_FORWARD = (
+    r"GeluCUDAKernelImpl|\b(?:silu|mish|softplus|elu|hardswish|leaky_relu)_kernel\b"
+    r"|softmax_warp_forward|cunn_SoftMaxForward|vectorized_layer_norm_kernel|RowwiseMomentsCUDA"
+    r"|fused_dropout_kernel|batch_norm_(?:transform_input|collect_statistics)|\bbn_fw_"
+    r"|\bflash_fwd_|fmha_cutlassF|flash_fprop|max_pool_forward"
+)
+_BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
+_LEAST_LAUNCHES = 2
+# A thread that launches fewer of the backward pass than this part of its kernels runs the forward.
+_FORWARD_THREAD = 0.05
+_FULL_MEMORY = 0.8
+_WITH_CHECKPOINT = Effect("gone", around=True)
+"""torch.utils.checkpoint restores the state of the forward pass before each block and packs tensors
+behind it: 0.32 and 0.39 ms per block of GPT-2, ten times the usual pause."""
+
+
+def _recomputations(trace: Trace) -> Iterator[TimeClaim]:
+    for device, rows in costliest_gpu(trace, steady(trace, recomputed_kernels(trace))):
+        peak, memory = _memory(trace, device)
+        values = {"peak_bytes": peak, "memory_bytes": memory}
+        claim = whole_claim(trace, device, rows, values, effect=_WITH_CHECKPOINT)
+        if peak is None or memory is None:
+            yield replace(claim, at_most="low")
+        else:
+            yield replace(claim, at_most="info" if peak > _FULL_MEMORY * memory else "high")
+
+
+RECOMPUTATION = FindingRule(
+    _recomputations,
+    "The backward pass computes activations again: {kernels:kernel} of the forward pass "
+    "{kernels?takes|take} {total_ns} ({total_pct} of kernel time after warm-up).[ Memory peaks at "
+    "{peak_bytes} of {memory_bytes}.]",
+    "Where the memory allows it, keep the activations: checkpoint fewer blocks or none "
+    "(torch.utils.checkpoint, gradient_checkpointing), or only what is cheap to compute again.",
+    saving="about",
+)
+
+
+def recomputed_kernels(trace: Trace) -> Mask:
+    """True for the kernels of the forward pass that the backward pass launches once more."""
+    kernels = trace.recorded("kernels")
+    result = np.zeros(len(kernels), bool)
+    forward, backward = (named(trace, rule) for rule in (_FORWARD, _BACKWARD))
+    forward = forward & ~backward
+    if not forward.any() or not backward.any():
+        return result
+    rows, thread = _in_launch_order(trace)
+    grid = (kernels[f"grid_{axis}"][rows] for axis in "xyz")
+    kind = groups.group(kernels.texts("name").codes[rows], *grid).ids
+    of_thread = np.bincount(thread), np.bincount(thread, backward[rows])
+    forwards = of_thread[1] < _FORWARD_THREAD * np.maximum(of_thread[0], 1)
+    process = kernels["process"][rows]
+    for number in groups.different(process).tolist():
+        own = process == number
+        first, again = own & forwards[thread], own & ~forwards[thread]
+        repeated = _repeated(kind, thread, forward[rows], first, again)
+        if len(repeated) and int(forward[rows[repeated]].sum()) >= _LEAST_LAUNCHES:
+            result[rows[repeated]] = True
+    return result
+
+
+def _in_launch_order(trace: Trace) -> tuple[RowNumbers, Integers]:
+    """The launched kernels by thread and time of the call, and the thread of each."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    rows = np.flatnonzero((ops.kind == Kind.KERNEL) & ops.launched)
+    thread = calls["thread"][ops.call[rows]].astype(np.int64)
+    order = np.lexsort((calls["start_ns"][ops.call[rows]], thread))
+    return ops.row[rows[order]], thread[order]
+
+
+def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again: Mask) -> Integers:
+    """Indices, within `again`, of runs of launches that follow each other in `first` as well.
+
+    Each run holds an anchor, a kernel that only the forward pass launches.
+    """
+    kinds = int(kind.max(initial=0)) + 1
+    pair = kind[:-1] * kinds + kind[1:]
+    same = thread[:-1] == thread[1:]
+    known = groups.isin(pair, pair[same & first[:-1] & first[1:]])
+    linked = same & again[:-1] & again[1:] & known
+    run = np.cumsum(np.append(True, ~linked)) - 1
+    anchored = again & anchor & groups.isin(kind, kind[first & anchor])
+    holds = np.zeros(int(run.max(initial=0)) + 1, bool)
+    holds[run[anchored]] = True
+    return np.flatnonzero(again & holds[run])
+
+
+def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:
+    """The peak of the allocated memory of a GPU, and its size; None where unknown."""
+    level, total = levels(trace).get(device), int(trace.devices["total_memory_bytes"][device])
+    peak = int(level.bytes.max(initial=0)) if level is not None else None
+    return peak, None if total == NULL else total
+
+
+_HOPPER = 90
+_TINY_NS = 3_000
+_MANY_TINY = 1_000
+_COMPILED_IN_PART = (
+    "torch.compile is on, but not for these: look for graph breaks (TORCH_LOGS=graph_breaks), and "
+    "compile what calls them."
+)
+_FUSED_REAL = (
+    "Use fused=True (Adam, AdamW, SGD, Adagrad). It does not take complex parameters: give these "
+    "an optimizer of their own."
+)
+
+
+def _is_old_gemm(name: str) -> bool:
+    """Whether a kernel multiplies aligned matrices of 16 bits, and was built before Hopper."""
+    made, kernel = architecture(name), read(name)
+    if made is None or made >= _HOPPER or classify(name) is not KernelClass.GEMM:
+        return False
+    narrow = kernel.inputs in ("f16", "bf16") or "16816" in (kernel.parts.get("product") or "")
+    return narrow and aligned_elements(name) is None
+
+
+def _old_gemms(trace: Trace) -> Iterable[TimeClaim]:
+    # Libraries choose older kernels for small or odd shapes as well, and rightly:
+    # certain is a recording that has none of the GPU's own, as with a CUDA version older than it.
+    # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
+    old = faster(_is_old_gemm, 1.6, since=9.0, least_ns=20_000)
+    newer = named(trace, lambda name: (architecture(name) or 0) >= _HOPPER)
+    return () if newer.any() else old(trace)
+
+
+def _rotations(trace: Trace) -> Iterable[TimeClaim]:
+    # On an H200 3.2 to 8.3 times as fast for 6 matrices of 1,024 and 16 of 256 rows
+    # (docs/accuracy.md).
+    rotations = faster(r"\bgesvdb?j_|\bsvd_(?:column|row)_rotate_", 8.3)
+    return rotations(trace) if framework(trace) == "torch" else ()
+
+
+def _chains(trace: Trace) -> Iterator[TimeClaim]:
+    others = unfused_attention(trace)
+    others[tensor_loops(trace).rows] = True
+    for claim in unfused_kernels(trace, others):
+        yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
+
+
+def _optimizers(trace: Trace) -> Iterator[TimeClaim]:
+    for claim in unfused_optimizer(trace):
+        yield replace(claim, remedy=_FUSED_REAL if named(trace, r"c10::complex<").any() else "")
+
+
+def _tiny(trace: Trace) -> Iterator[TimeClaim]:
+    """Where most kernels take no longer than their launch.
+
+    Kernels of CUDA graphs are left out, as they are not launched one by one.
+    """
+    kernels = trace.recorded("kernels")
+    launched = steady_kernels(trace) & ~cuda_graphs(trace).node[kernel_operations(trace)]
+    tiny = launched & (kernels.duration_ns <= _TINY_NS)
+    calls = groups.frequencies(kernels["device"][tiny], len(trace.devices))
+    device = int(np.argmax(calls)) if len(calls) else 0
+    on_device = launched & (kernels["device"] == device)
+    if not calls.any() or calls[device] < max(_MANY_TINY, on_device.sum() // 2):
+        return
+    chosen = tiny & on_device
+    kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[chosen]))))
+    yield TimeClaim(
+        gpu_subject(trace, device),
+        {
+            "tiny_kernels": int(calls[device]),
+            "kernels": int(on_device.sum()),
+            "longest_ns": _TINY_NS,
+            "total_ns": int(kernels.duration_ns[chosen].sum()),
+        },
+        "classes",
+        {**gpu_cells(trace, device), "class": kind.label},
+        window=(int(kernels["start_ns"][chosen].min()), int(kernels["end_ns"][chosen].max())),
+        severity="info",
+    )
+
+
+OLD_GEMMS = FindingRule(
+    _old_gemms,
+    "16-bit GEMM kernels built for an older architecture take {total_ns} ({total_pct} of kernel "
+    "time after warm-up) in {kernels:call}. The recording has none built for this GPU, and those "
+    "are up to {speedup_factor} faster.",
+    "Update CUDA's libraries, or the framework to a build for this GPU: cuBLAS 12 has kernels for "
+    "it.",
+)
+JACOBI_ROTATIONS = FindingRule(
+    _rotations,
+    "Singular values by Jacobi rotations (cuSOLVER's gesvdj) take {total_ns} ({total_pct} of "
+    "kernel time after warm-up) in {kernels:call}. Its gesvda is up to {speedup_factor} faster.",
+    "Pass driver='gesvda' to torch.linalg.svd or svdvals if small singular values need not be "
+    "exact. Use torch.svd_lowrank for a few values, and a Newton-Schulz iteration for the nearest "
+    "orthogonal matrix: both are faster still.",
+)
+UNFUSED_CHAINS = FindingRule(
+    _chains,
+    "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run in "
+    "{runs:chain} and take {total_ns}. Fused, a chain takes about as long as its longest kernel: "
+    "up to {less_ns} less.",
+    lambda used: used.fuse,
+)
+UNFUSED_OPTIMIZER = FindingRule(
+    _optimizers,
+    "The optimizer is not fused: {kernels:foreach kernel} in {runs:run} take {total_ns}. One "
+    "kernel that reads and writes each tensor once takes up to {less_ns} less.",
+    "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step.",
+)
+TINY_KERNELS = FindingRule(
+    _tiny,
+    "{tiny_kernels} of {kernels} kernels take {longest_ns} or less, {total_ns} in all: each takes "
+    "about as long to launch as to run.",
+    lambda used: f"Use {used.replay}, larger batches, or fused kernels.",
+)
+RULES = (
+    FP32_GEMMS,
+    UNALIGNED,
+    # Built for compute capability 8.0; on one of 9.x FlashAttention-3 (Shah et al., 2024) is 1.5 to
+    # 2.0 times as fast forward on an H100, and cuDNN on an H200 1.3 to 1.9 times forward and 1.5 to
+    # 2.02 times backward (docs/accuracy.md). Shorter calls are bound by their launch.
+    FindingRule(
+        faster(
+            r"\b(?:pytorch_)?flash::flash_(?:fwd_kernel|bwd_dq_dk_dv_loop_\w+)\b",
+            factor=2.1,
+            since=9.0,
+            until=10.0,
+            least_ns=20_000,
+        ),
+        "FlashAttention-2 kernels, built for compute capability 8.0, take {total_ns} ({total_pct} "
+        "of kernel time after warm-up) in {kernels:call}. FlashAttention-3 and cuDNN have kernels "
+        "for this GPU, up to {speedup_factor} faster.",
+        "Use FlashAttention-3 (flash_attn_interface), or cuDNN's attention: "
+        "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION) around the call.",
+    ),
+    OLD_GEMMS,
+    JACOBI_ROTATIONS,
+    UNFUSED_ATTENTION,
+    *CONVOLUTIONS,
+    RECOMPUTATION,
+    UNFUSED_CHAINS,
+    UNFUSED_OPTIMIZER,
+    TENSOR_UPDATES,
+    TENSOR_BY_TENSOR,
+    MEMSETS,
+    LARGE_MEMSETS,
+    TINY_KERNELS,
+    OWN_KERNEL,
+)
+"""All rules of kernel-share. A new one is one record more."""

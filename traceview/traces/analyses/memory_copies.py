@@ -1,0 +1,457 @@
+"""Memory copies, memsets and page migrations: how much, how fast, and which no kernel hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from traceview.base import groups, intervals, units
+from traceview.base.findings import RECORDING, Clause, severity_of
+from traceview.base.tables import Cell, Column, Mask, RowNumbers, Table, TableSpec
+from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
+from traceview.traces.analyses import memory_copies_rows, wording
+from traceview.traces.analyses.base import Analysis, Chart, Result
+from traceview.traces.analyses.memory_copies_rows import (
+    COPIES,
+    OVER_THE_LINK,
+    chosen_copies,
+    chosen_rows,
+    copies_by_kind,
+    copy_claim,
+    exposed_by,
+    kept_ns,
+    longest_of,
+    rows_of,
+)
+from traceview.traces.facts import savings
+from traceview.traces.facts.copies import pageable_uploads
+from traceview.traces.facts.idle.gaps import (
+    every_gap,
+    steady_span_ns,
+    steady_spans_ns,
+    unknown_idle,
+)
+from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
+from traceview.traces.facts.launches import waits
+from traceview.traces.facts.operations import Kind, operations, shares_memory
+from traceview.traces.facts.ranges.selection import selected_operations
+from traceview.traces.facts.ranges.xla_loops import in_xla_loops
+from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.traces.facts.savings import Gain
+from traceview.traces.facts.steps.steps import operations_in_warm_up, steps
+from traceview.traces.facts.waits import stalls, wait_sites
+from traceview.traces.facts.work.peaks import GIVEN, bytes_per_s, peaks
+from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
+from traceview.traces.trace import Trace, fact
+
+_ONLY_COPIES_FRACTION = 0.5
+# A copy of few bytes takes only its latency, pinned or not; a small copy mostly its latency.
+_FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
+_OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
+# A program that runs on after its last step for more than this part of its time has other work.
+_TAIL_FRACTION = 0.2
+_SLOW_UPLOAD = ("H2D", "pageable")
+_KEEP = "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. "
+_OF_NUMBA = (
+    "Pass kernels arrays of cuda.to_device, as Numba copies NumPy arrays up before each launch and "
+    "back after it. "
+)
+_REMEDIES = {
+    ("small", "H2D"): "Make the values on the GPU, or copy many at once: each copy takes "
+    "microseconds, whatever its size.",
+    ("small", "D2H"): "Read values on the CPU less often: each copy takes microseconds, whatever "
+    "its size.",
+    ("pageable", "H2D"): "{pinned}, so that the next data arrives while kernels run.",
+    ("pageable", "D2H"): "{pinned}, or copy less often: results can stay on the GPU.",
+    ("pinned", "H2D"): "Start the copies earlier on a stream of their own, so that the next data "
+    "arrives while kernels run. Keep on the GPU what is copied more than once, or copy fewer "
+    "bytes.",
+    ("pinned", "D2H"): "Start the copies on a stream of their own while kernels run, or copy less "
+    "often: results can stay on the GPU.",
+}
+_ONE_MEMORY = (
+    "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
+    "here, so that nothing needs a copy."
+)
+_OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
+_IN_BUCKETS = (
+    " DistributedDataParallel copies gradients into its buckets unless "
+    "gradient_as_bucket_view=True is set."
+)
+_OF_PACKED = (
+    " cuDNN's recurrent layers copy between time steps where sequences are packed "
+    "(pack_padded_sequence): pad them instead where the results allow."
+)
+
+
+@fact
+def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
+    """The selected copies, and their operations.
+
+    Left out are those of warm-up, and those after the last step of the loop.
+
+    Weights and results are copied once there, such as by a trainer that moves its model away.
+    Copies of sizes seen before belong to the last step, as an inferred step ends with its
+    optimizer. A program that goes on for long after its steps has no such end.
+    """
+    chosen, all_steps, ops = chosen_copies(trace), steps(trace), operations(trace)
+    copies = chosen.copies
+    # Where the recording lost work, a kernel may have run beside any of them.
+    counted = ~chosen.early & ~np.isin(copies["device"], list(unknown_idle(trace)))
+    last_ns = int(all_steps.gpu_end_ns.max(initial=0))
+    tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
+    if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
+        return copies.take(counted), chosen.operation[counted]
+    after: Mask = copies["start_ns"] >= last_ns
+    alike = groups.group(copies.texts("direction").codes, copies["bytes"])
+    usual = np.zeros(alike.size, bool)
+    usual[alike.ids[~after]] = True
+    counted &= ~(after & ~usual[alike.ids])
+    return copies.take(counted), chosen.operation[counted]
+
+
+def _exposed(trace: Trace) -> Iterator[TimeClaim]:
+    """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
+    spans, (copies, rows) = steady_spans_ns(trace), _steady_copies(trace)
+    for row in copies_by_kind(trace, copies).rows():
+        if row["direction"] not in ("H2D", "D2H"):
+            continue
+        alike = rows_of(copies, row)
+        own = copies.take(alike)
+        device, exposed_ns = _most_exposed(trace, own)
+        span_ns = spans.get(device, 0)
+        # Copies of other GPUs run at the same time: their sum would be longer than the run.
+        on_gpu = own.take(own["device"] == device)
+        slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
+        staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
+        if severity_of(exposed_ns + staging_ns, span_ns):
+            own_ns = exposed_ns + staging_ns
+            gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
+            if kept := kept_ns(trace, own, device):
+                most = gain.at_most(max(own_ns - kept, 0))
+                # Replayed, the copies would go.
+                gain = Gain(most.own_ns, most.saved_ns)
+            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
+            # A result of each step that stays on the GPU needs no copy. The result of the program
+            # does, uploads beside it take their time without it, and an upload that moves beside
+            # kernels still shares memory and host with them (docs/accuracy.md).
+            needless = row["direction"] == "D2H" and _in_steps(trace, own)
+            about = needless and not _beside_others(copies, row, device)
+            yield replace(claim, saving="about" if about else "at-most")
+
+
+def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
+    """The GPU on which most time of these copies is hidden by no kernel, and its steady part."""
+    by_device = groups.group(copies["device"])
+    parts = exposed_by(trace, copies, by_device)
+    worst = int(np.argmax(parts))
+    device = int(copies["device"][by_device.first[worst]])
+    return device, min(int(parts[worst]), steady_spans_ns(trace).get(device, 0))
+
+
+def _exposed_claim(
+    trace: Trace,
+    copies: Table,
+    on_gpu: Table,
+    device: int,
+    lost_ns: tuple[int, int],
+    gain: Gain,
+) -> TimeClaim:
+    """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
+    exposed_ns, staging_ns = lost_ns
+    [row] = copies_by_kind(trace, on_gpu).rows()
+    spans, gpu = steady_spans_ns(trace), "{gpu}" if len(steady_spans_ns(trace)) > 1 else ""
+    slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
+    line = _upload_line(trace, device) if slow else None
+    subject = gpu_subject(trace, device) if gpu else RECORDING
+    values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    if staging_ns:
+        values["staging_ns"] = staging_ns
+    if line:
+        values |= {"site": line.place, "function": line.function}
+        subject = line.subject
+    only = exposed_ns >= _ONLY_COPIES_FRACTION * spans[device]
+    whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+    idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
+    remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
+    if instead := _of_one_memory(trace):
+        remedy = instead
+    elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
+        why = _OF_NUMBA if framework(trace) == "numba" else ""
+        others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
+        remedy = f"{_KEEP}{why}{terms(trace).data_region or others}"
+    elif terms(trace).data_region:
+        remedy = terms(trace).data_region
+    return replace(
+        copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
+        subject=subject,
+        span_ns=spans[device],
+        work=wording.lost_in(on_gpu),
+        # The GPU also idles before such a copy: one cause, and one remedy.
+        cause=CAUSE_NAMES[COPY_WAIT] if slow else "",
+        remedy=remedy,
+        words={
+            "only": (gpu or "The GPU") if only else "",
+            "idle": idle if not only and not whole else "",
+            "idle_all_the_time": idle if not only and whole else "",
+            "meanwhile": "meanwhile" if row["host_memory"] == "pageable" else "",
+            "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
+        },
+    )
+
+
+def _of_one_memory(trace: Trace) -> str:
+    """What to do instead of copying where CPU and GPU share memory; empty where they do not."""
+    return _ONE_MEMORY.format(one_memory=terms(trace).one_memory) if shares_memory(trace) else ""
+
+
+def _kind(row: Mapping[str, Cell]) -> str:
+    """The kind of remedy: by host memory, or for copies so small that latency slows them.
+
+    Not where a few large copies among them take the time.
+    """
+    median, link_pct = int(row["median_bytes"] or 0), row["link_pct"]
+    pinned = "pageable" if row["host_memory"] == "pageable" else "pinned"
+    if int(row["bytes"] or 0) > _SMALL_BYTES * int(row["calls"] or 1):
+        return pinned
+    slow = link_pct is not None and float(link_pct) < _SLOW_PCT and row["host_memory"] == "pinned"
+    return "small" if median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES) else pinned
+
+
+def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) -> int:
+    """Steady idle time of a device that ended with these uploads, spent inside their calls.
+
+    There CUDA moves the bytes through pinned memory of its own. 0 where it is too small for a
+    finding. Time of calls that a mark of the program locates is left out, because `sync-stalls`
+    reports it at their line.
+    """
+    every, wait = every_gap(trace), stalls(trace).wait
+    located = np.append(wait_sites(trace).site.codes >= 0, False)[wait]
+    staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
+    staged &= (every.device == device) & groups.isin(
+        operations(trace).start_ns[every.after], uploads["start_ns"]
+    )
+    idle_ns = int(every.idle_ns[staged].sum())
+    return idle_ns if severity_of(idle_ns, span_ns) else 0
+
+
+def _in_steps(trace: Trace, copies: Table) -> bool:
+    """Whether most of these copies run from the first to the last step."""
+    all_steps = steps(trace)
+    if not len(all_steps):
+        return False
+    begin, end = all_steps.gpu_start_ns.min(), all_steps.gpu_end_ns.max()
+    inside = (copies["start_ns"] >= begin) & (copies["start_ns"] < end)
+    return 2 * int(np.count_nonzero(inside)) > len(copies)
+
+
+def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
+    """Whether copies of another kind run during a good part of a row's copies."""
+    on_gpu = copies.take(copies["device"] == device)
+    own = rows_of(on_gpu, row)
+    spans = (on_gpu["start_ns"], on_gpu["end_ns"])
+    own_time, other_time = (intervals.union(*(each[m] for each in spans)) for m in (own, ~own))
+    return intervals.intersection(own_time, other_time).total() > _BESIDE * own_time.total()
+
+
+def _comes_back(copies: Table) -> bool:
+    """Whether about as many bytes come back from a GPU as go to it, again and again."""
+    directions = copies.texts("direction")
+    up, down = (copies["bytes"][directions.isin([one])] for one in ("H2D", "D2H"))
+    if min(len(up), len(down)) < _OFTEN or np.median(down) <= _FEW_BYTES:
+        return False
+    less, more = sorted((int(up.sum()), int(down.sum())))
+    return more <= _ABOUT_EQUAL * less
+
+
+def _upload_line(trace: Trace, device: int) -> SampledLine | None:
+    """The line of the program that uploads pageable memory after warm-up, from Python samples."""
+    ops = operations(trace)
+    chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
+    calls = ops.call[chosen & ops.launched & (ops.device == device)]
+    return sampled_line(trace, np.flatnonzero(groups.isin(waits(trace).call, calls)))
+
+
+def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
+    """Copies within the memory of a GPU, which take turns with kernels."""
+    copies, rows = _steady_copies(trace)
+    within = copies.texts("direction").isin(["D2D"])
+    own = copies.take(within)
+    if not len(own):
+        return
+    device, exposed_ns = _most_exposed(trace, own)
+    if not severity_of(exposed_ns, steady_spans_ns(trace).get(device, 0)):
+        return
+    on_gpu = own.take(own["device"] == device)
+    row = next(copies_by_kind(trace, on_gpu).rows())
+    whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
+    spans, in_loops = steady_spans_ns(trace), _mostly_in_loops(trace, device)
+    values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
+    yield replace(
+        copy_claim(
+            *(on_gpu, row, values, exposed_ns),
+            without=("median_bytes",),
+            gain=savings.of_operations(trace, rows[within], own_ns=exposed_ns),
+        ),
+        subject=gpu_subject(trace, device),
+        span_ns=spans.get(device, 0),
+        work=wording.lost_in(on_gpu),
+        remedy=_remedy_within(trace, in_loops),
+        # The pauses before the copies go with them: measured in docs/accuracy.md.
+        saving="at-least" if in_loops else "about",
+        words={
+            "where": "{gpu}" if len(spans) > 1 else "the GPU",
+            "how_long": "in that time" if whole else "for {exposed_ns} of it",
+        },
+    )
+
+
+def _mostly_in_loops(trace: Trace, device: int) -> bool:
+    """Whether most copies within the memory of a GPU are in loops of XLA."""
+    ops = operations(trace)
+    own = (ops.kind == Kind.COPY) & (ops.device == device)
+    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
+    return bool(in_xla_loops(trace)[own].mean() > 0.5)
+
+
+def _remedy_within(trace: Trace, in_loops: bool) -> str:
+    if in_loops:
+        return _OF_LOOPS + wording.UNROLL_LOOPS
+    remedy, is_torch = terms(trace).copies_on_gpu, terms(trace).name == "torch"
+    if is_torch and communication_operations(trace).any():
+        remedy += _IN_BUCKETS
+    if is_torch and wording.has_recurrent_layers(trace):
+        remedy += _OF_PACKED
+    return remedy
+
+
+def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
+    """Pageable copies of warm-up, for information."""
+    chosen = chosen_copies(trace)
+    copies = chosen.copies.take(chosen.early)
+    for row in copies_by_kind(trace, copies).rows():
+        total_ns = int(row["total_ns"] or 0)
+        if row["host_memory"] == "pageable" and severity_of(total_ns, steady_span_ns(trace)):
+            claim = copy_claim(copies, row, {}, total_ns)
+            claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
+            yield replace(claim, window=longest_of(copies, row), severity="info")
+
+
+RULES = (
+    FindingRule(
+        _exposed,
+        "[{only} only copies for {exposed_ns}. ]{calls:copy|copies} of {host_memory} memory "
+        "({direction}, {bytes}) {calls?takes|take} {total_ns} at {bytes_per_s}[ and "
+        "{calls?blocks|block} the CPU {meanwhile}].[ {idle} for {exposed_ns} of it.]"
+        "[ {idle_all_the_time} in that time.]",
+        clauses=(
+            Clause(
+                " Before {calls?it|them}, the GPU idles for {staging_ns} more while the CPU moves "
+                "the bytes to pinned memory."
+            ),
+            Clause(" {calls?It is|They are} made at {site}[ in {within}]."),
+        ),
+    ),
+    FindingRule(
+        _within_gpu,
+        "{calls:copy|copies} within the memory of {where} ({direction}, {bytes}) "
+        "{calls?takes|take} {total_ns} at {bytes_per_s}. No kernel runs {how_long}.",
+    ),
+    FindingRule(
+        _of_warm_up,
+        "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} of "
+        "warm-up or start-up at {bytes_per_s} and {calls?blocks|block} the CPU meanwhile.",
+        "Pin the host memory if the program is often started: a longer run pays this once.",
+    ),
+    *memory_copies_rows.RULES,
+)
+
+
+# Memory copies, memsets and page migrations: how much, between which memories, how fast.
+#
+# `bytes_per_s` is the bytes of all calls ÷ the sum of their times. `exposed_ns` is the union of
+# the copies on a GPU, less the time in which kernels run there: only that can be saved.
+
+SETS = TableSpec(
+    "sets",
+    "memsets on all GPUs",
+    (
+        Column("calls", "int64", "memsets"),
+        Column("bytes", "int64", "bytes written, all calls"),
+        Column("total_ns", "int64", "time of all calls"),
+        Column("bytes_per_s", "int64", "bytes ÷ time"),
+    ),
+    brief="calls bytes total_ns bytes_per_s",
+)
+
+
+def compute(trace: Trace) -> Result:
+    copies = chosen_copies(trace).copies
+    return Result(
+        {"copies": copies_by_kind(trace, copies), "sets": _sets(trace)},
+        tuple(findings(trace, RULES)),
+        notes=_notes(trace, copies),
+    )
+
+
+def _notes(trace: Trace, copies: Table) -> tuple[str, ...]:
+    """The source of the link's rate: no recording says how a GPU is connected."""
+    crosses = copies.texts("direction").isin(OVER_THE_LINK)
+    devices = groups.different(copies["device"][crosses])
+    links = [peaks(trace)[device].get("link") for device in devices]
+    notes = {
+        f"link_pct is relative to {units.quantity('bytes_per_s', link.value)} per direction "
+        f"({link.source})."
+        for link in links
+        if link
+    }
+    by_data_sheet = any(link and link.source != GIVEN for link in links)
+    unknown = None in links
+    if unknown:
+        notes.add("link_pct is absent where the data sheet of the GPU is unknown.")
+    if not notes:
+        return ()
+    connection = (
+        "The trace does not say how the GPU is connected: pass --peak link=BYTES_PER_S."
+        if by_data_sheet or unknown
+        else ""
+    )
+    return (" ".join(filter(None, (*sorted(notes), connection))),)
+
+
+def _sets(trace: Trace) -> Table:
+    sets = trace.recorded("sets")
+    sets = sets.take(chosen_rows(trace, Kind.SET, len(sets)))
+    if not len(sets):
+        return Table.empty(SETS.columns)
+    size, time = (
+        sets["bytes"].sum(keepdims=True),
+        sets.duration_ns.sum(keepdims=True),
+    )
+    calls = np.array([len(sets)])
+    rate = bytes_per_s(size, time)
+    return Table(
+        SETS.columns, {"calls": calls, "bytes": size, "total_ns": time, "bytes_per_s": rate}
+    )
+
+
+ANALYSIS = Analysis(
+    name="memory-copies",
+    title="Memory copies",
+    question="What was copied, how fast, and did it block the CPU?",
+    needs=("copies",),
+    tables=(COPIES, SETS),
+    compute=compute,
+    charts=(
+        Chart(
+            "bars",
+            "copies",
+            "Copy time by direction and host memory",
+            "direction",
+            "total_ns",
+            stack="host_memory",
+        ),
+    ),
+)

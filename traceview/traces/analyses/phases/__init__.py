@@ -1,0 +1,3 @@
+"""The analysis `phases`."""
+
+from traceview.traces.analyses.phases.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,329 @@
+"""What each process did from its first event to its last, and what compilation cost.
+
+Start-up lasts until the first launch, shut-down begins where the last GPU work ends. In between,
+training shows in launches by autograd's threads and in kernels of an optimizer, replay in launches
+of CUDA graphs, generation in attention that alternates with the choice of a token, and evaluation
+in passes of training's kernels without a backward pass. The phase in which the first steady step
+begins is warm-up until then. While code is compiled, the phase is compilation, whatever else
+happens. Stretches below 1 ms join the one before.
+
+`busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
+gpu-bound from 95 %, else that of the causes of more than half of the idle time, else mixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.tables import (
+    Array,
+    Column,
+    Integers,
+    Mask,
+    Table,
+    TableSpec,
+    Texts,
+    object_array,
+    picked,
+    unbroken,
+)
+from traceview.base.vocabulary.activities import DATA_LOADING, DATA_WAIT
+from traceview.base.vocabulary.causes import CAUSES
+from traceview.traces.analyses.base import Analysis, Chart, Result
+from traceview.traces.analyses.phases.findings import RULES, replayed_sequences
+from traceview.traces.analyses.phases.phases import Phase, Phases, phases, selected_phases
+from traceview.traces.analyses.verdict.verdict import late_word
+from traceview.traces.facts import python_events
+from traceview.traces.facts.code import TOOLS
+from traceview.traces.facts.compilation import compilation, working_processes
+from traceview.traces.facts.idle.gaps import every_gap
+from traceview.traces.facts.idle.launching import IDLE_PCT, of_idle_time
+from traceview.traces.facts.idle.lines import idle_samples
+from traceview.traces.facts.operations import operations
+from traceview.traces.facts.ranges.selection import selected_operations
+from traceview.traces.rules import findings
+from traceview.traces.trace import Trace
+
+_MOST = 0.5
+WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
+
+
+def verdicts(trace: Trace, every: Phases) -> list[str]:
+    """The verdict on each phase, by the cause of most of its idle time if it has much."""
+    phase_of_gaps = _phase_of_gaps(trace, every)
+    idle = _idle_by_cause(trace, every, phase_of_gaps)
+    data_ns = _idle_for_data(trace, every, phase_of_gaps)
+    duration = every.end_ns - every.start_ns
+    columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
+    rows = zip(*columns, idle, strict=True)
+    late = late_word(trace)
+    found = (_verdict(Phase(phase), *figures) for phase, *figures in rows)
+    return [late if each == "launch-bound" else each for each in found]
+
+
+def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns: Array) -> str:
+    if phase == Phase.COMPILATION:
+        return "compilation"
+    if phase in WITHOUT_WORK or not busy_ns:
+        return "no-gpu-work"
+    if 100.0 * busy_ns >= (100.0 - IDLE_PCT) * duration_ns:
+        return "gpu-bound"
+    idle = int(idle_ns.sum())
+    return "data-loading" if idle and data_ns > _MOST * idle else of_idle_time(idle_ns)
+
+
+def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
+    """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends.
+
+    Beside time that a longer run repeats, first uses do not count.
+    """
+    gaps, chosen = every_gap(trace), phase_of_gaps >= 0
+    steady = np.bincount(phase_of_gaps[chosen & ~gaps.one_time], minlength=len(every)) > 0
+    chosen &= ~gaps.one_time | ~np.append(steady, False)[phase_of_gaps]
+    own = unbroken(np.flatnonzero(chosen))
+    row = picked(phase_of_gaps, own)
+    inside = np.maximum(picked(gaps.start_ns, own), picked(every.start_ns, row))
+    length = np.maximum(picked(gaps.end_ns, own) - inside, 0)
+    result = np.zeros(len(every) * len(CAUSES), np.int64)
+    np.add.at(result, row * len(CAUSES) + picked(gaps.cause, own), length)
+    return result.reshape(len(every), len(CAUSES))
+
+
+def _idle_for_data(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
+    """Idle time of each phase in which the program waited for data or loaded it, by samples."""
+    samples = idle_samples(trace)
+    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
+    # The gaps of samples are rows of the selected gaps.
+    selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
+    row = phase_of_gaps[selected[samples.gap[loading]]]
+    time_ns = samples.time_ns[loading][row >= 0]
+    return np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
+
+
+def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
+    """The phase in which each gap ends; −1 for processes without any."""
+    gaps, ops = every_gap(trace), operations(trace)
+    process, result = ops.process[gaps.after], np.full(len(gaps), -1, np.int64)
+    for number in groups.different(every.process).tolist():
+        rows = np.flatnonzero(every.process == number)
+        own = np.flatnonzero(process == number)
+        at = np.searchsorted(every.start_ns[rows], gaps.end_ns[own], side="right") - 1
+        result[unbroken(own)] = picked(rows, np.maximum(at, 0))
+    return result
+
+
+_PROCESS = Column("process_id", "int64", "process id of the operating system")
+_PHASE = Column(
+    "phase",
+    "text",
+    "start-up, compilation, warm-up, training, evaluation, generation, replay (of CUDA graphs), "
+    "compute (other GPU work) or shut-down",
+)
+_BUSY = Column("busy_pct", "float64", "share of that time in which the GPU ran the process's work")
+PHASES = TableSpec(
+    "phases",
+    "one row per contiguous stretch of a phase, in chronological order",
+    (
+        _PROCESS,
+        _PHASE,
+        Column("start_ns", "int64", "start time"),
+        Column("end_ns", "int64", "end time"),
+        Column("duration_ns", "int64", "end − start"),
+        _BUSY,
+        Column(
+            "verdict",
+            "text",
+            "what limited it: gpu-bound, launch-bound, data-loading, sync-drained, "
+            "dependency-bound, mixed, compilation or no-gpu-work",
+        ),
+        Column("compiler", "text", "what compiled during most of a compilation", nullable=True),
+    ),
+    brief="phase start_ns duration_ns busy_pct verdict compiler",
+)
+TOTALS = TableSpec(
+    "totals",
+    "one row per process and phase",
+    (
+        _PROCESS,
+        _PHASE,
+        Column("stretches", "int64", "stretches of that phase"),
+        Column("total_ns", "int64", "their time"),
+        Column("share_pct", "float64", "share of the time of the process"),
+        _BUSY,
+    ),
+    brief="process_id phase stretches total_ns share_pct busy_pct",
+)
+
+REPLAYS = TableSpec(
+    "replays",
+    "one row per CUDA graph whose kernels the process also launches one by one, most replays first",
+    (
+        _PROCESS,
+        Column("first_kernel", "text", "name of the first kernel"),
+        Column("kernels", "int64", "kernels per pass"),
+        Column("passes", "int64", "passes launched kernel by kernel"),
+        Column("pass_ns", "int64", "median time of these, from first start to last end"),
+        Column("replays", "int64", "passes replayed by a graph"),
+        Column("replay_ns", "int64", "median time of these, from first start to last end"),
+        Column("kernel_ns", "int64", "median time in kernels of a replay"),
+        Column("ratio", "float64", "pass_ns ÷ replay_ns"),
+    ),
+    brief="first_kernel kernels passes pass_ns replays replay_ns ratio",
+    rare=True,
+)
+
+
+COMPILED = TableSpec(
+    "compiled",
+    "one row per function or line that torch.compile reported, and kind of report, longest first",
+    (
+        _PROCESS,
+        Column(
+            "kind",
+            "text",
+            "compilation, recompilation, backward-compilation, graph-break, uncompiled or "
+            "compile-limit, as in python_events",
+        ),
+        Column("file", "text", "source file"),
+        Column("line", "int64", "line of the graph break, else of the function"),
+        Column("function", "text", "the function"),
+        Column("times", "int64", "how often"),
+        Column("total_ns", "int64", "time spent in compilation"),
+        Column(
+            "guards_ns",
+            "int64",
+            "time of one check of its guards, which each call makes; torch measures it with cold "
+            "caches",
+            nullable=True,
+        ),
+        Column("reason", "text", "the guards that failed, or why the graph broke", nullable=True),
+        Column("source", "text", "text of the line that broke the graph", nullable=True),
+    ),
+    brief="kind file line function times total_ns guards_ns reason",
+    rare=True,
+)
+
+
+def compute(trace: Trace) -> Result:
+    every = phases(trace)
+    shown = selected_phases(trace)
+    tables = {
+        "phases": _phases(trace, every, shown),
+        "totals": _totals(trace, every, shown),
+        "replays": _replays(trace),
+        "compiled": _compiled(trace),
+    }
+    return Result(tables, tuple(findings(trace, RULES)))
+
+
+def _replays(trace: Trace) -> Table:
+    names, ops = trace.recorded("kernels").texts("short_name"), operations(trace)
+    rows = [
+        {
+            "process_id": int(trace.processes["process_id"][each.process]),
+            "first_kernel": names[int(ops.row[each.launched[0]])],
+            "kernels": each.kernels,
+            "passes": len(each.launched),
+            "pass_ns": each.median_ns,
+            "replays": each.replays,
+            "replay_ns": each.replay_ns,
+            "kernel_ns": each.kernel_ns,
+            "ratio": each.median_ns / max(each.replay_ns, 1),
+        }
+        for each in replayed_sequences(trace)
+    ]
+    return Table.from_rows(REPLAYS.columns, rows)
+
+
+def _compiled(trace: Trace) -> Table:
+    rows: list[dict[str, Any]] = [
+        {
+            "process_id": int(trace.processes["process_id"][process]),
+            "kind": kind,
+            "reason": "; ".join(each.reasons) or None,
+            **{name: getattr(each, name) for name in _OF_CODE},
+        }
+        for process in working_processes(trace)
+        for kind in python_events.OF_TORCH
+        for each in python_events.of_kind(trace, kind, process)
+    ]
+    rows.sort(key=lambda row: -row["total_ns"])
+    return Table.from_rows(COMPILED.columns, rows)
+
+
+_OF_CODE = ("file", "line", "function", "times", "total_ns", "guards_ns", "source")
+
+
+def _phases(trace: Trace, every: Phases, shown: Mask) -> Table:
+    duration = every.end_ns - every.start_ns
+    table = Table(
+        PHASES.columns,
+        {
+            "process_id": trace.processes["process_id"][every.process],
+            "phase": _labels(every.phase),
+            "start_ns": every.start_ns,
+            "end_ns": every.end_ns,
+            "duration_ns": duration,
+            "busy_pct": _pct(every.busy_ns, duration),
+            "verdict": Texts.of(verdicts(trace, every)),
+            "compiler": _compilers(trace, every),
+        },
+    )
+    return table.take(shown)
+
+
+def _labels(phase: Integers) -> Texts:
+    return Texts(phase.astype(np.int32), object_array([each.label for each in Phase]))
+
+
+def _pct(part: Integers, whole: Integers) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.minimum(100.0 * part / np.maximum(whole, 1), 100.0)
+
+
+def _compilers(trace: Trace, every: Phases) -> Texts:
+    """The tool of the longest window inside each phase of compilation."""
+    windows = compilation(trace)
+    codes = np.full(len(every), -1, np.int32)
+    for row in np.flatnonzero(every.phase == Phase.COMPILATION).tolist():
+        inside = windows.process == every.process[row]
+        inside &= (windows.start_ns < every.end_ns[row]) & (windows.end_ns > every.start_ns[row])
+        if inside.any():
+            length = np.where(inside, windows.end_ns - windows.start_ns, -1)
+            codes[row] = windows.tool[np.argmax(length)]
+    return Texts(codes, object_array(TOOLS))
+
+
+def _totals(trace: Trace, every: Phases, shown: Mask) -> Table:
+    """Totals by process and phase, the longest phase first within a process."""
+    process, phase = every.process[shown], every.phase[shown]
+    duration = (every.end_ns - every.start_ns)[shown]
+    kinds = groups.group(process, phase)
+    total = groups.sums(kinds, duration)
+    whole = groups.sums(groups.group(process), duration)
+    number = groups.group(process).ids[kinds.first] if len(process) else kinds.first
+    table = Table(
+        TOTALS.columns,
+        {
+            "process_id": trace.processes["process_id"][process[kinds.first]],
+            "phase": _labels(phase[kinds.first]),
+            "stretches": groups.count(kinds),
+            "total_ns": total,
+            "share_pct": _pct(total, whole[number]),
+            "busy_pct": _pct(groups.sums(kinds, every.busy_ns[shown]), total),
+        },
+    )
+    return table.take(np.lexsort((-total, number)))
+
+
+ANALYSIS = Analysis(
+    name="phases",
+    title="Phases",
+    question="What did the program do when, and how long did it compile?",
+    needs=("kernels", "api_calls"),
+    tables=(PHASES, TOTALS, REPLAYS, COMPILED),
+    compute=compute,
+    charts=(Chart("bars", "totals", "Time of the process by phase", "phase", "total_ns"),),
+)

@@ -1,0 +1,225 @@
+"""How far the CPU runs ahead of the GPU, and what ends its lead.
+
+A long queue wait is healthy: the CPU queued work early, and the GPU always finds some. What costs
+time is a GPU that runs dry; the verdict names the reason, or says that it does not.
+
+Queue wait is max(0, start of the operation − end of its launch call). Queue depth counts operations
+whose launch call has started and that have not ended. A GPU that is idle for more than 5 % of the
+time after warm-up is sync-drained, launch-bound or dependency-bound (its work was queued, and began
+late) if causes of that kind make more than half of the idle time, else mixed. A finding calls a
+launch-bound GPU data-bound where the limit of the program is data loading, and sync-drained where
+samples show that the program waits for results. A GPU that is idle for less is gpu-bound, unless
+synchronizations drain it step by step or launch calls waited for room in the queue.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.base.tables import (
+    NULL,
+    Array,
+    Cell,
+    Column,
+    Integers,
+    Keep,
+    Mask,
+    Table,
+    TableSpec,
+    Texts,
+)
+from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
+from traceview.traces.analyses.run_ahead_findings import MESSAGE, verdict_claims
+from traceview.traces.facts.idle.gaps import device_work
+from traceview.traces.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
+from traceview.traces.facts.launches import depth_of, rows_by_stream, stream_depths, wait_of
+from traceview.traces.facts.operations import (
+    HOST,
+    gpu_cells,
+    operations,
+    operations_by_device,
+    process_hosts,
+)
+from traceview.traces.facts.ranges.selection import selected, selected_operations
+from traceview.traces.facts.steps.steps import step_names, steps, steps_ahead
+from traceview.traces.rules import FindingRule, findings
+from traceview.traces.trace import Trace
+
+STREAMS = TableSpec(
+    "streams",
+    "one row per stream that did work",
+    (
+        Column("process_id", "int64", "process id of the operating system"),
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
+        Column("context_id", "int32", "CUDA context, unique within the process"),
+        Column("stream_id", "int32", "CUDA stream, unique within the context"),
+        Column("operations", "int64", "kernels, copies, memsets and whole graphs"),
+        Column("queue_wait_median_ns", "int64", "median of the queue waits", nullable=True),
+        Column("queue_wait_p90_ns", "int64", "90th percentile of the queue waits", nullable=True),
+        Column("queue_wait_max_ns", "int64", "longest queue wait", nullable=True),
+        Column("max_queue_depth", "int64", "most operations launched but not finished"),
+        Column("mean_queue_depth", "float64", "time-weighted mean of the queue depth"),
+        HOST,
+    ),
+    brief=(
+        "stream_id host_id operations queue_wait_median_ns queue_wait_p90_ns max_queue_depth "
+        "mean_queue_depth queue_wait_max_ns process_id device_id context_id"
+    ),
+)
+DEVICES = TableSpec(
+    "devices",
+    "one row per GPU that did work",
+    (
+        Column("device_id", "int32", "GPU, as the recorder numbers it"),
+        Column("operations", "int64", "kernels, copies, memsets and whole graphs"),
+        Column("queue_wait_median_ns", "int64", "median of the queue waits", nullable=True),
+        Column("queue_wait_max_ns", "int64", "longest queue wait", nullable=True),
+        Column("max_queue_depth", "int64", "most operations launched but not finished"),
+        Column(
+            "verdict",
+            "text",
+            "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed; unknown "
+            "where work was lost",
+        ),
+        Column(
+            "steady_idle_pct",
+            "float64",
+            "GPU idle share after warm-up, without first uses; absent if nothing ran after "
+            "it (then the verdict is about the warm-up) or work was lost",
+            nullable=True,
+        ),
+        Column("queue_full_ns", "int64", "time that calls waited for room in a full launch queue"),
+        HOST,
+    ),
+    brief=(
+        "device_id host_id verdict operations queue_wait_median_ns max_queue_depth steady_idle_pct "
+        "queue_full_ns queue_wait_max_ns"
+    ),
+)
+RANGES = TableSpec(
+    "ranges",
+    "one row per instance of an outermost repeated range (a step)",
+    (
+        Column("name", "text", "name of the range, with its path or a count where names repeat"),
+        Column("process_id", "int64", "process id of the operating system"),
+        Column("cpu_start_ns", "int64", "start of the range on the CPU"),
+        Column("cpu_end_ns", "int64", "end of the range on the CPU"),
+        Column("gpu_start_ns", "int64", "start of its work on the GPU", nullable=True),
+        Column("gpu_end_ns", "int64", "end of its work on the GPU", nullable=True),
+        Column("lead_ns", "int64", "gpu_end minus cpu_end: lead of the CPU", nullable=True),
+        Column(
+            "steps_ahead",
+            "int64",
+            "later steps that the CPU has begun when GPU work of this step starts",
+            nullable=True,
+        ),
+        Column("operations", "int64", "GPU operations launched in it"),
+        HOST,
+    ),
+    brief="name host_id lead_ns steps_ahead operations cpu_start_ns gpu_start_ns",
+    adds="operations",
+    # Places where the CPU has lost its lead matter most.
+    keep=Keep("lead_ns", greatest=False),
+)
+
+
+def compute(trace: Trace) -> Result:
+    rows = {device: _device_row(trace, device) for device in device_work(trace)}
+    return Result(
+        Deferred(
+            lambda: {
+                "streams": _streams(trace),
+                "devices": Table.from_rows(DEVICES.columns, [*rows.values()]),
+                "ranges": _ranges(trace),
+            }
+        ),
+        tuple(findings(trace, [FindingRule(lambda of: verdict_claims(of, rows), MESSAGE)])),
+    )
+
+
+def _streams(trace: Trace) -> Table:
+    chosen = selected_operations(trace)
+    rows = []
+    for number, identity in enumerate(operations(trace).streams.tolist()):
+        process, device, context, stream = identity
+        ops = rows_by_stream(trace)[number]
+        ops = ops[chosen[ops]]
+        if not len(ops):
+            continue
+        wait, depth = wait_of(trace, ops), stream_depths(trace)[number]
+        rows.append(
+            {
+                **gpu_cells(trace, device),
+                "process_id": int(trace.processes["process_id"][process]),
+                "context_id": context,
+                "stream_id": stream,
+                "operations": len(ops),
+                "queue_wait_median_ns": wait.median_ns,
+                "queue_wait_p90_ns": wait.p90_ns,
+                "queue_wait_max_ns": wait.most_ns,
+                "max_queue_depth": depth.most,
+                "mean_queue_depth": depth.mean,
+            }
+        )
+    return Table.from_rows(STREAMS.columns, rows)
+
+
+def _device_row(trace: Trace, device: int) -> dict[str, Cell]:
+    on_device, chosen = operations_by_device(trace)[device], selected_operations(trace)
+    selected = on_device[chosen[on_device]]
+    wait = wait_of(trace, selected)
+    depth = depth_of(trace, on_device, chosen)
+    return {
+        **gpu_cells(trace, device),
+        "operations": len(selected),
+        "queue_wait_median_ns": wait.median_ns,
+        "queue_wait_max_ns": wait.most_ns,
+        "max_queue_depth": depth.most,
+        "verdict": verdict(trace, device),
+        "steady_idle_pct": steady_idle_pct(trace, device),
+        "queue_full_ns": queue_full_ns(trace, device),
+    }
+
+
+def _ranges(trace: Trace) -> Table:
+    every = steps(trace)
+    idle = every.operations == 0
+    values: dict[str, Array | Texts] = {
+        "name": step_names(trace),
+        "process_id": trace.processes["process_id"][every.process],
+        "host_id": process_hosts(trace)[every.process],
+        "cpu_start_ns": every.cpu_start_ns,
+        "cpu_end_ns": every.cpu_end_ns,
+        "gpu_start_ns": _unless(idle, every.gpu_start_ns),
+        "gpu_end_ns": _unless(idle, every.gpu_end_ns),
+        "lead_ns": _unless(idle, every.gpu_end_ns - every.cpu_end_ns),
+        "steps_ahead": _unless(idle, steps_ahead(every)),
+        "operations": every.operations,
+    }
+    return Table(RANGES.columns, values).take(selected(trace, every.process, every.cpu_start_ns))
+
+
+def _unless(absent: Mask, values: Integers) -> Integers:
+    return np.where(absent, NULL, values)
+
+
+ANALYSIS = Analysis(
+    name="run-ahead",
+    title="CPU run-ahead",
+    question="Does the CPU queue work early enough, and what ends its lead?",
+    needs=("kernels", "api_calls"),
+    tables=(DEVICES, STREAMS, RANGES),
+    compute=compute,
+    charts=(
+        Chart(
+            "spans",
+            "ranges",
+            "CPU time and GPU time of each step",
+            label="name",
+            value="cpu_start_ns",
+            end="cpu_end_ns",
+            value2="gpu_start_ns",
+            end2="gpu_end_ns",
+        ),
+    ),
+)

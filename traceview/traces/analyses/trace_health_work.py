@@ -1,0 +1,111 @@
+"""The check whether GPU work was recorded, and what the calls of the CPU say if not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.base import groups, intervals
+from traceview.base.units import Value
+from traceview.traces.analyses.base import EXPORT_AGAIN
+from traceview.traces.analyses.trace_health_checks import Check, without_cuda
+from traceview.traces.analyses.wording import AS_NODES, by_recorder
+from traceview.traces.facts.launches import loses_graphs
+from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
+from traceview.traces.trace import Trace
+from traceview.traces.trace.schema import TORCH_PROFILER
+
+
+def gpu_work(trace: Trace) -> list[Check]:
+    """Whether GPU work was recorded, and why not."""
+    ops = operations(trace)
+    if "kernels" in trace.unread:
+        values: dict[str, Value] = {"reason": trace.unread["kernels"]}
+        template = "The kernels were not read, so GPU time is unknown: {reason}."
+        remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
+        return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
+    launched = np.isin(ops.kind, [Kind.KERNEL, Kind.GRAPH]).any()
+    if not launched and (call_kinds(trace) == CallKind.LAUNCH).any():
+        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+        if not len(ops) and "kernels" not in trace.tables:
+            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+        template, values = _on_cpu(trace)
+        remedy = by_recorder(trace, _SEE_GPU, how_to_record(trace), _SEE_GPU)
+        remedy = _CHECK_LAUNCHES if len(ops) else remedy
+        if loses_graphs(trace):
+            lost = (
+                "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
+            )
+            remedy = AS_NODES
+        return [Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)]
+    if without_gpu(trace):
+        why = (
+            "None was recorded: PyTorch found no GPU, or was profiled without "
+            "ProfilerActivity.CUDA."
+        )
+        return [Check("GPU work", "note", why, how_to_record(trace))]
+    if "kernels" not in trace.tables:
+        return [Check("GPU work", "note", "None was recorded.", how_to_record(trace))]
+    if without_cuda(trace):
+        return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
+    if not len(ops):
+        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
+    kernels = len(trace.kernels)
+    counts = {"kernels": kernels, "others": len(ops) - kernels}
+    return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
+
+
+_NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+_SEE_CUDA = (
+    "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
+    "process, or a child of it, does the GPU work. traceview doctor checks this machine."
+)
+
+
+_CHECK_LAUNCHES = (
+    "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "
+    "as where a kernel was built for another GPU."
+)
+_SEE_GPU = (
+    "Run traceview doctor: with a driver newer than nsys, on WSL and on virtual GPUs nsys sees the "
+    "calls of CUDA and no GPU work. Elsewhere, record with --trace=cuda,nvtx."
+)
+
+
+def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
+    """What the calls of CUDA alone say: where the CPU was, which may have waited for the GPU."""
+    calls = trace.recorded("api_calls")
+    start, end, names = calls["start_ns"], calls["end_ns"], calls.texts("name")
+    # Calls of several threads, and one inside another, are at the same time.
+    by_name = groups.rows_of(names.codes).values()
+    times_ns = [intervals.union(start[own], end[own]).total() for own in by_name]
+    rows = [*by_name][int(np.argmax(times_ns))]
+    values: dict[str, Value] = {
+        "inside_ns": intervals.union(start, end).total(),
+        "span_ns": int(end.max() - start.min()),
+        "call": str(names[int(rows[0])]),
+        "call_ns": max(times_ns),
+        "calls": len(rows),
+    }
+    return (
+        "The CPU was inside CUDA calls for {inside_ns} of {span_ns}: {call_ns} in {call} "
+        "({calls:call}).",
+        values,
+    )
+
+
+def without_gpu(trace: Trace) -> bool:
+    """Whether torch.profiler saw neither GPU nor CUDA, which is not a fault of a CPU program."""
+    return trace.recorder == TORCH_PROFILER and not (
+        len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
+    )
+
+
+def how_to_record(trace: Trace) -> str:
+    """A remedy that records GPU work and the calls that launch it."""
+    return by_recorder(
+        trace,
+        "Record with traceview record SCRIPT, or nsys profile --trace=cuda,nvtx",
+        "Record with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+        "ProfilerActivity.CUDA])",
+        "Record with traceview record SCRIPT, on a machine with a GPU",
+    )

@@ -1,0 +1,133 @@
+"""The loops of the program, each with its share of the recording, and the time outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from traceview.base import groups, intervals, units
+from traceview.base.findings import LoopTime, shortened
+from traceview.base.intervals import Intervals
+from traceview.base.records import record
+from traceview.traces.analyses.verdict.parts import loop_times, steady_rows
+from traceview.traces.analyses.verdict.recorded import recorded_span
+from traceview.traces.facts.operations import operations
+from traceview.traces.trace import Trace
+
+
+@record
+class LoopShare:
+    """A loop of the run: its steps after warm-up, their median, their time as a part of the run.
+
+    Loops of one name on several `threads` count together.
+    """
+
+    name: str
+    threads: int
+    steps: int
+    step_median_ns: int
+    time_ns: int
+    share_of_run_pct: float
+
+
+@record
+class RunShares:
+    """The recording, from the first event to the last, divided by what the report speaks of.
+
+    `loops` come in the order of the time that all of their steps take: figures per step are of the
+    first one where no other is named. Loops of several threads may run at once. `before_ns` ends
+    with the first step after warm-up, or without steps with the first GPU work after warm-up;
+    `after_ns` begins with the end of the last. `between_ns` is the rest of what is in no loop.
+    """
+
+    run_ns: int
+    loops: tuple[LoopShare, ...]
+    before_ns: int
+    between_ns: int
+    after_ns: int
+
+    @property
+    def outside_ns(self) -> int:
+        return self.before_ns + self.between_ns + self.after_ns
+
+
+def run_shares(trace: Trace, device: int | None) -> RunShares:
+    """The loops of a recording; without steps, the steady GPU work of a device is all of it."""
+    (start, end), named = recorded_span(trace), dict[str, list[LoopTime]]()
+    for loop in loop_times(trace):
+        named.setdefault(loop.name, []).append(loop)
+    times = [_together(loop.time for loop in each) for each in named.values()]
+    covered = _together(times or [_steady_work(trace, device)])
+    if not len(covered.start):
+        return RunShares(end - start, (), end - start, 0, 0)
+    first, last = int(covered.start[0]), int(covered.end[-1])
+    return RunShares(
+        end - start,
+        tuple(_share(*each, end - start) for each in zip(named.values(), times, strict=True)),
+        max(first - start, 0),
+        last - first - covered.total(),
+        max(end - last, 0),
+    )
+
+
+def _together(times: Iterable[Intervals]) -> Intervals:
+    starts, ends = zip(*times, strict=True)
+    return intervals.union(np.concatenate(starts), np.concatenate(ends))
+
+
+def _share(loops: Sequence[LoopTime], time: Intervals, run_ns: int) -> LoopShare:
+    share = 100.0 * time.total() / max(run_ns, 1)
+    steps, first = sum(loop.steps for loop in loops), loops[0]
+    return LoopShare(first.name, len(loops), steps, first.median_ns, time.total(), share)
+
+
+def _steady_work(trace: Trace, device: int | None) -> Intervals:
+    ops = operations(trace)
+    rows = groups.NO_ROWS if device is None else steady_rows(trace, device)
+    if not len(rows):
+        return intervals.EMPTY
+    return Intervals(ops.start_ns[rows].min(keepdims=True), ops.end_ns[rows].max(keepdims=True))
+
+
+LEAST_OUTSIDE = 0.1
+"""One loop that leaves out less of the recording is what the report seems to be about: all."""
+_MOST_LOOPS, _LONGEST_NAME, _LEAST_PCT = 3, 30, 1.0
+
+
+def shares_text(shares: RunShares) -> str:
+    """`Of 3.98 s recorded: eager_# 0.6 % (6 steps of 3.61 ms) · …`, where it is not one loop."""
+    left_out = shares.outside_ns > LEAST_OUTSIDE * shares.run_ns
+    if len(shares.loops) <= 1 and not left_out:
+        return ""
+    parts = [*_loops_parts(shares), *_outside_parts(shares)]
+    return f"Of {units.duration(shares.run_ns)} recorded: {' · '.join(parts)}"
+
+
+def _loops_parts(shares: RunShares) -> Iterator[str]:
+    if len(shares.loops) <= 1:
+        what = "steps" if shares.loops else "first to last GPU work"
+        inside_ns = shares.run_ns - shares.outside_ns
+        yield f"{what} {units.percent(100.0 * inside_ns / max(shares.run_ns, 1))}"
+        return
+    for loop in shares.loops[:_MOST_LOOPS]:
+        counted = f"{units.counted(loop.steps, 'step')} of {units.duration(loop.step_median_ns)}"
+        threads = f", on {units.count(loop.threads)} threads" if loop.threads > 1 else ""
+        share = units.percent(loop.share_of_run_pct)
+        yield f"{shortened(loop.name, _LONGEST_NAME)} {share} ({counted}{threads})"
+    more = shares.loops[_MOST_LOOPS:]
+    if more:
+        share = units.percent(sum(loop.share_of_run_pct for loop in more))
+        yield f"{units.counted(len(more), 'other loop')} {share}"
+
+
+def _outside_parts(shares: RunShares) -> Iterator[str]:
+    parts = (
+        (shares.before_ns, "start-up and warm-up" if shares.loops else "before"),
+        (shares.between_ns, "between steps"),
+        (shares.after_ns, "after"),
+    )
+    for time_ns, name in parts:
+        share = 100.0 * time_ns / max(shares.run_ns, 1)
+        if share >= _LEAST_PCT:
+            yield f"{name} {units.percent(share)}"

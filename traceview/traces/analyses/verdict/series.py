@@ -1,0 +1,120 @@
+"""The series of steps that figures per step rest on: none in a recording of cold passes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.records import record
+from traceview.base.tables import Integers
+from traceview.traces.analyses.verdict.recorded import recorded_span
+from traceview.traces.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.operations import operations
+from traceview.traces.facts.ranges.selection import selected
+from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
+from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
+from traceview.traces.facts.steps.steps import pace, steady_operations, steps
+from traceview.traces.trace import Trace, fact
+
+COLD_FRACTION = 0.5
+"""A pass of which first uses and compilation take so much shows next to nothing of the others."""
+FIRST_LONGER = 2.0
+"""Of two passes the first is cold where it takes so many times as long as the second, besides first
+uses. In the shipped recordings with two steps after a warm-up it is 1.8 times as long at most."""
+
+
+@record
+class ColdPasses:
+    """A recording of first passes, which shows no figures per step.
+
+    First uses and compilation take `once_ns` of `total_ns`, the time of the `passes` of the main
+    loop. Without steps (0 passes) that is the time from the first GPU work to the last. `first_ns`
+    and `second_ns` are the times of two passes of which the first alone is cold, else 0.
+    """
+
+    passes: int
+    once_ns: int
+    total_ns: int
+    first_ns: int = 0
+    second_ns: int = 0
+
+
+@fact
+def cold_passes(trace: Trace) -> ColdPasses | None:
+    """The passes of the main loop where all that follow a warm-up are cold; None where not.
+
+    From five steps on, the usual ones can be told from the others. Of fewer, each may be mostly
+    first uses and compilation. Fewer than three have no warm-up: there, the first may take much
+    longer than the second for reasons that were not recorded, such as imports. Without steps, the
+    GPU's time may be mostly first uses and compilation. Whoever selects steps means these.
+    """
+    if trace.selection:
+        return None
+    every = _every_series(trace)
+    if not every:
+        return _cold_run(trace)
+    times = [pace(trace).duration_ns[rows] for rows in every]
+    rows, took, of_all = every[0], times[0], sum(int(each.sum()) for each in times)
+    if len(rows) >= COMPARABLE_STEPS or 2 * int(took.sum()) < of_all:
+        return None
+    once = step_parts(trace).once_ns[rows]
+    warm = np.isin(rows, after_warm_up(trace, rows))
+    if (once >= COLD_FRACTION * took)[warm].all():
+        return ColdPasses(len(rows), int(once.sum()), int(took.sum()))
+    besides = took - once
+    if len(rows) == WARMED_UP_STEPS - 1 and besides[0] >= FIRST_LONGER * besides[1]:
+        return ColdPasses(2, int(once.sum()), int(took.sum()), int(took[0]), int(took[1]))
+    return None
+
+
+def _cold_run(trace: Trace) -> ColdPasses | None:
+    spans = steady_spans_ns(trace)
+    if not spans:
+        return None
+    device = max(spans, key=lambda each: spans[each])
+    ops, every = operations(trace), gaps(trace)
+    own = ops.device == device
+    total_ns = int(ops.end_ns[own].max() - ops.start_ns[own].min())
+    once_ns = int(every.idle_ns[(every.device == device) & every.one_time].sum())
+    return ColdPasses(0, once_ns, total_ns) if once_ns > COLD_FRACTION * total_ns else None
+
+
+@fact
+def is_start_up_alone(trace: Trace) -> bool:
+    """Whether next to no GPU work was recorded, in more time than a program would take for it.
+
+    Of a program without a GPU the steps are all there is to say.
+    """
+    if trace.selection or not device_work(trace):
+        return False
+    steady_ns = sum(work.steady_ns for work in device_work(trace).values())
+    few = int(steady_operations(trace).sum()) < FEW_OPERATIONS and steady_ns < LEAST_NS
+    if not few:
+        return False
+    first, last = recorded_span(trace)
+    return steady_ns < NEXT_TO_NOTHING * max(last - first, *steady_spans_ns(trace).values(), 0)
+
+
+def series(trace: Trace) -> list[Integers]:
+    """The selected steps of each series, in the order of the time that they take.
+
+    None where what repeats is no step: cold passes, or next to no GPU work.
+    """
+    return [] if is_start_up_alone(trace) or cold_passes(trace) else _every_series(trace)
+
+
+def after_warm_up(trace: Trace, rows: Integers) -> Integers:
+    """The steps after warm-up; all of them where none is."""
+    steady = rows[~pace(trace).warm_up[rows]]
+    return steady if len(steady) else rows
+
+
+@fact
+def _every_series(trace: Trace) -> list[Integers]:
+    all_steps, timed = steps(trace), pace(trace)
+    rows = np.flatnonzero(timed.timed & selected(trace, all_steps.process, all_steps.cpu_start_ns))
+    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
+    there = groups.different(all_steps.series[rows])
+    order = np.argsort(-total_ns[there], kind="stable")
+    return [rows[all_steps.series[rows] == each] for each in there[order].tolist()]

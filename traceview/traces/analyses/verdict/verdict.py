@@ -1,0 +1,321 @@
+"""The verdict on a recording, in one line: steps, GPU busy, largest class of kernels, limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from traceview.base import intervals, units
+from traceview.base.records import record
+from traceview.base.vocabulary.activities import ACTIVITIES, RESULT_WAIT
+from traceview.base.vocabulary.causes import LOST, Limit
+from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
+from traceview.traces.analyses.verdict.parts import (
+    LargestClass,
+    MainLoop,
+    SteadyParts,
+    main_loop,
+    steady_parts,
+    steady_rows,
+)
+from traceview.traces.analyses.verdict.series import (
+    ColdPasses,
+    cold_passes,
+    is_start_up_alone,
+)
+from traceview.traces.facts.copies import outer_migration_time
+from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
+from traceview.traces.facts.idle.gaps import UnknownIdle
+from traceview.traces.facts.idle.launching import drained_in_steps
+from traceview.traces.facts.kernel_classes import KernelClass
+from traceview.traces.facts.pacing import paced
+from traceview.traces.facts.ranges.origins import StepsSource
+from traceview.traces.facts.steps.inferred import LEAST_NS
+from traceview.traces.facts.steps.steps import steps_source
+from traceview.traces.trace import Trace, fact
+
+BUSY_PCT = 90.0
+"""A GPU that is busy for at least this share of the time is the limit itself."""
+MOST_PCT, AHEAD = 50.0, 1.5
+"""Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
+as much again as the next part. Otherwise the limit is mixed."""
+LEAST_OPERATIONS = 4
+"""Fewer operations, shorter than LEAST_NS in all, are not a program to judge."""
+WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
+"""A part of the time is said from the first on, one that is not the limit from the second."""
+
+_CLASSES = {
+    KernelClass.GEMM: "GEMMs",
+    KernelClass.ATTENTION: "attention",
+    KernelClass.CONVOLUTION: "convolutions",
+    KernelClass.NORMALIZATION: "normalization",
+    KernelClass.ELEMENTWISE: "elementwise kernels",
+    KernelClass.CAST_COPY: "casts and copies",
+    KernelClass.REDUCTION: "reductions",
+    KernelClass.SOFTMAX: "softmax",
+    KernelClass.GATHER_SCATTER: "gathers and scatters",
+    KernelClass.SORT_SCAN: "sorts and scans",
+    KernelClass.OPTIMIZER: "the optimizer",
+    KernelClass.RANDOM: "random numbers",
+    KernelClass.COMMUNICATION: "communication",
+    KernelClass.AUTOTUNER: "autotuning",
+}
+
+
+@record
+class Verdict:
+    """The result of a recording in one line.
+
+    `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
+    the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
+    the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
+    `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
+    about the same or not known. `shares` divides the recording into loops and what is outside of
+    them; `shares_text` says so, empty for a selection and where one loop is nearly all.
+    """
+
+    text: str
+    steps: int
+    step_median_ns: int | None
+    gpu_busy_pct: float | None
+    limit: Limit
+    steps_from: StepsSource
+    step_unrecorded_ns: int | None = None
+    shares: RunShares | None = None
+    shares_text: str = ""
+
+
+@fact
+def verdict(trace: Trace) -> Verdict:
+    """The verdict on the selected part of a trace."""
+    result = _limited(trace)
+    if trace.selection:
+        return result
+    parts = steady_parts(trace)
+    shares = run_shares(trace, parts.device if parts else None)
+    # Without GPU work and without steps there is nothing that a recording could be mostly about.
+    text = shares_text(shares) if parts or shares.loops else ""
+    return replace(result, shares=shares, shares_text=text)
+
+
+def _limited(trace: Trace) -> Verdict:
+    loop, parts = main_loop(trace), steady_parts(trace)
+    source: StepsSource = steps_source(trace) if loop.steps else "none"
+    if parts is None or "kernels" in trace.unread:
+        return Verdict(_no_work(trace), loop.steps, loop.median_ns, None, "unknown", source)
+    if parts.unknown is not None:
+        text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
+        return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
+    operations = len(steady_rows(trace, parts.device))
+    too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
+    if too_few or is_start_up_alone(trace):
+        # Where a memset or two are all that ran, no share of the time means anything.
+        counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
+        text = f"Next to no GPU work was recorded: {counted} of {busy}"
+        text = " · ".join([text, *_outer_phrase(trace, parts)])
+        return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
+    limit = limit_of(parts)
+    drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
+    phrases = [*_phrases(trace, loop, parts, limit, drained)]
+    if not loop.steps and not _runs_kernels(trace):
+        phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
+    text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
+    plain_ns = unrecorded_ns(trace, loop.median_ns)
+    return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
+
+
+def _runs_kernels(trace: Trace) -> bool:
+    """Whether kernels or whole graphs were recorded, or may have run without a record."""
+    rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
+    return "kernels" not in trace.tables or any(rows)
+
+
+def limit_of(parts: SteadyParts) -> Limit:
+    """The limit of the program, by the parts of the steady time.
+
+    The limit is the GPU's work where it is busy for 90 % of the time (BUSY_PCT). Else data loading,
+    where the program waits for data again and again: sooner launches would only wait longer. Else
+    the largest part, where it is half of the time, or half as much again as the next. Otherwise it
+    is mixed.
+    """
+    ns = parts.parts_ns
+    gpu: Limit = (
+        "gpu-compute" if _of(parts, "gpu-compute") >= _of(parts, "gpu-memory") else "gpu-memory"
+    )
+    work: dict[Limit, int] = {
+        gpu: _of(parts, "gpu-compute") + _of(parts, "gpu-memory"),
+        "communication": _of(parts, "communication"),
+        "copies": _of(parts, "copies"),
+    }
+    if parts.busy_pct >= BUSY_PCT:
+        return max(work, key=lambda each: work[each])
+    if parts.starved:
+        return "data-loading"
+    rest: dict[Limit, int] = {
+        limit: time for limit, time in ns.items() if not limit.startswith("gpu-")
+    }
+    # Kernels beside which the CPU could not launch faster do not keep a step from being shorter.
+    beside_ns = max(min(work[gpu], parts.busy_ns - parts.gpu_limited_ns), 0)
+    work[gpu] -= beside_ns
+    rest["cpu-launch"] = rest.get("cpu-launch", 0) + beside_ns
+    ordered = sorted((work | rest).items(), key=lambda part: -part[1])
+    (largest, most_ns), (_, next_ns) = ordered[:2]
+    clear = 100.0 * most_ns >= MOST_PCT * parts.span_ns or most_ns >= AHEAD * next_ns
+    return largest if clear else "mixed"
+
+
+def waits_for_data(trace: Trace, device: int) -> bool:
+    """Whether data loading limits a device: launches that are late are late for want of data.
+
+    Known of the device with the longest steady time, which the verdict is about.
+    """
+    parts = steady_parts(trace)
+    return parts is not None and parts.device == device and limit_of(parts) == "data-loading"
+
+
+def waits_for_results(trace: Trace, device: int) -> bool:
+    """Whether a launch-bound device mostly waits for launches after waits that only samples show.
+
+    Known of the device with the longest steady time, as `waits_for_data`.
+    """
+    parts = steady_parts(trace)
+    if parts is None or parts.device != device:
+        return False
+    sampled_ns = parts.named_ns.get(ACTIVITIES[RESULT_WAIT], 0)
+    most = sampled_ns > _of(parts, "cpu-launch")
+    return most and not waits_for_data(trace, device)
+
+
+def late_word(trace: Trace) -> str:
+    """What a program is called whose launches are late, by what they are late for."""
+    parts = steady_parts(trace)
+    if parts is None:
+        return "launch-bound"
+    if waits_for_data(trace, parts.device):
+        return "data-loading"
+    return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
+
+
+def _of(parts: SteadyParts, limit: Limit) -> int:
+    return parts.parts_ns.get(limit, 0)
+
+
+def _phrases(
+    trace: Trace, loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool
+) -> Iterator[str]:
+    yield _steps_phrase(trace, loop, parts)
+    yield f"GPU busy {units.percent(parts.busy_pct)}"
+    if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
+        yield _largest_class(parts.largest)
+    losses = _losses(parts, limit)
+    for each in losses:
+        yield from _loss_phrases(parts, each)
+    if drained and "synchronization" not in losses:
+        yield "the CPU waits for the GPU in each step"
+    if pace := paced(trace, parts.device):
+        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
+        yield f"paced: waits {waited} of the {period} of a pass"
+
+
+def _no_work(trace: Trace) -> str:
+    if "kernels" in trace.unread:
+        return f"GPU time unknown: {trace.unread['kernels']}."
+    return "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
+
+
+DIFFERS = 0.05
+"""The recorder's cost is worth a word from this share of a step on."""
+
+
+def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
+    """The step without the recorder; None where that is about the same.
+
+    That is what the steps before the recorded window took, if `traceview record --steps` timed
+    them, else the median step as replayed without the recorder's cost per call.
+    """
+    if median_ns is None:
+        return None
+    if (measured := trace.run.get(UNRECORDED_NS, "")).isdecimal():
+        return int(measured) if int(measured) <= (1 - DIFFERS) * median_ns else None
+    times = without_recorder(trace)
+    if times is None:
+        return None
+    share = times.replayed_ns / max(times.recorded_ns, 1.0)
+    return round(share * median_ns) if share <= 1 - DIFFERS else None
+
+
+def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
+    """What was recorded of first passes; of no step in the time that is left without them."""
+    times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
+    once, total, first, second = map(units.duration, times)
+    if cold.first_ns:
+        return f"Cold: the first of 2 passes takes {first}, the second {second}"
+    if cold.passes:
+        return (
+            f"Cold: first uses and compilation take {once} of the {total} of {cold.passes} passes"
+        )
+    left = units.duration(parts.span_ns)
+    return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
+
+
+def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
+    cold = cold_passes(trace)
+    if cold:
+        return _cold_phrase(cold, parts)
+    if loop.median_ns is None:
+        return f"No steps found in {units.duration(parts.span_ns)}"
+    mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
+    plain_ns = unrecorded_ns(trace, loop.median_ns)
+    plain = ""
+    if plain_ns is not None:
+        tool = "nsys" if trace.recorder == "nsys" else "the profiler"
+        about = "" if UNRECORDED_NS in trace.run else "about "
+        plain = f" ({about}{units.duration(plain_ns)} without {tool})"
+    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
+
+
+def _unknown_phrase(unknown: UnknownIdle) -> str:
+    if not unknown.lost:
+        time = units.duration(unknown.gaps_ns)
+        return f"idle time unknown: work launched before the recording may have run in {time} of it"
+    launches = units.counted(unknown.launches, "launch", "launches")
+    lost = f"{units.count(unknown.lost)} of {launches}"
+    return f"idle time unknown: the work of {lost} was not recorded"
+
+
+def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
+    """Where pages of unified memory take longer before and after the GPU's work than that does."""
+    moved = outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
+    if moved > parts.span_ns and not trace.selection:
+        yield f"{units.duration(moved)} of page migrations before and after"
+
+
+def _largest_class(largest: LargestClass) -> str:
+    name = _CLASSES[largest.kind]
+    fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
+    return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
+
+
+def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
+    """Phrases on the share of the time of a limit, those of its named parts apart."""
+    named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
+    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), LOST[limit]), *named]
+    if named:
+        phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
+    yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
+
+
+def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
+    """The parts of the time to name: the two largest where the limit is mixed.
+
+    Else the limit, and the largest of all where that is another one: nobody should take the limit
+    for all that is lost.
+    """
+    ordered = sorted(LOST, key=lambda each: -_of(parts, each))
+    named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
+    least_pct = {limit: WORTH_SAYING_PCT} if limit in LOST or limit == "mixed" else {}
+    return [
+        each
+        for each in dict.fromkeys(named)
+        if each in LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
+    ]

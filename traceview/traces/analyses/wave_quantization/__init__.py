@@ -1,0 +1,3 @@
+"""The analysis `wave-quantization`."""
+
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as ANALYSIS

@@ -1,0 +1,323 @@
+"""Time that fuller waves of blocks or tiles, or fuller warps, could save per kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.base import groups, units
+from traceview.base.findings import severity_of
+from traceview.base.hardware import SmLimits, occupancy
+from traceview.base.hardware.occupancy import filling_sizes
+from traceview.base.records import record
+from traceview.base.tables import Cell, Column, Integers, Table, TableSpec
+from traceview.base.vocabulary.amounts import WARP_THREADS
+from traceview.traces.analyses.wave_quantization import sweeps
+from traceview.traces.facts import grid_waves
+from traceview.traces.facts.grid_waves import LaunchedGrid
+from traceview.traces.facts.idle.gaps import busy, steady_span_ns
+from traceview.traces.facts.launch_configurations import Configuration
+from traceview.traces.facts.operations import HOST, gpu_cells
+from traceview.traces.facts.savings import Gain, faster
+from traceview.traces.rules import of_kernels, steady
+from traceview.traces.trace import Trace, fact
+
+# Tile waves of a persistent GEMM.
+#
+# Each block takes the next tile until none is left. With as many blocks as the GPU holds at once,
+# all take one tile per wave, and in the last wave some get none. The grid of such a kernel is a
+# single wave of blocks, which shows nothing of this. SMs without a block stay idle in every tile
+# wave.
+
+
+@record
+class TileWaves:
+    """The tile waves of a persistent GEMM, launched as `grid` on a GPU of `sm_count` SMs."""
+
+    gemm: sweeps.PersistentGemm
+    grid: LaunchedGrid
+    sm_count: int
+
+    @property
+    def whole(self) -> int:
+        """The number of tile waves, a partial last one counted as one."""
+        return math.ceil(self.gemm.tiles / self.gemm.blocks)
+
+    @property
+    def last_tiles(self) -> int:
+        """Tiles of the last wave."""
+        return self.gemm.tiles - (self.whole - 1) * self.gemm.blocks
+
+    @property
+    def slots(self) -> int:
+        """Tiles of a full wave: equally many on each SM, mostly one."""
+        return math.ceil(self.gemm.blocks / self.sm_count) * self.sm_count
+
+    @property
+    def idle_fraction(self) -> float:
+        """The fraction of all tile slots, over all waves, left unused."""
+        return 1 - self.gemm.tiles / (self.whole * self.slots)
+
+    @property
+    def fills(self) -> tuple[int, ...]:
+        return filling_sizes(self.gemm.tiles, self.slots)
+
+    @property
+    def lost_ns(self) -> int | None:
+        """At most, over all calls: time × idle fraction; None for kernels that overlap others."""
+        return None if self.grid.concurrent else round(self.gemm.total_ns * self.idle_fraction)
+
+    @property
+    def steady_lost_ns(self) -> int | None:
+        """`lost_ns` of the calls after warm-up."""
+        return None if self.grid.concurrent else round(self.gemm.steady_ns * self.idle_fraction)
+
+
+@fact
+def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
+    """The tile waves of each persistent GEMM of known occupancy, longest total time first."""
+    grids = sweeps.launched_grids(trace)
+    of_kernel = grids.configurations.of_kernel
+    candidates = ((gemm, int(of_kernel[gemm.row])) for gemm in sweeps.persistent_gemms(trace))
+    return tuple(
+        TileWaves(gemm, grids[place], int(grids.sm_count[place]))
+        for gemm, place in candidates
+        if place >= 0 and grids.known[place] and grids.whole[place] == 1
+    )
+
+
+TILES = TableSpec(
+    "tiles",
+    "persistent GEMMs, whose blocks compute several tiles each; most time lost first",
+    (
+        Column("short_name", "text", "base name of the kernel"),
+        Column("label", "text", "base name, with what distinguishes it from others of that name"),
+        Column("batch", "int64", "GEMMs per call"),
+        Column("m", "int64", "rows of the result"),
+        Column("n", "int64", "columns of the result"),
+        Column("k", "int64", "inner dimension"),
+        Column("tile", "text", "rows × columns of the result per tile"),
+        Column("tiles", "int64", "tiles that cover the result"),
+        Column("blocks", "int64", "blocks of the grid"),
+        Column("rounds", "float64", "tile waves: tiles ÷ blocks"),
+        Column("tail_idle_pct", "float64", "tile slots, over all waves, that stay unused"),
+        Column(
+            "tail_loss_ns",
+            "int64",
+            "at most, over all calls: time × that percentage; absent beside other kernels",
+            nullable=True,
+        ),
+        Column("tiles_to_fill", "text", "nearest numbers of tiles that fill whole waves"),
+        Column("calls", "int64", "launches"),
+        Column("total_ns", "int64", "GPU time of all calls"),
+        Column("median_ns", "int64", "median time per call"),
+        Column("name", "text", "demangled, whole"),
+        Column("device_id", "int64", "GPU"),
+        HOST,
+    ),
+    brief=(
+        "label m n k tiles blocks rounds tail_idle_pct tail_loss_ns total_ns tiles_to_fill batch "
+        "tile"
+    ),
+    adds="calls total_ns tail_loss_ns",
+    rare=True,
+)
+
+
+def tile_table(trace: Trace) -> Table:
+    """The rows of TILES, most time lost first."""
+    ranked = sorted(tile_waves(trace), key=lambda each: (-(each.lost_ns or 0), -each.gemm.total_ns))
+    rows = ({**_row(each), **gpu_cells(trace, each.grid.configuration.device)} for each in ranked)
+    return Table.from_rows(TILES.columns, rows)
+
+
+def _row(each: TileWaves) -> dict[str, Cell]:
+    of, kernel = each.gemm, each.grid.configuration
+    return {
+        "short_name": kernel.short_name,
+        "label": kernel.label,
+        "batch": of.gemm.batch,
+        "m": of.gemm.m,
+        "n": of.gemm.n,
+        "k": of.gemm.k,
+        "tile": f"{of.tile.columns}x{of.tile.rows}",
+        "tiles": of.tiles,
+        "blocks": of.blocks,
+        "rounds": of.tiles / of.blocks,
+        "tail_idle_pct": 100 * each.idle_fraction,
+        "tail_loss_ns": each.lost_ns,
+        "tiles_to_fill": units.either(each.fills),
+        "calls": of.calls,
+        "total_ns": of.total_ns,
+        "median_ns": of.median_ns,
+        "name": kernel.name,
+    }
+
+
+Part = TypeVar("Part")
+# With fewer lanes idle, larger blocks are not a sure gain.
+_LEAST_LANES = 0.25
+_LARGER_BLOCK = 256
+
+
+@record
+class Loss(Generic[Part]):
+    """The time that one kernel loses at most, without its launches of warm-up.
+
+    `worst` is the costliest of its `parts` grids, or GEMMs. Grids are either all of several waves
+    or all of less than one. `early_calls` are the launches of warm-up, `steady_ns` the time of the
+    others, and `gain` what the program gains if each of these takes the same part of its time less.
+    """
+
+    lost_ns: int
+    worst: Part
+    parts: int
+    early_calls: int
+    steady_ns: int
+    gain: Gain | None = None
+
+    @property
+    def saved_ns(self) -> int:
+        """The time that the program gains."""
+        return self.lost_ns if self.gain is None else self.gain.saved_ns
+
+
+@fact
+def grid_losses(trace: Trace) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
+    """Losses of grids, by kernel, the greatest first."""
+    grids = sweeps.launched_grids(trace)
+    lost = grids.steady_lost_ns
+    rows = np.flatnonzero((lost > 0) & (grids.idle_fraction >= grid_waves.LEAST_IDLE))
+    return _by_kernel(trace, grids, rows, lost)
+
+
+def block_losses(trace: Trace) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
+    """Losses of blocks of part of a warp, by kernel, the greatest first.
+
+    Grids that leave SMs idle are left out: giving those SMs blocks comes first.
+    """
+    grids = sweeps.launched_grids(trace)
+    of = grids.configurations
+    fills = grids.known & (grids.idle_sms == 0) & ~grids.concurrent & (of.steady_ns > 0)
+    rows = np.flatnonzero(fills & (idle_lanes(of.threads) >= _LEAST_LANES))
+    lost = np.zeros(len(grids), np.int64)
+    limits = grid_waves.gpu_limits(trace)
+    for row in rows.tolist():
+        known = limits[int(of.device[row])]
+        if isinstance(known, grid_waves.GpuLimits):
+            lost[row] = round(int(of.steady_ns[row]) * (1 - _of_threads(grids[row], known.limits)))
+    return _by_kernel(trace, grids, rows, lost)
+
+
+def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
+    """The fraction of the lanes of their warps that blocks of so many threads leave idle."""
+    lanes = np.maximum(-(-threads // WARP_THREADS), 1) * WARP_THREADS
+    idle: npt.NDArray[np.float64] = 1 - threads / lanes
+    return idle
+
+
+def full_of_blocks(grid: grid_waves.LaunchedGrid) -> bool:
+    """Whether SMs wait for blocks to end although they could hold more threads."""
+    held = grid.occupancy
+    return held is not None and held.limiter == "blocks" and held.waves.whole > 1
+
+
+def _of_threads(grid: grid_waves.LaunchedGrid, limits: SmLimits) -> float:
+    """The threads of a grid that an SM holds, as a fraction of those of larger blocks."""
+    of = grid.configuration
+    lanes = 1 - float(idle_lanes(np.array([of.threads]))[0])
+    if grid.occupancy is None or not full_of_blocks(grid):
+        return lanes
+    larger = occupancy(limits, _LARGER_BLOCK, of.registers).theoretical_occupancy_pct
+    held = grid.occupancy.theoretical_occupancy_pct
+    return lanes * min(held / larger, 1.0) if larger else lanes
+
+
+def _by_kernel(
+    trace: Trace, grids: grid_waves.LaunchedGrids, rows: Integers, lost: Integers
+) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
+    """The losses of these grids by kernel, grids of one wave apart from those of several."""
+    of = grids.configurations
+    by = groups.group(of.family[rows], grids.whole[rows] > 1)
+    totals = capped_losses(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
+    early = groups.sums(by, (of.calls - of.steady_calls)[rows])
+    steady_ns = groups.sums(by, of.steady_ns[rows])
+    # The costliest grid of each group, the first of equal ones.
+    order = np.lexsort((rows, -lost[rows], by.ids))
+    worst = rows[order[groups.opens(by.ids[order])]]
+    parts = groups.count(by)
+    first = np.argsort(by.first, kind="stable")
+    ranked = first[groups.most_first(totals[first])]
+    span_ns = steady_span_ns(trace)
+    worth = takewhile(lambda place: severity_of(int(totals[place]), span_ns), ranked.tolist())
+    losses = [
+        Loss(
+            int(totals[place]),
+            grids[worst[place]],
+            *(int(parts[place]), int(early[place]), int(steady_ns[place])),
+        )
+        for place in worth
+    ]
+    return _gaining(trace, ((loss, [loss.worst.configuration]) for loss in losses))
+
+
+@fact
+def tile_losses(trace: Trace) -> tuple[Loss[TileWaves], ...]:
+    """Losses of persistent GEMMs, by kernel, the greatest first."""
+    kernels: dict[tuple[int, str], list[TileWaves]] = defaultdict(list)
+    for each in tile_waves(trace):
+        if each.steady_lost_ns and each.idle_fraction >= grid_waves.LEAST_IDLE:
+            kernels[each.grid.configuration.device, each.grid.configuration.label].append(each)
+    busy_ns = _busy_ns(trace)
+    losses = [
+        (_tile_loss(parts, int(busy_ns[device])), [part.grid.configuration for part in parts])
+        for (device, _), parts in kernels.items()
+    ]
+    return _gaining(trace, sorted(losses, key=lambda each: -each[0].lost_ns))
+
+
+def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
+    lost_ns = min(sum(each.steady_lost_ns or 0 for each in parts), busy_ns)
+    worst = max(parts, key=lambda each: each.steady_lost_ns or 0)
+    early_calls = sum(each.gemm.calls - each.gemm.steady_calls for each in parts)
+    steady_ns = sum(each.gemm.steady_ns for each in parts)
+    return Loss(lost_ns, worst, len(parts), early_calls, steady_ns)
+
+
+def _gaining(
+    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
+) -> tuple[Loss[Part], ...]:
+    """The losses worth a finding, with what the program gains without them."""
+    result, span_ns = [], steady_span_ns(trace)
+    kernels = trace.recorded("kernels")
+    for loss, of in losses:
+        if severity_of(loss.lost_ns, span_ns):
+            names = list({each.name for each in of})
+            chosen = kernels.texts("name").isin(names) & (kernels["device"] == of[0].device)
+            rows = steady(trace, chosen)
+            duration_ns = kernels.duration_ns[rows]
+            part = min(loss.lost_ns / max(int(duration_ns.sum()), 1), 1.0)
+            less_ns: Integers = np.ceil(duration_ns * part).astype(np.int64)
+            gain = of_kernels(trace, rows, faster(less_ns)).at_most(loss.lost_ns)
+            result.append(replace(loss, gain=gain))
+    return tuple(result)
+
+
+def _busy_ns(trace: Trace) -> Integers:
+    """Busy time of each row of devices."""
+    result = np.zeros(len(trace.devices), np.int64)
+    for device, covered in busy(trace).items():
+        result[device] = covered.total()
+    return result
+
+
+def capped_losses(lost_ns: Integers, device: Integers, busy_ns: Integers) -> Integers:
+    """Losses of kernels, capped at the busy time of their device, as launches may overlap."""
+    return np.minimum(lost_ns, busy_ns[device])

@@ -1,0 +1,330 @@
+"""Inferred steps: ranges added to a trace whose steps show only in its launches.
+
+Where no range of the program repeats, the passes of its launch sequence become ranges named
+`step_0`, `step_1` …, in a domain of their own, on the thread that launches. Everything that speaks
+of steps then works as if the program had marked them. So do passes that hold each range of the
+program several times, where these hold less than half of the launches: then they mark parts, such
+as the attention of each layer. What repeats within the only step that a profiler marked are its
+layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from traceview.base import groups, intervals
+from traceview.base.failures import AnswerParts
+from traceview.base.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
+from traceview.base.tables.arrays import median
+from traceview.traces.facts.compilation import compilation
+from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
+from traceview.traces.facts.launches import cuda_graphs, unpaired, waits
+from traceview.traces.facts.operations import CallKind, Kind, Operations, operations
+from traceview.traces.facts.ranges import origins
+from traceview.traces.facts.ranges.ranges import attributed_operations, main_threads, pattern_of
+from traceview.traces.facts.steps.nesting import call_other_modules, within_one_call
+from traceview.traces.facts.steps.repetition import Repetition, find_repetition
+from traceview.traces.facts.steps.series import is_epoch, is_step
+from traceview.traces.facts.steps.steps import Steps, step_of_operations, steps, steps_source
+from traceview.traces.trace import Fact, Trace
+from traceview.traces.trace.schema import TABLES, TORCH_PROFILER
+
+# The steps that `traceview record` adds to a program, used where it marks none of its own.
+#
+# The recorder begins a step before it can know whether it is one; a step is complete if an
+# optimizer ran in it. Where the program has steps of its own, the added ones are removed, since
+# they would cross its ranges. The other added ranges stay as labels.
+
+_OPTIMIZER = "optimizer"
+
+
+def with_added_steps(trace: Trace) -> Trace:
+    """The trace without added steps that are incomplete or beside steps of the program's own."""
+    step = origins.added_ranges(trace) & origins.candidates_for_steps(trace)
+    if not step.any():
+        return trace
+    ranges = trace.recorded("ranges")
+    without = trace.with_ranges(ranges.take(~step))
+    names = steps(without).names
+    named = names.values_of(groups.different(names.codes[names.codes >= 0]))
+    if steps_source(without) == "user-ranges" and not all(map(is_epoch, named)):
+        return without
+    start, end, process = ranges["start_ns"], ranges["end_ns"], ranges["process"]
+    optimizer = origins.added_ranges(trace) & ranges.texts("name").isin([_OPTIMIZER])
+    incomplete = step.copy()
+    for number in groups.different(process[step]):
+        rows = np.flatnonzero(step & (process == number) & (end != NULL))
+        worked = np.sort(start[optimizer & (process == number)])
+        incomplete[rows] = np.searchsorted(worked, end[rows]) <= np.searchsorted(
+            worked, start[rows]
+        )
+    return trace.with_ranges(ranges.take(~incomplete)) if incomplete.any() else trace
+
+
+_MOST_OF_A_RANGE = 0.9
+_LEAST_OF_STEPS = 0.5
+_EQUAL_PASSES = 0.8
+"""Of the passes: so many hold a range as often as the median pass if it is a part of each."""
+_LEAST_OF_WORK = 0.01
+FEW_OPERATIONS, NEXT_TO_NOTHING, LEAST_NS = 20, 0.01, 1_000_000
+"""Fewer operations, shorter than this part of the recording and than 1 ms in all, are the start of
+a program, not the program: a public recording holds 17 of 35 µs in 1.3 s, and what repeats in them
+are four loads of code."""
+_SHORT = 8
+"""A pass of fewer launches must repeat in its sizes as well as in its kernels."""
+
+
+_NEEDED: tuple[Fact[object], ...] = (operations, unpaired, kernel_classes)
+"""Facts without ranges that repeated passes are found by, the first needed first."""
+
+
+def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
+    """The trace itself if its ranges hold steps, else with a range for each repeated pass.
+
+    Added steps are removed where the program has steps of its own. Another thread computes facts
+    that do not depend on ranges meanwhile, which the returned trace shares: first those needed
+    here, then those of `beside`, for which this does not wait. If it ends first, it attributes the
+    operations as soon as the tree of ranges is built.
+
+    An internal error leaves the ranges as they are, and a warning in the trace.
+    """
+    pool = ThreadPoolExecutor(1)
+    for needed in (*_NEEDED, *beside):
+        pool.submit(needed, trace)
+    parts = AnswerParts()
+    trace = parts.part("recognition of recorded steps", partial(with_added_steps, trace), trace)
+    pool.submit(attributed_operations, trace)
+    pool.shutdown(wait=False)
+    trace = parts.part("inference of steps", partial(_with_inferred, trace), trace)
+    new = [warning for warning in parts.warnings if warning not in trace.warnings]
+    return replace(trace, warnings=(*new, *trace.warnings)) if new else trace
+
+
+def _with_inferred(trace: Trace) -> Trace:
+    marked = steps_source(trace)
+    may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
+    if not may_be_parts and (marked != "none" or _is_one_step(trace)):
+        return trace
+    processes = groups.different(operations(trace).process)
+    passes = [found for process in processes if (found := _passes(trace, process))]
+    if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
+        return trace
+    recorded, inferred = trace.recorded("ranges"), _as_ranges(passes)
+    data: dict[str, Array | Texts] = {}
+    for column in recorded.columns:
+        if column.dtype == "text":
+            first, second = (table.texts(column.name) for table in (recorded, inferred))
+            # The values of the second stand behind those of the first.
+            codes = np.concatenate([first.codes, second.codes + np.int32(len(first.values))])
+            data[column.name] = Texts(codes, np.concatenate([first.values, second.values]))
+        else:
+            data[column.name] = joined([recorded[column.name], inferred[column.name]])
+    return trace.with_ranges(Table(recorded.columns, data))
+
+
+_Passes = tuple[int, int, Integers, Integers]
+"""Process, thread, and start and end of each pass."""
+
+
+def _is_one_step(trace: Trace) -> bool:
+    """Whether the profiler marked a single step, which holds nearly all launches."""
+    ranges, ops = trace.recorded("ranges"), operations(trace)
+    row = origins.only_profiler_step(trace)
+    if row is None or not ops.launched.any():
+        return False
+    called_ns = trace.recorded("api_calls")["start_ns"][ops.call[ops.launched]]
+    inside = (called_ns >= ranges["start_ns"][row]) & (called_ns < ranges["end_ns"][row])
+    inside &= ops.process[ops.launched] == ranges["process"][row]
+    return bool(np.mean(inside) >= _MOST_OF_A_RANGE)
+
+
+def _may_be_parts(trace: Trace) -> bool:
+    """Whether the ranges taken for steps hold few of the launches, and are not named like steps."""
+    ops = operations(trace)
+    within = step_of_operations(trace)[ops.launched] >= 0
+    if np.count_nonzero(within) >= _LEAST_OF_STEPS * len(within):
+        return False
+    names = (pattern_of(str(name)) for name in set(steps(trace).names.decode()))
+    return not any(is_step(name) or is_epoch(name) for name in names)
+
+
+def _parts_of(passes: list[_Passes], marked: Steps) -> bool:
+    """Whether nearly all passes hold each marked range equally often, and more than once."""
+    found = False
+    for process, _, start, end in passes:
+        rows = np.flatnonzero(marked.process == process)
+        of_pass = np.searchsorted(start, marked.cpu_start_ns[rows], side="right") - 1
+        inside = (of_pass >= 0) & (marked.cpu_start_ns[rows] < end[of_pass])
+        if (marked.cpu_end_ns[rows] > end[of_pass])[inside].any():
+            return False
+        rows, of_pass = rows[inside], of_pass[inside]
+        for series in groups.different(marked.series[rows]).tolist():
+            times = np.bincount(of_pass[marked.series[rows] == series], minlength=len(start))
+            usual = int(median(times))
+            if usual < 2 or np.mean(times == usual) < _EQUAL_PASSES:
+                return False
+        found = found or len(rows) > 0
+    return found
+
+
+def _passes(trace: Trace, process: int) -> _Passes | None:
+    """The passes of the loop that a process launches."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    rows = np.flatnonzero((ops.process == process) & ops.launched)
+    rows = rows[np.argsort(calls["start_ns"][ops.call[rows]], kind="stable")]
+    call = ops.call[rows]
+    alone = unpaired(trace)
+    lost = alone.launches & ~alone.late & (calls["process"] == process)
+    # Where the work of most launches is missing, what is left repeats otherwise.
+    if not len(rows) or np.count_nonzero(lost) > len(groups.different(call)):
+        return None
+    passes = _passes_of(trace, process, rows)
+    if passes is None:
+        windows = compilation(trace).of(process)
+        later = ~intervals.inside(windows, calls["start_ns"][call])
+        if 0 < np.count_nonzero(later) < len(rows):
+            # Most launches can be trials of a compiler, which outnumber the passes after them.
+            passes = _passes_of(trace, process, rows[later])
+    return passes
+
+
+def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
+    """The passes of these launches of a process, in the order of their calls."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    call = ops.call[rows]
+    start, end = calls["start_ns"][call], calls["end_ns"][call]
+    pause = np.maximum(np.diff(start, prepend=start[:1]) - (end - start), 0)
+    pause[1:] = np.maximum(start[1:] - end[:-1], 0)
+    kind = _kinds(trace, ops, rows)
+    marked = _marked(trace, ops, rows)
+    optimizer = ops.kind[rows] == Kind.KERNEL
+    optimizer[optimizer] = kernel_classes(trace)[ops.row[rows[optimizer]]] == KernelClass.OPTIMIZER
+    of_model = bool(framework(trace))
+    passes = find_repetition(kind, pause, optimizer, marked, of_model)
+    if passes is not None and passes.lag < _SHORT:
+        # A few kernels launched again at other sizes are a sweep and no loop: kernels of different
+        # grids, and copies of twice the bytes, are kept apart.
+        sizes = np.zeros((3, len(rows)), np.int64)
+        place = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
+        for axis, size in zip("xyz", sizes, strict=True):
+            size[place] = trace.recorded("kernels")[f"grid_{axis}"][ops.row[rows[place]]]
+        place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
+        sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
+        passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked, of_model)
+    if passes is None or not _hold_the_work(passes, ops, rows):
+        return None
+    # A loop that covers most of the recorded range makes it an epoch. In a range that is a single
+    # step, an optimizer's updates of its parameters repeat as well.
+    covered = passes.end - int(passes.first[0])
+    if "range" in trace.run and covered < _MOST_OF_A_RANGE * len(rows):
+        return None
+    if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
+        return None
+    last = np.append(passes.first[1:], passes.end) - 1
+    launching, main = calls["thread"][call], main_threads(trace)[process]
+    thread = int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
+    until = np.maximum.accumulate(end[last])
+    # Ranges of libraries around the only kind of launch are the calls that make a pass.
+    alone = len(groups.different(kind[passes.first[0] : passes.end])) == 1
+    ranges = trace.recorded("ranges")
+    own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
+    own &= origins.program_ranges(trace) | alone
+    opens, until = _around_ranges(ranges.take(own), start[passes.first], until)
+    begin = np.append(opens, until[:-1])
+    if call_other_modules(trace, int(process), thread, begin, until):
+        return None
+    return int(process), thread, begin, until
+
+
+def _around_ranges(ranges: Table, first: Integers, until: Integers) -> tuple[int, Integers]:
+    """The begin of the first pass and the ends of all, outside ranges that lie in one pass.
+
+    `first` has the first launch of each pass, `until` the end of its last: a range around the
+    forward pass ends a few µs later, and would lie across two steps.
+    """
+    start, end = ranges["start_ns"], ranges["end_ns"]
+    around = (start <= first[0]) & (first[0] < end) & (end < first[1])
+    # Before them: of equal ranges the later row is the inner one.
+    opens = int(start[around].min()) - 1 if around.any() else int(first[0])
+    of = np.searchsorted(np.append(opens, until[:-1]), start, side="right") - 1
+    closed = (
+        (of >= 0) & (start < until[of]) & (end < np.append(first[1:], end.max(initial=0) + 1)[of])
+    )
+    result = until.copy()
+    np.maximum.at(result, of[closed], end[closed])
+    # Nothing follows the last pass: it closes its ranges as late as the others do.
+    result[-1] = min(result[-1], until[-1] + (result - until)[:-1].max(initial=0))
+    return opens, result
+
+
+def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
+    """Whether the passes run kernels that take a relevant part of all kernel time.
+
+    The passes of a program that loads its data may be copies of one array after the other, and next
+    to no work in the whole recording is the start of a program.
+    """
+    start, end = ops.start_ns[rows], ops.end_ns[rows]
+    span_ns = int(end.max() - start.min())
+    if len(rows) < FEW_OPERATIONS and (end - start).sum() < min(
+        LEAST_NS, NEXT_TO_NOTHING * span_ns
+    ):
+        return False
+    inside = np.zeros(len(rows), bool)
+    inside[passes.first[0] : passes.end] = True
+    runs = np.isin(ops.kind[rows], (Kind.KERNEL, Kind.GRAPH))
+    time = np.where(runs, end - start, 0)
+    enough = np.count_nonzero(runs & inside) >= len(passes.first)
+    return bool(enough and time[inside].sum() >= _LEAST_OF_WORK * time.sum())
+
+
+def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
+    """A number per operation, equal for one kernel name, for one copy direction, for memsets, …"""
+    text = np.zeros(len(rows), np.int64)
+    kind = ops.kind[rows]
+    for number, table, column in (
+        (Kind.KERNEL, "kernels", "name"),
+        (Kind.COPY, "copies", "direction"),
+    ):
+        of_kind = kind == number
+        text[of_kind] = trace.recorded(table).texts(column).codes[ops.row[rows[of_kind]]]
+    return groups.group(kind, text).ids
+
+
+def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
+    """True for copies between host and GPU, CUDA graphs, and the first launch after a GPU wait."""
+    result = cuda_graphs(trace).whole[rows] | cuda_graphs(trace).node[rows]
+    copies = np.flatnonzero(ops.kind[rows] == Kind.COPY)
+    direction = trace.recorded("copies").texts("direction")
+    result[copies] |= direction.isin(["H2D", "D2H"])[ops.row[rows[copies]]]
+    start_ns = trace.recorded("api_calls")["start_ns"]
+    every = waits(trace)
+    waiting = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
+    waited = every.start_ns[waiting & (every.process == ops.process[rows[0]])]
+    after = np.searchsorted(start_ns[ops.call[rows]], waited)
+    result[after[after < len(rows)]] = True
+    return result
+
+
+def _as_ranges(passes: list[_Passes]) -> Table:
+    process, thread, start, end = zip(*passes, strict=True)
+    counts = list(map(len, start))
+    numbers = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
+    names = object_array([f"step_{number}" for number in range(max(counts))])
+    threads, once = np.repeat(thread, counts).astype(np.int32), np.zeros(len(numbers), np.int32)
+    data: dict[str, Array | Texts] = {
+        "start_ns": np.concatenate(start),
+        "end_ns": np.concatenate(end),
+        "thread": threads,
+        "process": np.repeat(process, counts).astype(np.int32),
+        "end_thread": threads,
+        "name": Texts(numbers, names),
+        "domain": Texts(once, object_array([origins.INFERRED_DOMAIN])),
+        "kind": Texts(once, object_array(["push-pop"])),
+        "payload": np.full(len(numbers), NULL),
+    }
+    return Table(TABLES["ranges"].columns, data)

@@ -1,0 +1,88 @@
+"""Kinds of steps that take turns in one loop: prefills between decodes, steps with an evaluation.
+
+Serving engines name the requests of a step: vLLM `execute_7_context_1(512)_generation_3(3)`, the
+steps of SGLang are series of their own. Else the work tells: most steps launch about as much, and
+now and then one launches much more.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.tables import Array, Integers, Mask, Texts, arrays
+
+PREFILL, DECODE, MIXED, LONGER = 1, 2, 3, 4
+_WORDS = {PREFILL: "prefill", DECODE: "decode", MIXED: "prefill and decode"}
+
+_REQUESTS = re.compile(r"execute_(?:\d+_)?context_(\d+).*_generation_(\d+)")
+_LEAST_STEPS, _LEAST_OF_KIND = 8, 3
+_MUCH_MORE, _LEAST_MORE, _ALIKE, _MOST = 1.25, 4, 1.1, 0.6
+"""A step of another kind launches so many times as much as the usual ones, and not only a memset or
+a value to log, while these differ by less than a tenth and are most of the steps."""
+
+
+def kinds_by_name(names: Texts) -> Array:
+    """The kind of each step by the requests in its name; 0 where it names none."""
+    used = names.used()
+    kinds = [_kind_of(str(name)) for name in used.values]
+    return np.array([*kinds, 0], np.int64)[used.codes]
+
+
+def _kind_of(name: str) -> int:
+    match = _REQUESTS.match(name)
+    if match is None:
+        return 0
+    prefills, decodes = (int(digits[:9]) > 0 for digits in match.groups())
+    kinds = {(True, False): PREFILL, (False, True): DECODE, (True, True): MIXED}
+    return kinds.get((prefills, decodes), 0)
+
+
+def named(series: str, kind: int) -> str:
+    """The name of a series, all of whose steps are of one kind; 0 is the only or usual one."""
+    return _WORDS.get(kind) or (f"{series} (more work)" if kind == LONGER else series)
+
+
+def kinds_by_work(series: Integers, operations: Integers) -> Array:
+    """The kind of each step by the operations that it launches; `series` ascends."""
+    result = np.zeros(len(series), np.int64)
+    edges = np.flatnonzero(np.diff(series, prepend=-1, append=-1))
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        longer = _longer(operations[first:last])
+        if longer is not None:
+            result[first:last][longer] = LONGER
+    return result
+
+
+def _longer(operations: Integers) -> Mask | None:
+    """True for the steps with much more work than the others; None where all are of one kind."""
+    if len(operations) < _LEAST_STEPS or operations.min() <= 0:
+        return None
+    usual = arrays.median(operations)
+    longer = operations >= max(_MUCH_MORE * usual, usual + _LEAST_MORE)
+    few = np.sort(operations[~longer])
+    alike = few[int(0.9 * (len(few) - 1))] <= _ALIKE * few[int(0.1 * (len(few) - 1))]
+    # The first steps launch more while they warm up.
+    later = np.flatnonzero(longer) >= len(operations) // 4
+    if not alike or np.mean(longer) > 1 - _MOST or later.sum() < _LEAST_OF_KIND:
+        return None
+    return longer
+
+
+def takes_turns(series: Integers, thread: Array, start_ns: Integers) -> Mask:
+    """True for the steps that come behind one of another series, in a loop of several kinds.
+
+    In such a loop most steps of some series follow each other directly. Where none do, as of ranges
+    around the forward and the backward pass, each series is a part of every step.
+    """
+    order = np.lexsort((start_ns, thread))
+    behind = np.append(False, thread[order][1:] == thread[order][:-1])
+    same = np.append(False, series[order][1:] == series[order][:-1]) & behind
+    count, direct = np.bincount(series), np.bincount(series[order], same)
+    repeats = 2 * direct >= count
+    result = np.zeros(len(series), bool)
+    in_loop = groups.isin(thread, thread[repeats[series] & (count[series] > 2)])
+    result[order] = behind & ~same & in_loop[order]
+    return result

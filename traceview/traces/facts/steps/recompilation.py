@@ -1,0 +1,42 @@
+"""Which compilation comes again and again inside a loop, so that each step pays for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.base import groups
+from traceview.base.tables import Integers, Mask
+from traceview.traces.facts import code
+from traceview.traces.facts.compilation import compilation, compiling, launch_times
+from traceview.traces.facts.steps.steps import steps, warm_up_end_ns
+from traceview.traces.trace import Trace, fact
+
+RECURS = 3
+"""From this many compilations after warm-up on, they are recompilation."""
+RECURS_WITHOUT_STEPS = 6
+
+
+@fact
+def recompilation(trace: Trace) -> Mask:
+    """True for the windows of `compilation` that lie in a loop which compiles again and again."""
+    windows, known, warm_up_end = compilation(trace), steps(trace), warm_up_end_ns(trace)
+    start, result = windows.start_ns, np.zeros(len(windows), bool)
+    for process in groups.different(windows.process).tolist():
+        # Trials of algorithms do not count, nor windows before which nothing was launched.
+        own = (windows.process == process) & (windows.tool != code.CUDNN)
+        launched = np.searchsorted(launch_times(trace, process), start[own])
+        own[own] = launched > np.append(0, launched[:-1])
+        begins = np.sort(known.cpu_start_ns[known.process == process])
+        stepped = warm_up_end > np.iinfo(np.int64).min and len(begins) > 0
+        warm = own & (start >= warm_up_end) if stepped else own
+        many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
+        step = np.searchsorted(begins, start[warm], side="right")
+        # Enough of them, in more than one step.
+        if many and (not stepped or len(groups.different(step)) > 1):
+            result |= warm
+    return result
+
+
+def recompiling(trace: Trace, start: Integers, end: Integers) -> Mask:
+    """True for the times [start, end) of which recompilation takes more than half."""
+    return compiling(trace, start, end, recompilation(trace))

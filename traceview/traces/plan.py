@@ -1,0 +1,273 @@
+"""The plan of a report: remedies replayed one after the other, each the best of the rest.
+
+It is of the steps of the main loop, or of the steady time of a run without steps. Two remedies that
+shorten the same kernels win that once, and faster kernels win nothing until the CPU keeps up.
+
+Cards and plan are one order: cards of planned findings stand in its order, and each says what its
+remedy wins in the same replay. A plan that leaves out the largest loss, because nothing replays it,
+would send the reader elsewhere than the first card: then there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceview.base import display
+from traceview.base.findings import (
+    LOW,
+    SEVERITIES,
+    Finding,
+    Forecast,
+    LoopTime,
+    of_step,
+    severity_of,
+)
+from traceview.base.records import record
+from traceview.traces.analyses import trace_health
+from traceview.traces.facts.dependencies.forecast import Model
+from traceview.traces.facts.dependencies.replay import Edit
+from traceview.traces.facts.steps.steps import steady_operations
+
+REACH = 0.25
+"""Part of a general finding's time that one remedy is likely to save: torch.compile saved 2.2 of
+the 10.7 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
+MOST_REPLAYS, MOST_ITEMS_REPLAYED = 30, 3_000_000
+"""Replays of a plan, and items of the graph that they replay in all: some 0.1 s at 30 million items
+a second. A plan of n findings takes n (n + 1) ÷ 2 of them, for 7 findings 28."""
+
+
+@record
+class Won:
+    """What a finding wins in the plan, in ns of a step (of the steady time without steps).
+
+    `place` is its place in the plan from 0 on; −1 where it wins too little on top of the others.
+    `alone_ns` is what it wins without the others. `per_step` says whether the times are those of a
+    step.
+    """
+
+    place: int
+    before_ns: int = 0
+    after_ns: int = 0
+    error_ns: int = 0
+    wins_now: bool = False
+    per_step: bool = False
+    alone_ns: int = 0
+
+
+@record
+class PlanStep:
+    """A row of the plan: the time of a step before and after the remedy of a finding.
+
+    `finding` is its index among the findings. `step_after_ns` is exact to ± `error_ns`. `wins_now`
+    is False where the remedy wins nothing unless those before it are done. Without steps the times
+    are those of the run after warm-up.
+    """
+
+    finding: int
+    step_before_ns: int
+    step_after_ns: int
+    error_ns: int
+    wins_now: bool
+
+
+@dataclass(frozen=True, repr=False)
+class RankedFinding(display.Drawn):
+    """A finding, the analysis that reports it, and a forecast of what acting on it saves.
+
+    `won` is what it wins in the plan, None where its remedy was not replayed there.
+    """
+
+    analysis: str
+    finding: Finding
+    forecast: Forecast | None = None
+    won: Won | None = None
+
+    @property
+    def severity(self) -> str:
+        return self.finding.severity
+
+    @property
+    def message(self) -> str:
+        """What is wrong, with its numbers."""
+        return self.finding.message
+
+    @property
+    def action(self) -> str:
+        """What to do about it."""
+        return self.finding.action
+
+
+def plan(findings: Sequence[RankedFinding]) -> tuple[PlanStep, ...]:
+    """The plan of a report, in its order."""
+    rows = [(at, each.won) for at, each in enumerate(findings) if each.won and each.won.place >= 0]
+    rows.sort(key=lambda row: row[1].place)
+    return tuple(
+        PlanStep(at, won.before_ns, won.after_ns, won.error_ns, won.wins_now) for at, won in rows
+    )
+
+
+@record
+class Whole:
+    """What a plan begins with: a step of `time_ns`, or the steady time; `steady_ns` is that time.
+
+    A ns of the model is `per_ns` of it.
+    """
+
+    time_ns: int
+    steady_ns: int
+    per_ns: float
+
+    @property
+    def per_step(self) -> bool:
+        return self.time_ns != self.steady_ns
+
+    def severity(self, finding: Finding, won_ns: int) -> int:
+        """The index in SEVERITIES of what a finding wins of the whole, within its bounds."""
+        rated = severity_of(round(won_ns / self.time_ns * self.steady_ns), self.steady_ns) or "info"
+        least, worst = (SEVERITIES.index(each) for each in finding.severities)
+        return min(max(SEVERITIES.index(rated), worst), least)
+
+    @property
+    def least_ns(self) -> float:
+        """What is too little for the plan."""
+        return LOW * self.time_ns
+
+    def rank(self, finding: Finding, won_ns: int) -> tuple[bool, int, float]:
+        """The order of findings that win so much: as that of their cards."""
+        too_little = won_ns < self.least_ns
+        return too_little, self.severity(finding, won_ns), -won_ns * reach(finding)
+
+
+def whole(model: Model, loop: LoopTime | None, steady_ns: int) -> Whole:
+    """What the plan of a model begins with, its main loop's step if it has steps."""
+    if not len(model.follows):
+        per_ns = int(steady_operations(model.trace).sum()) / max(len(model.last), 1)
+        return Whole(steady_ns, steady_ns, per_ns)
+    step_ns = loop.step_ns if loop else steady_ns
+    times = step_ns / max(float(model.recorded.mean()), 1.0)
+    # A mean step with what few steps do, such as a checkpoint, has no more to win.
+    return Whole(step_ns, steady_ns, min(times, 1.0) if loop and loop.is_uneven else times)
+
+
+def planned(
+    in_order: Sequence[RankedFinding], model: Model, loops: Sequence[LoopTime], steady_ns: int
+) -> list[RankedFinding]:
+    """The findings in their order, those whose remedies are in the plan by their places in it.
+
+    As they are where one that is not in the plan comes before its first.
+    """
+    of_steps = bool(loops and len(model.follows))
+    chosen = [at for at, row in enumerate(in_order) if _plannable(row, of_steps)]
+    replays = min(MOST_REPLAYS, MOST_ITEMS_REPLAYED // max(len(model.graph), 1))
+    most = next((n for n in range(len(chosen), 0, -1) if n * (n + 1) <= 2 * replays), 1)
+    rows = {at: in_order[at].finding for at in chosen[:most]}
+    if not rows:
+        return [*in_order]
+    of = whole(model, loops[0] if loops else None, steady_ns)
+    result, keys = [*in_order], {at: rank(row) for at, row in enumerate(in_order)}
+    severity, least_ns = 0, np.inf
+    for at, won in _greedy(model, rows, of):
+        won_ns = won.before_ns - won.after_ns
+        # What wins more behind others than they do is no worse than they are.
+        severity = max(severity, of.severity(rows[at], won_ns))
+        least_ns = min(least_ns, reach(rows[at]) * won_ns * steady_ns / of.time_ns)
+        keys[at] = (severity, True, -least_ns)
+        finding = replace(rows[at], severity=SEVERITIES[severity])
+        result[at] = _as_replayed(replace(result[at], finding=finding, won=won), of)
+    order = sorted(range(len(result)), key=lambda at: (*keys[at], _place(result[at])))
+    result = [result[at] for at in order]
+    first = next((row for row in result if not in_doubt(row)), None)
+    if first and first.won and first.won.place == 0:
+        return result
+    return [*in_order]
+
+
+def in_doubt(row: RankedFinding) -> bool:
+    """Whether a finding puts the whole recording in doubt."""
+    return row.finding.severity == "high" and row.analysis == trace_health.ANALYSIS.name
+
+
+def reach(finding: Finding) -> float:
+    """The part of a finding's time that one remedy is likely to save."""
+    return REACH if finding.general else 1.0
+
+
+def likely_ns(finding: Finding) -> float:
+    """The time that acting on a finding is likely to save."""
+    return finding.time_at_stake_ns * reach(finding)
+
+
+def rank(row: RankedFinding) -> tuple[int, bool, float]:
+    """What orders findings: those in doubt, by severity, by the time likely to be saved."""
+    severity = SEVERITIES.index(row.finding.severity)
+    return severity, not in_doubt(row), -likely_ns(row.finding)
+
+
+def _place(row: RankedFinding) -> int:
+    """The place of a finding in the plan, behind all where it has none."""
+    return row.won.place if row.won and row.won.place >= 0 else MOST_REPLAYS
+
+
+def _plannable(row: RankedFinding, of_steps: bool) -> bool:
+    """Whether a remedy can be a part of the plan: one that is replayed, of what is planned.
+
+    What came a few times, without a share of a step, is no part of a step, nor is another loop's.
+    """
+    finding, told = row.finding, row.forecast
+    if not finding.edit or not finding.share_of_step_pct or finding.severities[1] == "info":
+        return False
+    in_step = told is not None and told.saved_per_step_ns is not None and told.loop is None
+    return in_step or not of_steps
+
+
+def _greedy(model: Model, rows: Mapping[int, Finding], of: Whole) -> Iterator[tuple[int, Won]]:
+    """What each remedy wins on top of those before it, the best of the rest at each place.
+
+    The best is the one whose card would be first: by severity, then by what is likely to be won.
+    The error of each place is that of the replay, and no less than those of the remedies so far,
+    as squares.
+    """
+    left, done, saved, squares = dict(rows), list[Edit](), 0, 0.0
+    alone: dict[int, int] = {}
+    before_ns, place = of.time_ns, 0
+    while left:
+        together = {at: model.saved_ns(*done, _edit(each)) for at, each in left.items()}
+        alone = alone or {at: round(each * of.per_ns) for at, each in together.items()}
+        wins = {at: round((each - saved) * of.per_ns) for at, each in together.items()}
+        if max(wins.values()) < of.least_ns:
+            break
+        best = min(wins, key=lambda at: of.rank(left[at], wins[at]))
+        finding = left.pop(best)
+        done.append(_edit(finding))
+        after_ns = max(before_ns - wins[best], 0)
+        squares += ((finding.error_ns or 0) / of.steady_ns * of.time_ns) ** 2
+        error_ns = max(model.forecast(*done).error_ns * of.per_ns, np.sqrt(squares))
+        now = alone[best] >= of.least_ns
+        yield best, Won(place, before_ns, after_ns, round(error_ns), now, of.per_step, alone[best])
+        before_ns, place, saved = after_ns, place + 1, together[best]
+    yield from ((at, Won(-1, alone_ns=alone[at], per_step=of.per_step)) for at in left)
+
+
+def _edit(finding: Finding) -> Edit:
+    assert finding.edit is not None
+    return finding.edit
+
+
+def _as_replayed(row: RankedFinding, of: Whole) -> RankedFinding:
+    """A finding of the plan, its forecast of its remedy alone as replayed for the plan."""
+    finding, told, won = row.finding, row.forecast, row.won
+    if told is None or won is None or not (won.alone_ns > 0 or won.place > 0):
+        return row
+    saved_ns = max(won.alone_ns, 0)
+    error_ns = finding.error_ns
+    if error_ns is not None:
+        error_ns = round(error_ns / of.steady_ns * of.time_ns)
+    told = of_step(told, saved_ns, of.time_ns, error_ns, per_step=of.per_step)
+    if not of.per_step:
+        finding = replace(
+            finding, time_at_stake_ns=saved_ns, share_of_step_pct=told.share_of_run_pct
+        )
+    return replace(row, finding=finding, forecast=told)

@@ -1,0 +1,272 @@
+"""Order of the findings of a report: worst first, each loss once, at most seven above `info`.
+
+Findings whose remedies can be replayed are ordered by a plan (see traceview.traces.plan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceview.base import intervals
+from traceview.base.findings import (
+    LOW,
+    SEVERITIES,
+    Finding,
+    LoopTime,
+    LostTime,
+    forecast,
+    severity_of,
+    share_pct,
+)
+from traceview.base.intervals import Intervals
+from traceview.traces.analyses import trace_health
+from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.facts.dependencies.forecast import Model, main_loop
+from traceview.traces.plan import RankedFinding, likely_ns, planned, rank, whole
+
+Outcome = Result | Skipped
+
+MOST_ABOVE_INFO = 7
+"""Most findings above `info`: nobody acts on more in one go."""
+
+
+def ranked(
+    outcomes: Mapping[str, Outcome],
+    loops: Sequence[LoopTime] = (),
+    time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
+    steady_ns: int | None = None,
+    model: Callable[[], Model] | None = None,
+) -> tuple[RankedFinding, ...]:
+    """All findings, by severity and then by the time that acting on them is likely to save.
+
+    With a `model`, findings with an edit are ordered, and get their severity, by what they win in
+    the plan.
+
+    A finding that puts the whole recording in doubt comes first. Each loss is reported once: of
+    findings that share a cause, those of one analysis keep their severity; of findings on mostly
+    the same time, or on the same kernel in one analysis, the first does. The others become `info`,
+    as do all after the first seven. `loops` are the loops of the trace, `time_of` returns the time
+    that a finding is about, and `steady_ns` is the longest steady time of a device, which bounds
+    what a finding can save of it. With loops, the share of a finding is a share of a step, None
+    where its time lies outside the steps.
+    """
+    findings = [
+        RankedFinding(name, _within(finding, steady_ns))
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, Result)
+        for finding in outcome.findings
+    ]
+    if model and steady_ns and any(row.finding.edit for row in findings):
+        of = whole(model(), loops[0] if loops else None, steady_ns)
+        times = of.per_ns * steady_ns / of.time_ns
+        findings = [
+            _replayed(row, model(), times)
+            if _in_steps(row.finding, loops)
+            else replace(row, finding=replace(row.finding, edit=None))
+            for row in findings
+        ]
+    in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=rank)
+    in_order = sorted(_each_time_once(in_order), key=rank)
+    in_order = [_forecast(row, loops, time_of) for row in in_order]
+    if model and steady_ns and any(row.finding.edit for row in findings):
+        in_order = planned(in_order, main_loop(model()), loops, steady_ns)
+    in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
+    partial = (_partial(row, in_order[:place]) for place, row in enumerate(in_order))
+    return tuple(_of_step(row) if loops else row for row in partial)
+
+
+def _forecast(
+    row: RankedFinding,
+    loops: Sequence[LoopTime],
+    time_of: Callable[[Finding], LostTime | None],
+) -> RankedFinding:
+    """The finding with its forecast."""
+    finding = row.finding
+    saving = forecast(finding, loops, time_of(finding) if loops else None)
+    if not saving or row.analysis == trace_health.ANALYSIS.name:
+        return row
+    return replace(row, forecast=saving)
+
+
+def _of_step(row: RankedFinding) -> RankedFinding:
+    """The finding, its share that of a step."""
+    if row.forecast is None:
+        return row
+    share = row.forecast.share_of_step_pct
+    return replace(row, finding=replace(row.finding, share_of_step_pct=share))
+
+
+def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFinding:
+    """The finding; a general one is partial that comes after one that can save less time."""
+    finding, saving = row.finding, row.forecast
+    if saving is None:
+        return row
+    is_partial = finding.general and any(
+        0 < each.finding.time_at_stake_ns < finding.time_at_stake_ns
+        for each in earlier
+        if each.finding.severity == finding.severity
+    )
+    return replace(row, forecast=replace(saving, is_partial=is_partial))
+
+
+def unrecorded(
+    findings: Sequence[RankedFinding], step_ns: int, unrecorded_ns: int | None
+) -> tuple[RankedFinding, ...]:
+    """The findings, times per step in terms of the step without the recorder; of `step_ns`.
+
+    The recorder makes some steps twice as long: what is saved of the recorded one can exceed the
+    step that the program takes by itself.
+    """
+    if not unrecorded_ns or not step_ns:
+        return tuple(findings)
+    times, result = unrecorded_ns / step_ns, []
+    for row in findings:
+        told, won = row.forecast, row.won
+        if told and told.saved_per_step_ns is not None and told.step_ns is not None:
+            told = replace(
+                told,
+                saved_per_step_ns=round(told.saved_per_step_ns * times),
+                step_ns=round(told.step_ns * times),
+                error_ns=None if told.error_ns is None else round(told.error_ns * times),
+            )
+        if won and won.per_step:
+            spans = (won.before_ns, won.after_ns, won.error_ns, won.alone_ns)
+            before, after, error, alone = (round(each * times) for each in spans)
+            won = replace(won, before_ns=before, after_ns=after, error_ns=error, alone_ns=alone)
+        result.append(replace(row, forecast=told, won=won))
+    return tuple(result)
+
+
+def _in_steps(finding: Finding, loops: Sequence[LoopTime]) -> bool:
+    """Whether at least half of what a finding is about lies in one loop, as far as is known.
+
+    A replay is of steps: what is lost outside of them wins nothing there.
+    """
+    if not finding.lost or not loops:
+        return True
+    inside = (intervals.intersection(loop.time, finding.lost.time).total() for loop in loops)
+    return 2 * max(inside) >= finding.lost.time.total()
+
+
+def _replayed(row: RankedFinding, model: Model, times: float) -> RankedFinding:
+    """A finding whose edit was not replayed yet, with what that saves; `times` that of the model.
+
+    Its severity follows from that, unless it is a note.
+    """
+    finding = row.finding
+    if not finding.edit or finding.error_ns is not None or not finding.share_of_step_pct:
+        return row
+    replayed = model.forecast(finding.edit)
+    saved_ns = round(max(replayed.saved_ns, 0) * times)
+    span_ns = 100 * finding.time_at_stake_ns / finding.share_of_step_pct
+    severity = finding.severity
+    if severity != "info":
+        severity = severity_of(saved_ns, round(span_ns)) or "info"
+    return replace(
+        row,
+        finding=replace(
+            finding,
+            severity=severity,
+            time_at_stake_ns=min(saved_ns, round(span_ns)),
+            share_of_step_pct=share_pct(saved_ns, round(span_ns)) if saved_ns else None,
+            saving="about",
+            error_ns=round(replayed.error_ns * times),
+        ),
+    )
+
+
+def _within(finding: Finding, steady_ns: int | None) -> Finding:
+    """The finding, its time at stake limited to the steady time that it claims a share of.
+
+    Below the fraction LOW of that time it becomes `info`, even if it is a large share of a GPU
+    that works briefly.
+    """
+    at_stake_ns = finding.time_at_stake_ns
+    if not steady_ns or finding.share_of_step_pct is None or not at_stake_ns:
+        return finding
+    if at_stake_ns < LOW * steady_ns:
+        return replace(finding, severity="info")
+    if at_stake_ns <= steady_ns:
+        return finding
+    return replace(finding, time_at_stake_ns=steady_ns, share_of_step_pct=100.0)
+
+
+def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The findings; of each cause, only those of the analysis with the largest one keep severity.
+
+    Findings of one analysis on one cause are about different places, such as lines.
+    """
+    largest: dict[str, RankedFinding] = {}
+    for row in findings:
+        best = largest.get(row.finding.cause)
+        # Of equal findings the later one wins: it is the more specific in reading order.
+        if best is None or rank(row) <= rank(best):
+            largest[row.finding.cause] = row
+    return [
+        row if not row.finding.cause or largest[row.finding.cause].analysis == row.analysis
+        else _as_info(row)
+        for row in findings
+    ]  # fmt: skip
+
+
+def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings; a specific one gets the severity of the general finding of its cause.
+
+    It does so if it is likely to save more than the general one, and then goes before it.
+    """
+    rated = [row.finding for row in findings if row.finding.severity != "info"]
+    general = {finding.cause: finding for finding in rated if finding.general and finding.cause}
+    for row in findings:
+        finding, leader = row.finding, general.get(row.finding.cause)
+        specific = leader is not None and not finding.general and finding.severity != "info"
+        if leader and specific and likely_ns(finding) > likely_ns(leader):
+            severity = min(finding.severity, leader.severity, key=SEVERITIES.index)
+            row = replace(row, finding=replace(finding, severity=severity))
+        yield row
+
+
+def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings; one becomes `info` if an earlier one claims most of its time, or its kernel.
+
+    General findings without a cause, such as slow steps, are considered after all others.
+    """
+    claimed: dict[int, Intervals] = {}
+    kernels: set[tuple[str, str]] = set()
+    for row in sorted(in_order, key=lambda row: row.finding.general and not row.finding.cause):
+        finding, lost = row.finding, row.finding.lost
+        kernel = (row.analysis, finding.subject.name)
+        repeats = finding.subject.kind == "kernel" and kernel in kernels
+        before = claimed.get(lost.device, intervals.EMPTY) if lost else intervals.EMPTY
+        if lost:
+            repeats |= 2 * intervals.intersection(before, lost.time).total() > lost.time.total()
+        if finding.severity == "info" or repeats:
+            yield _as_info(row)
+            continue
+        kernels.add(kernel)
+        if lost:
+            claimed[lost.device] = intervals.union(
+                np.concatenate([before.start, lost.time.start]),
+                np.concatenate([before.end, lost.time.end]),
+            )
+        yield row
+
+
+def _as_info(ranked: RankedFinding) -> RankedFinding:
+    return replace(ranked, finding=replace(ranked.finding, severity="info"))
+
+
+def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
+    """The findings of a recording that shows no habit: only what is missing in it matters."""
+    health = trace_health.ANALYSIS.name
+    notes = (
+        RankedFinding(
+            row.analysis,
+            replace(row.finding, severity="info", time_at_stake_ns=0, share_of_step_pct=None),
+        )
+        for row in findings
+        if row.analysis != health
+    )
+    return (*(row for row in findings if row.analysis == health), *notes)

@@ -1,0 +1,408 @@
+"""The findings of a job: few, about time that its ranks lose together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from traceview.base.findings import (
+    SEVERITIES,
+    Evidence,
+    Finding,
+    Subject,
+    sentence,
+    severity_of,
+    share_pct,
+)
+from traceview.base.tables import Cell, Integers, Table
+from traceview.base.units import Value
+from traceview.base.vocabulary.activities import ACTIVITIES
+from traceview.base.vocabulary.causes import (
+    CAUSE_NAMES,
+    CAUSES,
+    DEPENDENCY,
+    LAUNCH_LATE,
+    SYNC_DRAIN,
+)
+from traceview.traces.ranks import process_groups, stragglers
+from traceview.traces.ranks.figures import KINDS, Place
+from traceview.traces.ranks.job_facts import GroupCalls, JobFacts
+from traceview.traces.ranks.lateness import GPU_WORK, LATE_CAUSES
+from traceview.traces.ranks.matching import Inconsistency
+from traceview.traces.ranks.rank_rows import LongerClass, longer_class, straggler_row
+
+# Clauses on what a late rank does, and remedies.
+
+
+def activity_of_rank(cause: str, place: Place | None) -> str:
+    """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
+    where = " in {place}" if place is not None and place.text else ""
+    if cause == CAUSE_NAMES[LAUNCH_LATE] or (cause == CAUSE_NAMES[SYNC_DRAIN] and where):
+        does = (activity.rank for activity in ACTIVITIES if place and activity.name == place.what)
+        verb = next(does, "") or ("works" if where else "")
+        return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
+    does = (idle_cause.rank for idle_cause in CAUSES if idle_cause.name == cause)
+    return f"{next(does, 'its GPU is idle')}{where}"
+
+
+def remedy(late: stragglers.Straggler) -> str:
+    """The remedy for a late rank, an imperative with the fields of its finding."""
+    if late.is_once:
+        return "Record more steps: one pause does not tell whether it comes again, and how often."
+    if late.more_work:
+        return "Share the work evenly: balance batch sizes, tokens per expert or layers per stage."
+    if late.cause == GPU_WORK:
+        return (
+            "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
+        )
+    if late.cause == CAUSE_NAMES[DEPENDENCY]:
+        return (
+            "Read the report of rank {rank} alone (--rank {rank}): its CPU launches in time. Look "
+            "at what the queued work waits for, and whether another process uses that GPU."
+        )
+    if late.place is not None and late.place.text:
+        return (
+            "Move what rank {rank} does in {place} out of the step, or let all ranks do it at once."
+        )
+    return "Read the report of rank {rank} alone: run the same command with --rank {rank}."
+
+
+# Findings on communication: many small messages, and transfers that compute does not hide.
+
+SMALL_BYTES, MANY_PER_STEP = 1 << 20, 50
+"""At 1 MiB two H200 reached a quarter of the bandwidth of 256 MiB (tests/data/collectives)."""
+_SMALL_SHARE, _EXPOSED_SHARE = 0.05, 0.10
+
+
+def small_messages(
+    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
+) -> Iterator[Finding]:
+    """Many small collectives per step: a finding for the kind and size with most exposed time."""
+    steps = max(int(job.steps.steady.sum()), 1)
+    small = [
+        (_exposed_ns(job, row, calls), row)
+        for row in tables["collectives"].rows()
+        if row["bytes"] is not None
+        and row["calls_per_step"] is not None
+        and row["transfer_ns"] is not None
+        and int(row["bytes"]) <= SMALL_BYTES
+        and float(row["calls_per_step"]) >= MANY_PER_STEP
+    ]
+    if not small:
+        return
+    exposed_ns, row = max(small, key=lambda of: of[0])
+    exposed_ns = min(exposed_ns, job.span_ns)
+    severity = severity_of(exposed_ns, job.span_ns)
+    if severity is None or exposed_ns < _SMALL_SHARE * job.span_ns:
+        return
+    values: dict[str, Value] = {
+        "calls": round(float(row["calls_per_step"] or 0)),
+        **{name: row[name] for name in ("kind", "group", "bytes")},
+        "exposed_ns": exposed_ns // steps,
+        "bus_bytes_per_s": row["bus_bytes_per_s"],
+    }
+    yield Finding(
+        severity,
+        sentence(
+            "{calls:call} of {kind} with {bytes} each take {exposed_ns} of a step without "
+            "computing[, at {bus_bytes_per_s}].",
+            values,
+        ),
+        "Exchange more per call: larger buckets (of DistributedDataParallel: bucket_cap_mb), or "
+        "one call for several tensors.",
+        exposed_ns,
+        Subject("collective", str(row["kind"])),
+        Evidence(values, "collectives", {key: row[key] for key in ("group", "kind", "bytes")}),
+        share_pct(exposed_ns, job.span_ns),
+        cause="small-messages",
+    )
+
+
+def _exposed_ns(job: JobFacts, row: dict[str, Cell], calls: Sequence[GroupCalls]) -> int:
+    """The exposed time of the collectives of a row in steady steps, per rank."""
+    of = calls[next(place for place, each in enumerate(job.groups) if each.label == row["group"])]
+    own = (of.bytes == row["bytes"]) & (of.kind == KINDS.index(str(row["kind"])))
+    own &= np.isin(of.step, np.flatnonzero(job.steps.steady))
+    ranks = max(len(set(of.rank[own].tolist())), 1)
+    return int(_exposed_transfers(of)[own].sum()) // ranks
+
+
+def _exposed_transfers(calls: GroupCalls) -> Integers:
+    """An upper bound of each call's time without compute and without waiting."""
+    return np.minimum(calls.exposed_ns, calls.duration_ns - np.maximum(calls.wait_ns, 0))
+
+
+def exposed_communication(
+    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
+) -> Iterator[Finding]:
+    """Exposed communication of the median rank, without waits, as a finding."""
+    waiting = [row for row in tables["ranks"].rows() if row["wait_ns"] is not None]
+    if not waiting or not len(tables["collectives"]):
+        return
+    row = sorted(waiting, key=_transfer_ns)[(len(waiting) - 1) // 2]
+    place = next(p for p, each in enumerate(job.ranks) if each.name.rank == row["rank"])
+    steps, transfer_ns = job.steady_count(place), _transfer_ns(row)
+    whole_ns = job.ranks[place].span_ns // steps
+    severity = severity_of(transfer_ns * steps, job.ranks[place].span_ns)
+    if severity is None or transfer_ns < _EXPOSED_SHARE * whole_ns:
+        return
+    which = "Both ranks exchange data" if len(job.ranks) == 2 else "Most ranks exchange data"
+    of = "of a mean step of" if job.steps.names else "of"
+    most, values = _most_exposed(job, tables, calls)
+    yield Finding(
+        severity,
+        f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing{most}.",
+        "Overlap it with compute: start each collective as soon as its data is ready, on a stream "
+        "of its own. Or exchange fewer bytes.",
+        transfer_ns * max(int(job.steps.steady.sum()), 1),
+        Subject("rank", f"rank {row['rank']}"),
+        Evidence(
+            {"rank": row["rank"], "transfer_ns": transfer_ns, "step_ns": whole_ns, **values},
+            "ranks",
+            {"rank": row["rank"]},
+        ),
+        share_pct(transfer_ns, whole_ns),
+        cause="exposed-communication",
+        general=True,
+    )
+
+
+def _transfer_ns(row: dict[str, Cell]) -> int:
+    return max(int(row["exposed_ns"] or 0) - int(row["wait_ns"] or 0), 0)
+
+
+def _most_exposed(
+    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
+) -> tuple[str, dict[str, Value]]:
+    """The kind with most exposed time and its group's bandwidth, as the end of a sentence."""
+    exposed = [np.bincount(group.kind, _exposed_transfers(group), len(KINDS)) for group in calls]
+    of = int(np.argmax([times.max() for times in exposed]))
+    group = next(row for row in tables["groups"].rows() if row["group"] == job.groups[of].label)
+    values: dict[str, Value] = {"kind": KINDS[int(np.argmax(exposed[of]))]}
+    if group["link_pct"] is None:
+        return ", most of it in {kind}", values
+    values |= {name: group[name] for name in ("bus_bytes_per_s", "link_pct", "link")}
+    return ", most of it in {kind} at {bus_bytes_per_s}, {link_pct} of {link}", values
+
+
+def shared_waits(job: JobFacts) -> Iterator[Finding]:
+    """What ranks wait for each other where none is always the last, since their work is uneven."""
+    late_by = job.late.parts_ns.sum(axis=(0, 1))
+    if (
+        job.stragglers
+        or not job.has_waits
+        or not late_by.any()
+        or late_by.argmax() != LATE_CAUSES.index(GPU_WORK)
+    ):
+        return
+    kinds = range(len(KINDS))
+    by_kind = np.array([
+        [job.steady_ns(rank, waits * (own.collectives.kind == kind)) // job.steady_count(rank)
+         for kind in kinds]
+        for rank, own in enumerate(job.ranks)
+        for waits in [job.exposed_wait_ns(rank)]
+    ])  # fmt: skip
+    steps = max(int(job.steps.steady.sum()), 1)
+    place = int(np.argsort(by_kind.sum(axis=1))[len(by_kind) // 2])
+    of_kind, rank = by_kind[place], job.ranks[place].name.rank
+    wait_ns, step_ns = int(of_kind.sum()), job.span_ns // steps
+    severity = severity_of(wait_ns, step_ns)
+    if severity is None or wait_ns < _EXPOSED_SHARE * step_ns:
+        return
+    most = [int(kind) for kind in np.argsort(-of_kind)[:2] if of_kind[kind]]
+    values: dict[str, Value] = {"wait_ns": wait_ns, "step_ns": step_ns}
+    for at, kind in enumerate(most):
+        values |= {f"kind_{at}": KINDS[kind], f"kind_{at}_ns": int(of_kind[kind])}
+    parts = ", ".join(f"{{kind_{at}_ns}} in {{kind_{at}}}" for at in range(len(most)))
+    what = "batch sizes, lengths, or tokens per expert (replicate busy experts)"
+    yield Finding(
+        severity,
+        f"Ranks wait {{wait_ns}} of a step of {{step_ns}} for the last one to arrive (median): "
+        f"{parts}. No rank is always last: their work between collectives is uneven.",
+        f"Share the work evenly: {what}. Or let each rank work on another micro-batch meanwhile.",
+        wait_ns * steps,
+        Subject("rank", f"rank {rank}"),
+        Evidence(values, "ranks", {"rank": rank}),
+        share_pct(wait_ns, step_ns),
+        cause="uneven-work",
+        general=True,
+    )
+
+
+_PACE, _MOST_OF_IT = 0.85, 0.8
+
+
+def findings_of(
+    job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
+) -> tuple[Finding, ...]:
+    """The findings, the worst first."""
+    findings = [
+        *(_inconsistent(job, inconsistency) for inconsistency in job.inconsistencies),
+        *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
+        *_cpu_bound(job),
+        *shared_waits(job),
+        *small_messages(job, tables, calls),
+        *exposed_communication(job, tables, calls),
+    ]
+    # Of one severity, inconsistent ranks come before lost time.
+    findings.sort(key=lambda of: of.time_at_stake_ns, reverse=True)
+    findings.sort(key=lambda of: (SEVERITIES.index(of.severity), of.time_at_stake_ns > 0))
+    return tuple(findings)
+
+
+def _numbers(job: JobFacts, places: Sequence[int]) -> str:
+    return process_groups.ranks_text([job.ranks[place].name.rank for place in places])
+
+
+def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
+    values: dict[str, Value] = {
+        "ranks": _numbers(job, each.ranks),
+        "kind": KINDS[each.kind],
+        "other_ranks": _numbers(job, each.others),
+        "other_kind": KINDS[each.other_kind],
+        "number": each.at + 1,
+    }
+    one, other = "{kind}", "{other_kind}"
+    if each.bytes >= 0 and each.other_bytes >= 0:
+        values |= {"bytes": each.bytes, "other_bytes": each.other_bytes}
+        one, other = "{kind} of {bytes}", "{other_kind} of {other_bytes}"
+    counts = {"several": len(each.ranks), "others": len(each.others)}
+    return Finding(
+        "high",
+        sentence(
+            f"{{several?Rank|Ranks}} {{ranks}} {{several?calls|call}} {one} as number {{number}} "
+            "of a communicator, {others?rank|ranks} {other_ranks} {others?calls|call} "
+            f"{other}.",
+            counts,
+        ),
+        "Make all ranks of a process group call the same collectives in the same order and size.",
+        subject=Subject("rank", f"rank {_numbers(job, each.others[:1])}"),
+        evidence=Evidence(values),
+        cause="inconsistent-collectives",
+    )
+
+
+def _straggler(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
+    severity = severity_of(late.saved_ns, job.span_ns)
+    if severity is None:
+        return None
+    name, place = job.ranks[late.rank].name.rank, late.place
+    why, why_values = _why(job, late)
+    values = {**_straggler_values(job, late), **why_values}
+    when = "is late by {late_median_ns}" + (" in {steps}" if "steps" in values else "")
+    if late.is_once:
+        severity = "medium" if severity == "high" else "low"
+        when = "is late once, by {late_median_ns} in {steps}, {late_share_pct} of the time"
+        values["late_share_pct"] = share_pct(late.saved_ns, job.span_ns)
+    whom = "The other rank waits {wait_ns}"
+    if len(job.ranks) > 2:
+        whom = "The other {others:rank} wait {wait_ns} each"
+    return Finding(
+        severity,
+        f"Rank {{rank}} {when}: {why}. {whom} in {{kind}}.",
+        remedy(late),
+        late.saved_ns,
+        Subject(
+            "rank",
+            f"rank {name}",
+            (place.file or None) if place else None,
+            (place.line or None) if place else None,
+        ),
+        Evidence(values, "stragglers", {"rank": name}),
+        None if late.is_once else share_pct(late.saved_ns, job.span_ns),
+        cause=late.cause,
+        saving="at-most" if late.error_ns is None else "about",
+        error_ns=late.error_ns,
+    )
+
+
+def _straggler_values(job: JobFacts, late: stragglers.Straggler) -> dict[str, Value]:
+    row, own, others = straggler_row(job, late), job.ranks[late.rank], len(job.ranks) - 1
+    late_steps = max(int(late.late.sum()), 1)
+    values: dict[str, Value] = {
+        "rank": own.name.rank,
+        "late_median_ns": row["late_median_ns"],
+        "others": others,
+        "wait_ns": late.others_wait_ns // (others * late_steps),
+        "kind": KINDS[late.kind],
+        "path": own.path,
+    }
+    if row["steps"] is not None:
+        values["steps"] = row["steps"]
+    if late.place is not None and late.place.text:
+        values["place"] = late.place.text
+    return values
+
+
+def _why(job: JobFacts, late: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
+    """Why a rank is late, as a clause, and the figures in it."""
+    if late.cause == GPU_WORK:
+        return _works_longer(longer_class(job, late))
+    if not late.more_work:
+        return activity_of_rank(late.cause, late.place), {}
+    late_ranks = {one.rank for one in job.stragglers}
+    others = [
+        stragglers.launched_per_step(figures)[0]
+        for place, figures in enumerate(job.ranks)
+        if place not in late_ranks
+    ]
+    values: dict[str, Value] = {
+        "launches": round(stragglers.launched_per_step(job.ranks[late.rank])[0]),
+        "usual_launches": round(float(np.median(others))) if others else None,
+    }
+    whose = "that of the other" if len(others) == 1 else "those of the others"
+    return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
+
+
+def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
+    """Why the GPU of a rank works longer, as a clause, and the figures in it."""
+    if longer is None:
+        return "its GPU works longer between collectives", {}
+    values: dict[str, Value] = {"work_factor": longer.factor}
+    if longer.all_slower:
+        return "all its kernels take {work_factor} as long as on other ranks", values
+    values |= {"kernel_class": longer.kind, "more_ns": longer.more_ns}
+    if longer.more_ns >= _MOST_OF_IT * longer.whole_ns:
+        return "its {kernel_class} kernels take {more_ns} more per step", values
+    values["work_ns"] = longer.whole_ns
+    return "its kernels take {work_ns} more per step, {kernel_class} most ({more_ns})", values
+
+
+def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
+    """A finding where the CPU, not the GPU, sets the pace of the step on most ranks."""
+    if job.needs is None or len(job.ranks) < 2:  # the report of one rank has its own findings
+        return
+    cpu, gpu = (job.needs.mean_ns(each) for each in (job.needs.cpu_ns, job.needs.gpu_ns))
+    step_ns = float(np.nanmean(job.needs.duration_ns))
+    bound = (cpu >= _PACE * step_ns) & (gpu <= _PACE * cpu)
+    if 2 * bound.sum() <= len(bound):
+        return
+    steps = int(job.steps.steady.sum())
+    saved_ns = round(max(step_ns - float(np.nanmax(gpu)), 0.0)) * steps
+    severity = severity_of(saved_ns, job.span_ns)
+    if severity is None:
+        return
+    rank = job.ranks[int(np.argmax(bound))].name.rank
+    values: dict[str, Value] = {
+        "ranks": int(bound.sum()),
+        "gpu_ns": round(float(np.nanmedian(gpu))),
+        "cpu_ns": round(float(np.nanmedian(cpu[bound]))),
+        "step_ns": round(step_ns),
+    }
+    which = "all {ranks:rank}" if bound.all() else "{ranks:rank}"
+    if bound.all() and len(bound) == 2:
+        which = "both ranks"
+    yield Finding(
+        severity,
+        f"The CPU sets the pace on {which}: it needs {{cpu_ns}} of a mean step of {{step_ns}}, the "
+        "GPU {gpu_ns} without waits.",
+        "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
+        "with a larger batch. The report of one rank shows where the CPU spends the time.",
+        saved_ns,
+        Subject("rank", f"rank {rank}"),
+        Evidence(values, "ranks", {"rank": rank}),
+        share_pct(saved_ns, job.span_ns),
+        cause=CAUSE_NAMES[LAUNCH_LATE],
+        general=True,
+    )

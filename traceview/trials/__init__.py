@@ -1,0 +1,1 @@
+"""Measuring: benchmarks of operations, and remedies tried on programs."""

@@ -1,0 +1,158 @@
+"""What a remedy is, and what those in the program share.
+
+Everything here and in the remedies runs inside the user's program: only the standard library is
+imported, and torch is passed in.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from threading import get_ident
+from typing import Any, Literal, Protocol
+
+from traceview.base.records import record
+
+ROUNDING, TF32, BF16 = 2e-5, 2.0**-10, 2.0**-7
+"""Relative difference of losses and gradient norms that a step may add: sums in another order in
+fp32, products rounded to 11 bits, and to 8 bits (both operands)."""
+
+Keywords = Mapping[str, Any]
+
+
+class RemedyRun(Protocol):
+    """The run of a program with remedies, as these see it.
+
+    `on` is False in the blocks of steps that run without a remedy that can be switched.
+    """
+
+    @property
+    def on(self) -> bool:
+        """Whether remedies are on in this step."""
+
+    def applied(self, callee: str = "", keywords: Keywords | None = None) -> None:
+        """Note that the remedy took effect, and the user's line that calls `callee`.
+
+        `keywords` are those that this call gets.
+        """
+
+    def reject(self, reason: str) -> None:
+        """End the run: the remedy is wrong for this program. Does not return."""
+
+    def at_switch(self, switch: Callable[[bool], None]) -> None:
+        """Call `switch(on)` as the first step begins, and whenever `on` changes."""
+
+
+@record
+class SourceEdit:
+    """A replacement in a source text: bounds as `ast` has them (lines from 1, columns in bytes)."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@record
+class ProgramRemedy:
+    """One change of a program that needs no thought, made in memory.
+
+    `does` is an imperative. `answers` is a pattern of the actions of findings that ask for it.
+    `install(torch, run)` changes torch in the program; `rewrites(source)` are edits of the main
+    script instead. `effect` says what it does to calls and operations. `may_change` says what
+    results it changes and `bound` by how much per step; with `reseeds`, also the random numbers.
+    `line` is a statement behind the imports that does the same, `how` says how to write it where no
+    edit of a line does. A remedy with `is_switchable` can be on in one step and off in the next.
+    `needs` are remedies that it builds on, `instead_of` those that it excludes. `settles` is the
+    number of steps until its gain is steady.
+    """
+
+    name: str
+    does: str
+    answers: str
+    effect: str
+    install: Callable[[Any, RemedyRun], None] = lambda _, __: None
+    rewrites: Callable[[str], list[SourceEdit]] | None = None
+    line: str = ""
+    how: str = ""
+    may_change: str = "nothing"
+    bound: float = ROUNDING
+    reseeds: bool = False
+    is_switchable: bool = False
+    needs: tuple[str, ...] = ()
+    instead_of: tuple[str, ...] = ()
+    settles: int = 8
+
+
+def add_keywords(
+    holder: Any, run: RemedyRun, choose: Callable[[Mapping[str, Any]], Keywords | None]
+) -> None:
+    """Let each creation of a class get the keywords that `choose(arguments)` returns.
+
+    Where the program passes one of them by position all stay as they are.
+    """
+    original = holder.__init__
+    signature = inspect.signature(original)
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        added: Keywords = {}
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError:
+            pass  # The program's own error: the original raises it.
+        else:
+            bound.apply_defaults()
+            given = bound.arguments
+            by_position = list(signature.parameters)[: len(args) + 1]
+            chosen = choose(given) or {}
+            added = {} if set(chosen).intersection(by_position) else chosen
+        if added:
+            run.applied(holder.__name__, added)
+        original(self, *args, **{**kwargs, **added})
+
+    holder.__init__ = __init__
+
+
+Call = Callable[[Callable[..., Any], Any, Any, Any], Any]
+
+
+def around_models(torch: Any, call: Call) -> None:
+    """Make calls of modules that no other module calls through `call(original, module, a, kw)`."""
+    original, inside = torch.nn.Module.__call__, set()
+
+    @wraps(original)
+    def _wrapped_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # First: torch.compile, which traces this, folds it to a constant.
+        if torch.compiler.is_compiling() or get_ident() in inside:
+            return original(self, *args, **kwargs)
+        thread = get_ident()
+        inside.add(thread)
+        try:
+            return call(original, self, args, kwargs)
+        finally:
+            inside.discard(thread)
+
+    torch.nn.Module.__call__ = _wrapped_call_impl
+
+
+def has_parameters(module: Any) -> bool:
+    """Whether a module is a model rather than a loss."""
+    return next(iter(module.parameters()), None) is not None
+
+
+def replace_function(module: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Put `make(original)` in the place of a function of a module, under its name."""
+    original = getattr(module, name)
+    setattr(module, name, wraps(original)(make(original)))
+
+
+def need_gpu(torch: Any, run: RemedyRun, what: str = "it changes nothing without a GPU") -> None:
+    """Reject a remedy on a machine without a GPU."""
+    if not torch.cuda.is_available():
+        run.reject(what)
+
+
+Outcome = Literal["keep", "no gain", "slower", "changes results", "undecided", "failed", "rejected"]

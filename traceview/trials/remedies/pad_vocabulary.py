@@ -1,0 +1,61 @@
+"""Weights of an output layer padded to a multiple of 64 rows, so that GEMMs use wide loads.
+
+The added rows are zero, get no gradient, and their outputs are cut off: results stay the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traceview.trials.remedies.base import ProgramRemedy, RemedyRun, replace_function
+
+MULTIPLE, ALIGNED, LEAST = 64, 8, 1_024
+"""Rows are padded to a multiple of 64 where their number, 1,024 or more, is none of 8."""
+_ROWS = "_traceview_rows"
+
+
+def _install(torch: Any, run: RemedyRun) -> None:
+    nn, functional = torch.nn, torch.nn.functional
+
+    def pad(layer: Any, rows: int) -> None:
+        with torch.no_grad():
+            added = functional.pad(layer.weight, (0, 0, 0, -rows % MULTIPLE))
+        layer.weight = nn.Parameter(added, layer.weight.requires_grad)
+        setattr(layer.weight, _ROWS, rows)
+        run.applied()
+
+    def padded(original: Any) -> Any:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            original(self, *args, **kwargs)
+            rows = self.weight.shape[0]
+            if rows >= LEAST and rows % ALIGNED:
+                pad(self, rows)
+
+        return __init__
+
+    def cut(original: Any) -> Any:
+        def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
+            rows = getattr(weight, _ROWS, None)
+            if rows is None:
+                return original(input, weight, bias)
+            if bias is not None:
+                bias = functional.pad(bias, (0, weight.shape[0] - rows))
+            return original(input, weight, bias)[..., :rows]
+
+        return linear
+
+    # Embeddings too: output layers often share their weight.
+    for holder in (nn.Linear, nn.Embedding):
+        replace_function(holder, "__init__", padded)
+    replace_function(functional, "linear", cut)
+
+
+REMEDY = ProgramRemedy(
+    name="pad_vocabulary",
+    does="Pad the vocabulary to a multiple of 64",
+    answers=r"Make it a multiple of",
+    effect="unaligned GEMMs become faster; their results are copied once more than by hand",
+    install=_install,
+    how="make the vocabulary a multiple of 64 where the model is created",
+    may_change="roundings, size of saved weights",
+)

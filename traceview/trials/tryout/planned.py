@@ -1,0 +1,129 @@
+"""Which remedies to try: those that the findings of a report ask for, or those that are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from traceview.base.errors import InputError, suggestion
+from traceview.base.findings import LOW, Saving
+from traceview.base.records import record
+from traceview.trials.remedies import BY_NAME, REMEDIES, ProgramRemedy
+
+if TYPE_CHECKING:
+    from traceview.traces.plan import RankedFinding
+    from traceview.traces.reporting import Report
+
+TOGETHER = "together"
+
+
+@record
+class Said:
+    """What a report says that a remedy saves, as a share of a step (0 to 100)."""
+
+    share_pct: float
+    error_pct: float | None
+    saving: Saving
+    findings: tuple[RankedFinding, ...] = ()
+
+
+@record
+class Planned:
+    """A trial to make: one remedy with those that it needs, or all that were kept."""
+
+    name: str
+    remedies: tuple[ProgramRemedy, ...]
+    said: Said | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The remedies that its runs apply, in the order of the closed set."""
+        wanted = {name for each in self.remedies for name in (*each.needs, each.name)}
+        return tuple(each.name for each in REMEDIES if each.name in wanted)
+
+    @property
+    def bound(self) -> float:
+        """The relative difference of results that a step may add."""
+        return sum(remedy.bound for remedy in self.remedies)
+
+    @property
+    def does(self) -> str:
+        """The change in words."""
+        return self.remedies[0].does if len(self.remedies) == 1 else "All that are kept"
+
+    @property
+    def reseeds(self) -> bool:
+        """Whether the program may draw other random numbers."""
+        return any(remedy.reseeds for remedy in self.remedies)
+
+
+def known_names(names: Sequence[str]) -> None:
+    """Raise InputError for a name that is no remedy's."""
+    for name in names:
+        if name not in BY_NAME:
+            raise InputError(f"there is no remedy {name!r}", suggestion(name, [*BY_NAME]))
+
+
+def planned(report: Report | None, names: Sequence[str]) -> list[Planned]:
+    """The trials for a report, or for named remedies."""
+    answered = {remedy.name: _answered(report, remedy) for remedy in REMEDIES}
+    chosen = names or [name for name, ranked in answered.items() if ranked]
+    return [
+        Planned(remedy.name, (remedy,), _said(answered[remedy.name]))
+        for remedy in REMEDIES
+        if remedy.name in chosen
+    ]
+
+
+def _answered(report: Report | None, remedy: ProgramRemedy) -> RankedFinding | None:
+    """The finding that saves most by a remedy; None where none saves 1 % of a step or run."""
+    if report is None or not remedy.answers:
+        return None
+    ranked = [
+        each
+        for each in report.findings
+        if each.forecast
+        and re.search(remedy.answers, each.finding.action)
+        and max(_shares(each)) >= 100 * LOW
+    ]
+    return max(ranked, key=_shares, default=None)
+
+
+def _shares(ranked: RankedFinding) -> tuple[float, float]:
+    """What a finding saves of a step, and of the run."""
+    told = ranked.forecast
+    return (told.share_of_step_pct or 0.0, told.share_of_run_pct or 0.0) if told else (0.0, 0.0)
+
+
+def _said(ranked: RankedFinding | None) -> Said | None:
+    """The forecast in terms of a step, which is what trials measure; None without one."""
+    told = ranked.forecast if ranked else None
+    if ranked is None or told is None or not told.share_of_step_pct or not told.saved_per_step_ns:
+        return None
+    share, error = told.share_of_step_pct, told.error_ns
+    error_pct = None if error is None else share * error / told.saved_per_step_ns
+    return Said(share, error_pct, told.saving, (ranked,))
+
+
+def together(report: Report | None, kept: Sequence[Planned]) -> Planned:
+    """The trial of all that were kept; its forecast is the replay of their edits, where there."""
+    remedies = tuple(remedy for each in kept for remedy in each.remedies)
+    ranked = {id(f): f for each in kept if each.said for f in each.said.findings}
+    edits = [each.finding.edit for each in ranked.values() if each.finding.edit]
+    trace = report.recording if report else None
+    if trace is None or not edits or len(edits) < len(ranked):
+        return Planned(TOGETHER, remedies)
+    from traceview.traces.facts.dependencies.forecast import model
+
+    def apply(changed: object) -> None:
+        for edit in edits:
+            edit(changed)
+
+    replayed = model(trace).forecast(apply)
+    if replayed.recorded_ns <= 0 or not replayed.steps:
+        return Planned(TOGETHER, remedies)
+    share, error = (
+        100 * each / replayed.recorded_ns for each in (replayed.saved_ns, replayed.error_ns)
+    )
+    return Planned(TOGETHER, remedies, Said(share, error, "about", tuple(ranked.values())))
