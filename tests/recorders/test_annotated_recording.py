@@ -10,6 +10,7 @@ import pytest
 
 import traceview
 from tests.recorders.fake_nsys import traceview as run_traceview
+from traceview.traces.facts.ranges.nesting import depths
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.facts.steps.steps import steps
@@ -51,7 +52,7 @@ def paths(trace):
     return Counter(
         (str(name), int(depth))
         for name, depth in zip(
-            trace.ranges.texts("name").take(tree.row).decode(), tree.depth, strict=True
+            trace.ranges.texts("name").take(tree.row).decode(), depths(tree.parent), strict=True
         )
     )
 

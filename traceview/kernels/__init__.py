@@ -1,1 +1,1 @@
-"""Compiled kernels: reading, compiling and judging them. Knows no trace."""
+"""Compiled kernels: reading, compiling and judging them."""
