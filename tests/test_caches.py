@@ -33,7 +33,7 @@ def test_folders_and_files_of_every_cache_are_private(before, tmp_path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TRACEVIEW_CACHE_DIR", raising=False)
     if before is not None:
-        for name in ("traceview", "traceview/triton", "traceview/trials/bench"):
+        for name in ("traceview", "traceview/triton", "traceview/bench"):
             (tmp_path / name).mkdir()
             (tmp_path / name).chmod(before)
     kernels = client.kernel_cache("a.py")

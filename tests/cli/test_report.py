@@ -155,9 +155,9 @@ def test_html_takes_the_stem_of_the_trace(asked, tmp_path, capsys, path):
 def test_the_timeline_of_a_page_is_drawn_once(monkeypatch, tmp_path, unpack):
     drawn = []
 
-    def timeline_of(trace, most):
+    def timeline_of(trace, *limits):
         drawn.append(trace.path)
-        return timeline(trace, most)
+        return timeline(trace, *limits)
 
     monkeypatch.setattr("traceview.render.timeline.timeline", timeline_of)
     page = tmp_path / "page.html"
@@ -167,7 +167,7 @@ def test_the_timeline_of_a_page_is_drawn_once(monkeypatch, tmp_path, unpack):
 
 
 def test_a_bug_in_the_timeline_is_reported_once(monkeypatch, tmp_path, capsys, unpack):
-    def broken(trace, most):
+    def broken(trace, *limits):
         raise KeyError("bug")
 
     monkeypatch.setattr("traceview.render.timeline.timeline", broken)
