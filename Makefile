@@ -54,10 +54,10 @@ pictures: .venv/core
 	@$(BIN)/python scripts/pictures.py
 
 test: .venv/all nsys page-tools
-	@$(BIN)/python -m pytest -m "not slow and not programs and not long" $(PYTEST)
+	@$(BIN)/python -m pytest -m "not slow and not programs" $(PYTEST)
 
 test-slow: .venv/all nsys page-tools
-	@$(BIN)/python -m pytest -m "slow or programs or long" $(PYTEST)
+	@$(BIN)/python -m pytest -m "slow or programs" $(PYTEST)
 
 # What fails is named by its seed: python -m tests.fuzz KIND --seed N --count 1 --keep FOLDER.
 SEED ?= 0

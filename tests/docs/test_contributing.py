@@ -63,7 +63,6 @@ def run(folder, *words):
     return done.stdout
 
 
-@pytest.mark.long
 @pytest.mark.programs
 def test_its_test_and_the_contracts_of_all_analyses_pass(project):
     contracts = "tests/contracts/test_analyses.py"

@@ -131,7 +131,7 @@ scale[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](torch.empty(n, device="cuda
 """
 
 
-@pytest.mark.long
+@pytest.mark.programs
 @needs_triton
 @needs_torch
 def test_the_list_of_a_script(tmp_path, capfd):

@@ -45,7 +45,7 @@ def halved(value):
 """
 
 
-@pytest.mark.long
+@pytest.mark.programs
 @needs_triton
 @needs_torch
 def test_it_needs_nothing_of_the_program(tmp_path, capfd):

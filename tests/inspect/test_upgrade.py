@@ -252,7 +252,7 @@ def test_a_script_goes_on_after_a_kernel_that_does_not_compile(two_versions, cap
     assert shown.err.count("ran") == 1
 
 
-@pytest.mark.long
+@pytest.mark.programs
 @needs_triton
 @needs_torch
 def test_a_cache_and_equal_versions(two_versions, tmp_path, monkeypatch, capfd):

@@ -56,7 +56,7 @@ def test_without_a_compiler_one_line_says_what_to_do(sdist, create, without_comp
     assert "install a wheel" in shown
 
 
-@pytest.mark.long
+@pytest.mark.programs
 def test_the_source_distribution_tests_itself(sdist, create: Create, tmp_path):
     """A part of the tests, of each kind: `make test` runs all."""
     with tarfile.open(sdist) as archive:

@@ -16,7 +16,6 @@ from traceview.kernels.ptx.model import Compiled
 LIBRARIES = {"liger_ops": ("liger_kernel", 15), "fla_ops": ("fla", 15)}
 
 
-@pytest.mark.long
 @pytest.mark.programs
 @pytest.mark.parametrize("script", LIBRARIES)
 def test_all_kernels_of_a_library_are_understood(script):

@@ -54,7 +54,7 @@ def of_matmul(element, tile, **options):
     return f"{pointers}, *i32:16, i32, i32:16, i32:16, {sizes}, 132", options
 
 
-@pytest.mark.long
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("kernel", "declared"),
     [

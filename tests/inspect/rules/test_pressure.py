@@ -64,7 +64,6 @@ def test_more_warps_end_the_spills_and_the_bytes_are_measured(kernels):
     assert followed.spill_bytes == 0
 
 
-@pytest.mark.long
 @pytest.mark.programs
 def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     unpipelined = {"num_stages": 1, "sass": False}
@@ -77,7 +76,6 @@ def test_wgmma_that_is_serialised_for_want_of_registers(kernels):
     assert followed.compiled.notes == ()
 
 
-@pytest.mark.long
 @pytest.mark.programs
 def test_two_changes_together_where_none_alone_does(kernels):
     tried = Retried(kernels.matmul, f"{HALVES}, 256, 256, 16", num_stages=1, sass=False)
@@ -130,7 +128,6 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
     assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
 
 
-@pytest.mark.long
 @pytest.mark.programs
 def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels):
     """With 4 warps wgmma reads operands by descriptor, but fp32 is transposed on the way there."""
