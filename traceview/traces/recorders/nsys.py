@@ -338,6 +338,8 @@ def _size(folder: Path) -> int:
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOP_TIMEOUT_S = 3.0
 _MOST_PROLONGED = 5
+_HEARD_S = 2.0
+"""An nsys that hears an interrupt ends a program that it has just started sooner."""
 
 
 class Aborted(Exception):  # noqa: N818 (the user's wish, not an error)
@@ -376,9 +378,24 @@ class StopSignals:
             self.send(number)
         for process in () if alone else self.running:
             process.send_signal(signal.SIGINT)
+        if self.marker and not alone and not any(_marked(self.marker)):
+            threading.Thread(target=self._repeat, daemon=True).start()
         if self.patience_s and (alone or number == signal.SIGTERM):
             arguments = (self.patience_s, time.monotonic())
             threading.Thread(target=self._insist, args=arguments, daemon=True).start()
+
+    def _repeat(self) -> None:
+        """Interrupt nsys again if it starts the program all the same: it was not listening yet.
+
+        Only then: one that was would discard its recording at a second interrupt.
+        """
+        while self.running and len(self.signals) == 1:
+            time.sleep(_BETWEEN_LOOKS_S)
+            if any(_marked(self.marker)):
+                time.sleep(_HEARD_S)
+                for process in self.running if any(_marked(self.marker)) else ():
+                    process.send_signal(signal.SIGINT)
+                return
 
     def _insist(self, patience_s: float, since_s: float) -> None:
         # On one thread: on two, the later signal might come first.
