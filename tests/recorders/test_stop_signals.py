@@ -65,6 +65,28 @@ def test_a_recorded_program_gets_no_signal_but_from_the_profiler():
         assert process.communicate(timeout=30)[0].split() == [str(int(signal.SIGTERM))]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the program in /proc")
+def test_a_profiler_that_starts_the_program_after_an_interrupt_gets_it_again(monkeypatch):
+    """nsys does not listen yet when it starts; one that has listened must get no second one."""
+    monkeypatch.setattr(nsys, "_BETWEEN_LOOKS_S", 0.01)
+    monkeypatch.setattr(nsys, "_HEARD_S", 0.05)
+    marker = f"{MARKER}-late"
+    name, _, value = marker.partition("=")
+    profiler = telling()
+    requests = StopSignals(marker=marker)
+    requests.running.append(profiler)
+
+    requests.take(signal.SIGINT, None)
+    assert profiler.stdout.readline() == f"{int(signal.SIGINT)}\n"
+    program = telling(**{name: value})
+    assert profiler.stdout.readline() == f"{int(signal.SIGINT)}\n"
+
+    requests.running.clear()
+    for process in (profiler, program):
+        process.terminate()
+        assert process.communicate(timeout=30)[0].split() == [str(int(signal.SIGTERM))]
+
+
 # Exits with the number of signals that its parent did not answer in time.
 SENDING = """
 import os, select, signal, sys
