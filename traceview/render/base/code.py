@@ -231,6 +231,7 @@ MEANINGS: Mapping[str, _Shades] = {
     **TIMELINE,
     **PHASES,
     **{each.name: each.colors for each in CAUSES},
+    "data-loading": TIMELINE["python-data-loading"],
     **OPERATIONS,
     **CLASSES,
 }
