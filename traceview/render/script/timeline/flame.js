@@ -110,16 +110,30 @@ function around(model, place, onGpu) {
  * @param {Place} call
  * @returns {Place[]}
  */
-export function stackOf({ lanes }, { track, row }) {
+export function stackOf(model, { track, row }) {
   const time = track.start[row];
   const own = stackAt(track.lane, time).filter((each) => each.track.content !== "calls" && !isMerged(each));
   if (own.some((each) => each.track.content === "ranges")) return own;
-  for (const lane of lanes) {
-    if (lane.kind !== "thread" || lane.process !== track.lane.process) continue;
+  for (const lane of withRanges(model).get(track.lane.process) ?? []) {
     const ranges = stackAt(lane, time).filter((each) => each.track.content === "ranges" && !isMerged(each));
     if (ranges.length) return [...ranges, ...own];
   }
   return own;
+}
+
+const ranged = /** @type {WeakMap<Model, Map<number, import("./model.js").Lane[]>>} */ (new WeakMap());
+
+/** The threads with ranges, by process. @param {Model} model */
+function withRanges(model) {
+  const known = ranged.get(model);
+  if (known) return known;
+  const made = new Map();
+  for (const lane of model.lanes) {
+    if (lane.kind !== "thread" || !lane.tracks.some((track) => track.content === "ranges")) continue;
+    made.set(lane.process, [...(made.get(lane.process) ?? []), lane]);
+  }
+  ranged.set(model, made);
+  return made;
 }
 
 const ordered = /** @type {WeakMap<import("./model.js").Lane, import("./model.js").Track[]>} */ (new WeakMap());
