@@ -42,9 +42,18 @@ def nested(random, begin, end, depth, rows):
         at = last
 
 
-def track(rows, content, link=None):
+def track(rows, content, link=None, **sums):
     start, end, name = (list(column) for column in zip(*rows, strict=True))
-    return {"content": content, "start": start, "end": end, "name": name, "link": link}
+    return {"content": content, "start": start, "end": end, "name": name, "link": link, **sums}
+
+
+def times_by_name(given):
+    """Text, calls, time and own time of the names on the CPU, and on the GPU."""
+    head = f"import {{ byName, framesOf }} from {json.dumps(MODULE.as_uri())};"
+    script = f"{head}const given = {json.dumps(given)};{READ}"
+    command = [NODE, "--input-type=module", "--eval", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def by_nanosecond(levels):
@@ -92,16 +101,34 @@ def test_times_of_frames_are_those_of_every_nanosecond(seed):
         "names": [*NAMES, "gemm"], "classes": [*CLASSES, 1], "lanes": [*threads, *streams],
         "threads": len(threads), "from": FROM, "to": TO,
     }  # fmt: skip
-    head = f"import {{ byName, framesOf }} from {json.dumps(MODULE.as_uri())};"
-    command = [
-        NODE,
-        "--input-type=module",
-        "--eval",
-        f"{head}const given = {json.dumps(given)};{READ}",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    cpu, gpu = json.loads(done.stdout)
+    cpu, gpu = times_by_name(given)
     assert {text: ns for text, _, ns, _ in cpu} == {k: n for k, n in want[0].items() if n}
     assert {text: own for text, _, _, own in cpu if own} == dict(want[1])
     assert {text: ns for text, _, ns, _ in gpu} == {k: n for k, n in want[2].items() if n}
     assert [ns for _, _, ns, _ in gpu] == sorted((ns for _, _, ns, _ in gpu), reverse=True)
+
+
+@pytest.mark.skipif(NODE is None, reason="no node here")
+@pytest.mark.parametrize(("first", "merged"), [(0, 1_000), (500, 999.5)])
+def test_merged_rows_are_part_of_the_whole(first, merged):
+    """1,000 sums of 100 rows, half busy, then 10 single rows in a range that is named like them."""
+    sums = [(at * 1_000, at * 1_000 + 1_000, 0) for at in range(1_000)]
+    single = [(1_000_000 + at * 20, 1_000_000 + at * 20 + 10, 0) for at in range(10)]
+    counts = {"count": [100] * 1_000 + [1] * 10, "busy": [500] * 1_000 + [10] * 10}
+    outer = [*sums, (1_000_000, 1_000_200, 1)]
+    ranges = track(outer, "ranges", count=[100] * 1_000 + [1], busy=[500] * 1_000 + [200])
+    thread = [ranges, track([*sums, *single], "calls", **counts)]
+    stream = [track([*sums, *single], "operations", [0] * 1_010, **counts)]
+    given = {
+        "names": ["tiny", "merged rows"], "classes": [1, 0], "lanes": [thread, stream],
+        "threads": 1, "from": first, "to": 2_000_000,
+    }  # fmt: skip
+    cpu, gpu = times_by_name(given)
+    rows = 100 * (1_000 - (first > 0))
+    assert gpu == [["merged rows", rows, 500 * merged, 500 * merged], ["tiny", 10, 100, 100]]
+    # Merged calls in merged ranges are as many rows more, and no more time.
+    assert cpu == [
+        ["merged rows", 2 * rows, 500 * merged, 500 * merged],
+        ["merged rows", 1, 200, 100],
+        ["tiny", 10, 100, 100],
+    ]

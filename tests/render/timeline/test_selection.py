@@ -69,14 +69,20 @@ def test_a_time_by_path_and_by_name_and_its_hits(browser, recording_with_a_slow_
     opened.close()
 
 
+SCRIPTS_AND_TOOLS = "[document.scripts.length, document.querySelectorAll('.tools').length]"
+
+
 def test_notes_are_kept_in_a_saved_page(browser, recording_with_a_slow_step, tmp_path):
-    path = recording_with_a_slow_step
+    path, worked = recording_with_a_slow_step, []
     for text in (HOSTILE, "step 4 loads for long"):
         opened = Opened(browser, path, viewport=SIZE)
+        worked.append(opened.page.evaluate(SCRIPTS_AND_TOOLS))
         notes = opened.page.locator(".tl-notes")
         opened.select("step_4")
         opened.key("m")
         notes.get_by_role("textbox").fill(text)
+        opened.key("m")
+        assert notes.get_by_role("textbox").input_value() == text
         opened.page.keyboard.press("Enter")
         with opened.page.expect_download() as saved:
             notes.get_by_role("button", name="Save page with notes").click()
@@ -85,6 +91,8 @@ def test_notes_are_kept_in_a_saved_page(browser, recording_with_a_slow_step, tmp
         saved.value.save_as(path)
         opened.close()
     again = Opened(browser, path, viewport=SIZE)
+    assert worked == [again.page.evaluate(SCRIPTS_AND_TOOLS)] * 2
+    assert worked[0][1] > 0
     notes = again.page.locator(".tl-notes li")
     assert [text.rstrip(" ×").split(" s ", 1)[1] for text in notes.all_inner_texts()] == [
         HOSTILE,

@@ -259,11 +259,13 @@ def rendered_pieces(
 ) -> Iterator[str]:
     """The page of `rendered` in pieces, so that a long ASCII piece encodes as a mere copy."""
     rules = Markup(style.text())  # noqa: S704 - our own files
-    scripts = [Markup((_TEMPLATES / name).read_text("utf-8")) for name in bundles or (SCRIPT,)]  # noqa: S704 - our own files
+    texts = ((_TEMPLATES / name).read_text("utf-8") for name in bundles or (SCRIPT,))
+    # One element: while the first script runs, the page as it was has all of them.
+    script = Markup("".join(texts))  # noqa: S704 - our own files
     return (
         _environment()
         .get_template(template)
-        .generate(style=rules, scripts=scripts, policy=_policy(rules, scripts), **content)
+        .generate(style=rules, script=script, policy=_policy(rules, script), **content)
     )
 
 
@@ -273,10 +275,9 @@ def compile_templates(*templates: str) -> None:
         _environment().get_template(template)
 
 
-def _policy(style: str, scripts: Sequence[str]) -> str:
-    """The content security policy: only this style and these scripts are allowed."""
-    hashes = " ".join(map(_source_hash, scripts))
-    allowed = f"script-src {hashes}; style-src {_source_hash(style)}"
+def _policy(style: str, script: str) -> str:
+    """The content security policy: only this style and this script are allowed."""
+    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
     return f"default-src 'none'; {allowed}; img-src data:"
 
 

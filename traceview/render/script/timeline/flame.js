@@ -1,7 +1,7 @@
 /** The time of a window by call path: ranges, Python lines, calls, and the GPU work that they launched. */
 
 import { linksOf } from "./canvas/arrows.js";
-import { firstAfter, openAt, sum } from "./model.js";
+import { busyOf, firstAfter, openAt, sum } from "./model.js";
 import { lowerBound } from "./search.js";
 import { withoutNumbers } from "./steps.js";
 
@@ -12,24 +12,27 @@ import { withoutNumbers } from "./steps.js";
  * A call path. On a GPU, `ns` and `calls` are those of the work that was launched in it.
  * @typedef {object} Frame
  * @property {string} text
- * @property {string} kind class of its rows; empty for a thread or a GPU
+ * @property {string} kind class of its rows; empty for a thread or a GPU, MERGED for rows that the page has as sums only
  * @property {Set<number>} names of its rows
  * @property {number} calls that begin in the window
  * @property {number} ns
  * @property {number} self time outside the frames below
- * @property {Map<string, Frame>} below
+ * @property {Map<string | null, Frame>} below by text; null for merged rows
  */
 
 /** More rows would hold up the page for more than a tenth of a second. */
 const MOST_ROWS = 200_000;
+export const MERGED = "merged";
 /** From the outside to the inside. */
 const NESTING = ["ranges", "python", "calls"];
 
 /** @param {string} text @param {string} [kind] @returns {Frame} */
 const frameOf = (text, kind = "") => ({ text, kind, names: new Set(), calls: 0, ns: 0, self: 0, below: new Map() });
+/** @param {Place} place */
+const isMerged = ({ track, row }) => !!track.count && track.count[row] > 1;
 
 /**
- * The frames of all threads, or of the GPUs, without rows that the page has as sums only.
+ * The frames of all threads, or of the GPUs. Rows that the page has as sums only are one frame in what is around them.
  * @param {Model} model
  * @param {number} from
  * @param {number} to
@@ -43,14 +46,16 @@ export function framesOf(model, from, to, onGpu) {
   for (const track of tracks) {
     const { lane, start, end, count } = track;
     for (let row = firstAfter(track, from); row < start.length && start[row] < to; row++) {
-      if (count && count[row] > 1) continue;
-      const ns = Math.min(end[row], to) - Math.max(start[row], from);
-      const begins = Number(start[row] >= from);
+      const merged = isMerged({ track, row });
+      const inside = Math.min(end[row], to) - Math.max(start[row], from);
+      const ns = merged && inside ? (inside * busyOf(track, row)) / (end[row] - start[row]) : inside;
+      const begins = start[row] >= from ? (merged && count ? count[row] : 1) : 0;
       let frame = below(root, onGpu ? lane.group : lane.title);
       for (const place of [...around(model, { track, row }, onGpu), { track, row }]) {
+        const outer = frame;
         frame = belowOf(model, frame, place);
         if (!onGpu && place.track !== track) continue;
-        frame.ns += ns;
+        if (frame !== outer) frame.ns += ns;
         frame.calls += begins;
       }
     }
@@ -59,17 +64,22 @@ export function framesOf(model, from, to, onGpu) {
   return root;
 }
 
+/** @param {string} text @param {string} [kind] */
+const keyOf = (text, kind) => (kind === MERGED ? null : text);
+
 /** @param {Frame} frame @param {string} text @param {string} [kind] */
 function below(frame, text, kind) {
-  const known = frame.below.get(text);
+  const key = keyOf(text, kind);
+  const known = frame.below.get(key);
   if (known) return known;
   const made = frameOf(text, kind);
-  frame.below.set(text, made);
+  frame.below.set(key, made);
   return made;
 }
 
-/** Ranges that differ in numbers only, such as steps, are one. @param {Model} model @param {Frame} frame @param {Place} place */
+/** Ranges that differ in numbers only, such as steps, are one, and so are merged rows inside one another. @param {Model} model @param {Frame} frame @param {Place} place */
 function belowOf({ names, classes }, frame, { track, row }) {
+  if (isMerged({ track, row })) return frame.kind === MERGED ? frame : below(frame, "merged rows", MERGED);
   const name = track.name[row];
   const text = track.content === "ranges" ? withoutNumbers(names.texts[name]) : names.texts[name];
   const inner = below(frame, text, classes[names.classes[name]]);
@@ -89,7 +99,7 @@ function settle(frame) {
 /** What a row is in, outermost first. @param {Model} model @param {Place} place @param {boolean} onGpu */
 function around(model, place, onGpu) {
   if (!onGpu) return stackAt(place.track.lane, place.track.start[place.row], place.track);
-  const [pair] = linksOf(model, place);
+  const [pair] = isMerged(place) ? [] : linksOf(model, place);
   return pair ? stackOf(model, pair[0]) : [];
 }
 
@@ -100,16 +110,30 @@ function around(model, place, onGpu) {
  * @param {Place} call
  * @returns {Place[]}
  */
-export function stackOf({ lanes }, { track, row }) {
+export function stackOf(model, { track, row }) {
   const time = track.start[row];
-  const own = stackAt(track.lane, time).filter((each) => each.track.content !== "calls");
+  const own = stackAt(track.lane, time).filter((each) => each.track.content !== "calls" && !isMerged(each));
   if (own.some((each) => each.track.content === "ranges")) return own;
-  for (const lane of lanes) {
-    if (lane.kind !== "thread" || lane.process !== track.lane.process) continue;
-    const ranges = stackAt(lane, time).filter((each) => each.track.content === "ranges");
+  for (const lane of withRanges(model).get(track.lane.process) ?? []) {
+    const ranges = stackAt(lane, time).filter((each) => each.track.content === "ranges" && !isMerged(each));
     if (ranges.length) return [...ranges, ...own];
   }
   return own;
+}
+
+const ranged = /** @type {WeakMap<Model, Map<number, import("./model.js").Lane[]>>} */ (new WeakMap());
+
+/** The threads with ranges, by process. @param {Model} model */
+function withRanges(model) {
+  const known = ranged.get(model);
+  if (known) return known;
+  const made = new Map();
+  for (const lane of model.lanes) {
+    if (lane.kind !== "thread" || !lane.tracks.some((track) => track.content === "ranges")) continue;
+    made.set(lane.process, [...(made.get(lane.process) ?? []), lane]);
+  }
+  ranged.set(model, made);
+  return made;
 }
 
 const ordered = /** @type {WeakMap<import("./model.js").Lane, import("./model.js").Track[]>} */ (new WeakMap());
@@ -130,7 +154,7 @@ function stackAt(lane, time, until) {
   for (const track of tracks) {
     if (track === until) break;
     const row = openAt(track, time);
-    if (row >= 0 && !(track.count && track.count[row] > 1)) stack.push({ track, row });
+    if (row >= 0) stack.push({ track, row });
   }
   return stack;
 }
@@ -142,15 +166,16 @@ function stackAt(lane, time, until) {
  */
 export function byName(root) {
   const all = frameOf("");
-  /** @param {Frame} frame @param {string[]} open */
+  /** @param {Frame} frame @param {(string | null)[]} open */
   const visit = (frame, open) => {
+    const key = keyOf(frame.text, frame.kind);
     if (frame.kind) {
       const sums = below(all, frame.text, frame.kind);
       for (const name of frame.names) sums.names.add(name);
       sums.self += frame.self;
-      if (!open.includes(frame.text)) [sums.ns, sums.calls] = [sums.ns + frame.ns, sums.calls + frame.calls];
+      if (!open.includes(key)) [sums.ns, sums.calls] = [sums.ns + frame.ns, sums.calls + frame.calls];
     }
-    for (const each of frame.below.values()) visit(each, [...open, frame.text]);
+    for (const each of frame.below.values()) visit(each, [...open, key]);
   };
   visit(root, []);
   return [...all.below.values()].filter((each) => each.ns > 0).sort((a, b) => b.ns - a.ns);

@@ -2,7 +2,7 @@
 
 import { button, element } from "../elements.js";
 import { label, meaning } from "./canvas/colors.js";
-import { byName, framesOf } from "./flame.js";
+import { byName, framesOf, MERGED } from "./flame.js";
 import { count, duration, percent } from "./format.js";
 import { openAt } from "./model.js";
 
@@ -101,7 +101,7 @@ function flameGraph(path, go) {
     // The table says the same to those who go from button to button.
     if (depth >= path.length) box.tabIndex = -1;
     box.style.cssText = `left:${left * 100}%;width:${share * 100}%;top:${depth * ROW}px`;
-    if (frame.kind) box.style.setProperty("--fill", `var(--c-${meaning(frame.kind)})`);
+    if (frame.kind && frame.kind !== MERGED) box.style.setProperty("--fill", `var(--c-${meaning(frame.kind)})`);
     graph.append(box);
     deepest = Math.max(deepest, depth);
     if (depth < path.length - 1 || depth > DEEPEST) return;
@@ -118,7 +118,9 @@ function flameGraph(path, go) {
 
 /** @param {Frame} root @param {(frame: Frame) => void} pick */
 function nameTable(root, pick) {
-  const frames = byName(root).slice(0, MOST_NAMES);
+  const all = byName(root);
+  const merged = all.find(({ kind }) => kind === MERGED);
+  const frames = all.filter((each) => each !== merged).slice(0, MOST_NAMES);
   const rows = frames.map(({ text, kind, calls, ns, self }) => /** @type {Cell[]} */ ([
     text,
     label(kind),
@@ -127,7 +129,9 @@ function nameTable(root, pick) {
     [self, duration(self)],
     [(100 * ns) / root.ns, percent(ns, root.ns)],
   ]));
-  return tableOf("name kind calls total_ns self_ns+ share_pct", rows, (row) => pick(frames[row]));
+  const table = tableOf("name kind calls total_ns self_ns+ share_pct", rows, (row) => pick(frames[row]));
+  if (merged) table.prepend(element("p", {}, `Without ${count(merged.calls)} rows (${duration(merged.ns)}) that the page has as sums only.`));
+  return table;
 }
 
 /** Mark the selected hit in the list, and bring it into view there. @param {HTMLElement} list @param {number} number */

@@ -269,7 +269,14 @@ export function openAt(track, time) {
  * @returns {{track: Track, row: number} | null}
  */
 export function located(model, number) {
-  const track = model.tracks.findLast((each) => each.offset <= number);
+  const { tracks } = model;
+  let [low, high] = [0, tracks.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (tracks[middle].offset <= number) low = middle + 1;
+    else high = middle;
+  }
+  const track = tracks[low - 1];
   return track && number >= 0 && number - track.offset < track.start.length
     ? { track, row: number - track.offset }
     : null;

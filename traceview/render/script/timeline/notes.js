@@ -7,7 +7,7 @@ import { button, element } from "../elements.js";
 const MOST_LETTERS = 300;
 const PLACE = /(<script type="application\/json" id="timeline-notes">)[^<]*/;
 const kept = document.getElementById("timeline-notes");
-/** The page as it was opened: scripts change what the document holds. */
+/** The page as it was opened: the scripts, all in the one element that runs now, change what the document holds. */
 const source = kept ? document.documentElement.outerHTML : "";
 
 export class Notes {
@@ -22,22 +22,28 @@ export class Notes {
     this.acts = acts;
     /** @type {Note[]} */
     this.all = JSON.parse(kept?.textContent ?? "[]");
+    this.saved = JSON.stringify(this.all);
+    /** @type {HTMLFormElement[]} */
+    this.asked = [];
+    addEventListener("beforeunload", (event) => void (JSON.stringify(this.all) !== this.saved && event.preventDefault()));
     this.show();
   }
 
-  /** Ask for the text of a note. @param {number} at */
+  /** Ask for the text of a note. What was typed for another time stays. @param {number} at */
   ask(at) {
     if (!source) return;
     const input = element("input", { maxlength: String(MOST_LETTERS), placeholder: `Note at ${this.moment(at)}`, "aria-label": "Text of the note" });
     const form = element("form", {}, input, element("button", { class: "tool" }, "Add note"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
+      this.asked = [];
       if (input.value.trim()) this.all.push({ at: Math.round(at), text: input.value.trim() });
       this.all.sort((a, b) => a.at - b.at);
       this.show();
     });
+    input.value = this.within.querySelector("input")?.value ?? "";
+    this.asked = [form];
     this.show();
-    this.within.prepend(form);
     input.focus();
   }
 
@@ -52,12 +58,13 @@ export class Notes {
     });
     const save = button("Save page with notes", () => this.save());
     save.title = "Notes are lost unless the page is saved";
-    this.within.replaceChildren(...(rows.length ? [element("ul", {}, ...rows), save] : []));
+    this.within.replaceChildren(...this.asked, ...(rows.length ? [element("ul", {}, ...rows), save] : []));
     this.acts.change(this.all);
   }
 
   save() {
-    const notes = JSON.stringify(this.all).replaceAll("<", "\\u003c");
+    this.saved = JSON.stringify(this.all);
+    const notes = this.saved.replaceAll("<", "\\u003c");
     const page = `<!doctype html>\n${source.replace(PLACE, (_, start) => start + notes)}`;
     const link = element("a", { download: decodeURIComponent(location.pathname.split("/").pop() || "report.html") });
     link.href = URL.createObjectURL(new Blob([page], { type: "text/html" }));

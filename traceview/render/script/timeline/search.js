@@ -52,8 +52,9 @@ export function longestHits({ tracks }, hits, all, most) {
     visit((_track, _row, ns) => void (lengths[at++] = ns));
     least = lengths.sort()[all - most];
   }
-  visit((track, row, ns) => void (ns >= least && places.length < most && places.push({ track, row })));
-  return places.sort((a, b) => a.track.start[a.row] - b.track.start[b.row]);
+  visit((track, row, ns) => void (ns > least && places.push({ track, row })));
+  visit((track, row, ns) => void (ns === least && places.length < most && places.push({ track, row })));
+  return places.sort((a, b) => a.track.start[a.row] - b.track.start[b.row] || a.track.offset + a.row - b.track.offset - b.row);
 }
 
 /**

@@ -88,16 +88,24 @@ function addStream(sums, track, from, to) {
  */
 function timeTogether(steps, all, together) {
   all.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-  const open = /** @type {Map<string, number>} */ (new Map());
+  const numbers = new Map(all.map((stream, number) => [stream, number]));
+  const open = all.map(() => 0);
+  const busy = /** @type {number[]} */ ([]);
   let [streams, since] = ["", 0];
   for (const [at, change, stream] of steps.sort(([a, up], [b, other]) => a - b || up - other)) {
-    if (streams && at > since) add(together, streams, 1, at - since);
+    if (busy.length && at > since) {
+      streams ||= (busy.length > 1 ? "" : "Only ") + busy.sort((a, b) => a - b).map((each) => all[each]).join(" and ");
+      add(together, streams, 1, at - since);
+    }
     since = at;
-    const before = open.get(stream) ?? 0;
-    open.set(stream, before + change);
-    if (before && before + change) continue;
-    const busy = all.filter((each) => open.get(each));
-    streams = busy.length === 1 ? `Only ${busy[0]}` : busy.join(" and ");
+    const number = numbers.get(stream);
+    if (number === undefined) continue;
+    const before = open[number];
+    open[number] += change;
+    if (before && open[number]) continue;
+    if (before) busy.splice(busy.indexOf(number), 1);
+    else busy.push(number);
+    streams = "";
   }
 }
 

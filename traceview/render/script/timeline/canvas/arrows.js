@@ -2,6 +2,7 @@
 
 import { duration } from "../format.js";
 import { AXIS, lineOf, scrolled } from "../layout.js";
+import { located } from "../model.js";
 
 /** @typedef {import("../model.js").Track} Track */
 /** @typedef {import("./draw.js").Scene} Scene */
@@ -32,9 +33,8 @@ export function drawSelected(pen, scene) {
 export function linksOf(model, selected) {
   const { track, row } = selected;
   if (track.link) {
-    const number = track.link[row];
-    const call = model.tracks.findLast((each) => each.offset <= number);
-    return number < 0 || !call ? [] : [[{ track: call, row: number - call.offset }, selected]];
+    const call = located(model, track.link[row]);
+    return call ? [[call, selected]] : [];
   }
   if (track.content !== "calls") return [];
   const wanted = track.offset + row;
