@@ -90,6 +90,8 @@ def test_a_profile_of_proton_has_those_of_lines(tmp_path):
         ('[{"frame": 1, "metrics": {"stalled_wait": 3}}, 7, {"children": 3}]', "no warp samples"),
         ('"Address","Source","stall_wait"\n"0x10","MOV R1, 1","-"\n', "no warp samples"),
         (source_page(SYMBOL, SASS, {}), "no warp samples"),
+        (source_page(SYMBOL, SASS, {0: {"wait": 0.5}}), "no warp samples"),
+        (proton_profile("gelu", {("gelu.py", 1): {"wait": 0.5}}), "no warp samples"),
         ((DATA / "README.md").read_text(), "no warp samples"),
     ],
 )

@@ -207,8 +207,8 @@ def _stalls(cells: Mapping[str, object]) -> Stalls:
     """Samples by reason, without those of which there are none."""
     stalls = Counter[str]()
     for name, cell in cells.items():
-        samples = ncu.number(str(cell), ".")
+        samples = int(min(ncu.number(str(cell), ".") or 0, ncu_report.MOST_SAMPLES))
         if samples:
             reason = name.lower()
-            stalls[_SHORTENED.get(reason, reason)] += int(min(samples, ncu_report.MOST_SAMPLES))
+            stalls[_SHORTENED.get(reason, reason)] += samples
     return stalls
