@@ -83,6 +83,18 @@ def test_the_line_of_the_load_is_blamed_and_not_that_of_its_use(kernel, load_and
         assert found.waiting_for(code[load].source) == ("long_scoreboard", 61.0)
 
 
+def test_the_copies_of_a_group_are_blamed_and_not_its_commit(tmp_path):
+    cubin, function, _ = assembled("matmul-3.7.1-sm80")
+    matmul = inspect(a_compiled(name=function.name, arch="sm_80", cubin=cubin))
+    code = matmul.sass.instructions
+    last = max(at for at in range(len(code)) if code[at].opcode == "DEPBAR.LE")
+    content = ncu_report(function.name, cubin, [{16 * last: {"long_scoreboard": 7}}])
+    (place,) = joined(matmul, tmp_path, content).warp_stalls.places
+    copies = {i.source for i in code if i.opcode.startswith("LDGSTS")}
+    assert {each.place.source for each in place.waits_for} == copies
+    assert {name.split(".")[0] for each in place.waits_for for name in each.opcodes} == {"LDGSTS"}
+
+
 def test_lines_of_proton_are_found_whatever_folder_they_are_in(kernel, load_and_use, tmp_path):
     load, use = load_and_use
     source = kernel.sass.instructions[use].source

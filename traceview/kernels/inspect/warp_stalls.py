@@ -163,7 +163,25 @@ def _producers(
     """The instructions that others wait for, by the kind of scoreboard where that tells them."""
     producers = sorted({each for at in instructions for each in boards.awaited(at)})
     is_long = reason == _SCOREBOARDS[0]
-    return [at for at in producers if _is_long(sass.instructions[at]) == is_long] or producers
+    of_kind = [at for at in producers if _is_long(sass.instructions[at]) == is_long] or producers
+    return sorted({each for at in of_kind for each in _copies(at, sass, boards) or (at,)})
+
+
+def _copies(commit: int, sass: Function, boards: Scoreboards) -> set[int]:
+    """The copies of the group that an instruction commits; none if it is no commit."""
+    found, seen, waiting = set[int](), set[int](), [commit]
+    while waiting and sass.instructions[commit].opcode == _COPY_GROUP:
+        for at in set(boards.before.get(waiting.pop(), ())) - seen:
+            seen.add(at)
+            if _is_copy(sass.instructions[at]):
+                found.add(at)
+            if sass.instructions[at].opcode != _COPY_GROUP:
+                waiting.append(at)
+    return found
+
+
+def _is_copy(instruction: Instruction) -> bool:
+    return instruction.opcode.startswith("LDGSTS")
 
 
 def _is_long(instruction: Instruction) -> bool:
