@@ -9,12 +9,13 @@ from tests.fuzz.mutants import bytes_changed
 from tests.places import DATA
 from tests.ptx.sass.machine_codes import assembled
 from tests.trace.ncu.sampled_files import (
+    blocks,
     ncu_report,
     page_with_source,
     proton_profile,
     source_page,
 )
-from tests.trace.ncu.test_report_file import REPORT
+from tests.trace.ncu.test_report_file import REPORT, report
 from traceview.base.errors import InputError
 from traceview.kernels.ptx.model import SourceLine
 from traceview.traces.trace.warp_samples import read_samples
@@ -49,6 +50,18 @@ def test_a_report_has_the_samples_of_all_launches_by_instruction(tmp_path):
         3: Counter(long_scoreboard=200, wait=5),
         None: Counter(wait=3),
     }
+
+
+def test_code_is_that_of_the_process_and_the_last_loaded_before_the_launch(tmp_path):
+    """All at the same addresses, with the launches of one of two processes after both codes."""
+    cubin, function, code = assembled("gelu-3.7.1-sm90")
+    other, last = (cubin.replace(code, code[:16] + bytes([n]) + code[17:]) for n in (254, 255))
+    ours = [blocks(function.name, cubin, [{0: {"wait": 1}}], 7)]
+    ours += [blocks(function.name, last, [{0: {"wait": 4}}], 7)]
+    theirs = blocks(function.name, other, [{0: {"wait": 2}}], 8)
+    content = report(ours[0][0], theirs[0], ours[0][1], theirs[1], *ours[1])
+    found = {each.machine_code[16]: dict(each.by_index) for each in read(tmp_path, content)}
+    assert found == {code[16]: {0: {"wait": 1}}, 254: {0: {"wait": 2}}, 255: {0: {"wait": 4}}}
 
 
 @pytest.mark.parametrize("page", [source_page, page_with_source])

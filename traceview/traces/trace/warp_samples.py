@@ -122,11 +122,14 @@ def _summed(all_stalls: Iterable[Mapping[Place, Stalls]]) -> dict[Place, Stalls]
 
 
 def _of_report(path: Path) -> Iterator[KernelSamples]:
-    modules, launches = ncu_report.read_samples(path)
+    loaded, launches = ncu_report.read_samples(path)
     for launch in launches:
-        for module in modules:
+        listed = loaded[launch.process]
+        modules = (*reversed(listed[: launch.loaded]), *listed[launch.loaded :])
+        for place, module in enumerate(modules):
             start = module.addresses.get(launch.symbol, 0)
-            code = _code_of(launch.symbol, (module, *modules)) if start else b""
+            # The module of an entry without a cubin is that of one before it.
+            code = _code_of(launch.symbol, modules[place:] + modules[:place]) if start else b""
             inside = range(start, start + len(code))
             if not any(address in inside for address in launch.stalls):
                 continue
