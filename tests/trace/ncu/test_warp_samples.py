@@ -78,6 +78,15 @@ def test_a_source_page_has_those_of_each_code_once(tmp_path, page):
     assert different.by_index == {0: Counter(barrier=7)}
 
 
+@pytest.mark.parametrize("count", ["1.234.567", "1,234,567", "1 234 567", "1’234’567"])
+def test_counts_of_a_source_page_in_any_locale(tmp_path, count):
+    page = source_page(SYMBOL, SASS, {0: {"wait": 1_234_567}, 1: {"wait": 1234}})
+    for plain, printed in (("1234567", count), ("1234", count[:-4])):
+        page = page.replace(f'"{plain}"', f'"{printed}"')
+    (samples,) = read(tmp_path, page)
+    assert samples.by_index == {0: Counter(wait=1_234_567), 1: Counter(wait=1234)}
+
+
 def test_a_source_page_of_another_version_with_a_cpp_name(tmp_path):
     (samples,) = read(tmp_path, FIRST_ROWS)
     assert samples.is_named("_Z5scaleILb1ELi32EEvPfS0_Pl")

@@ -45,6 +45,8 @@ _SHORTENED = {
 }
 _COLUMN = re.compile(r"stall_(\w+)")
 _METRIC = re.compile(r"stalled_(\w+)")
+# Counts are whole: what precedes three digits separates thousands, in any locale.
+_GROUPING = re.compile(r"[.,](?=\d{3}(?!\d))")
 _ADDRESS = re.compile(r"0x([0-9a-fA-F]{1,16})")
 _SASS = re.compile(r"\s*(?:@(!?U?P[T\d]+)\s+)?([A-Z][\w.]*)")
 _FRAME = re.compile(r"(?P<file>.+):(?P<line>\d{1,9})@(?P<function>.+)", re.DOTALL)
@@ -171,7 +173,11 @@ def _of_page(text: str) -> Iterator[KernelSamples]:
         elif columns and len(row) > max(columns.values()):
             address = _ADDRESS.fullmatch(row[columns["address"]])
             if address and (sass := _SASS.match(row[columns["sass"]])):
-                cells = {n: row[at] for n, at in columns.items() if n not in ("address", "sass")}
+                cells = {
+                    name: _GROUPING.sub("", row[at])
+                    for name, at in columns.items()
+                    if name not in ("address", "sass")
+                }
                 launch[int(address[1], 16)] = ((sass[1], sass[2]), _stalls(cells))
     yield from _of_launch(symbol, launch)
 
