@@ -13,10 +13,12 @@ from tests.trace.ncu.sampled_files import ncu_report, proton_profile, source_pag
 from traceview import inspect_ptx
 from traceview.base.errors import InputError
 from traceview.cli import run
+from traceview.kernels.inspect.kernel_report import subject_of
 from traceview.kernels.inspect.target_report import inspect
 from traceview.kernels.inspect.warp_stalls import with_samples
 from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.disassembly import access_of
+from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.ptx.scoreboards import Scoreboards
 from traceview.traces.trace.warp_samples import read_samples
 
@@ -83,6 +85,18 @@ def test_the_line_of_the_load_is_blamed_and_not_that_of_its_use(kernel, load_and
         assert found.waiting_for(code[load].source) == ("long_scoreboard", 61.0)
 
 
+def test_the_copies_of_a_group_are_blamed_and_not_its_commit(tmp_path):
+    cubin, function, _ = assembled("matmul-3.7.1-sm80")
+    matmul = inspect(a_compiled(name=function.name, arch="sm_80", cubin=cubin))
+    code = matmul.sass.instructions
+    last = max(at for at in range(len(code)) if code[at].opcode == "DEPBAR.LE")
+    content = ncu_report(function.name, cubin, [{16 * last: {"long_scoreboard": 7}}])
+    (place,) = joined(matmul, tmp_path, content).warp_stalls.places
+    copies = {i.source for i in code if i.opcode.startswith("LDGSTS")}
+    assert {each.place.source for each in place.waits_for} == copies
+    assert {name.split(".")[0] for each in place.waits_for for name in each.opcodes} == {"LDGSTS"}
+
+
 def test_lines_of_proton_are_found_whatever_folder_they_are_in(kernel, load_and_use, tmp_path):
     load, use = load_and_use
     source = kernel.sass.instructions[use].source
@@ -94,6 +108,52 @@ def test_lines_of_proton_are_found_whatever_folder_they_are_in(kernel, load_and_
     assert kernel.sass.instructions[load].source in blamed
     assert found.places[1].place.source.file == "/x/none.py"
     assert found.places[1].waits_for == ()
+
+
+def test_lines_of_another_version_of_the_source(kernel, load_and_use, tmp_path):
+    """Refused if none is a line of this code; in between, findings are not weighed by them."""
+    known = kernel.sass.instructions[load_and_use[1]].source
+    moved = (known.file, known.line + 900)
+    with pytest.raises(InputError, match="are of other code than was compiled here"):
+        joined(kernel, tmp_path, proton_profile(kernel.name, {moved: {"wait": 5}}))
+    for unknown, said in ((4, []), (10, ["10.0 %"])):
+        notes: list[str] = []
+        lines = {moved: {"wait": unknown}, (known.file, known.line): {"wait": 100 - unknown}}
+        found = joined(kernel, tmp_path, proton_profile(kernel.name, lines), notes.append)
+        assert found.warp_stalls.samples == 100
+        assert (found.findings == kernel.findings) == bool(said)
+        assert [note.partition(" of the samples of")[0] for note in notes] == said
+
+
+def test_samples_of_a_helper_that_is_inlined_at_two_lines_are_of_neither(kernel, tmp_path):
+    helper = SourceLine("/lib/helper.py", 5)
+    called = {kernel.findings[0].subject.line, kernel.sass.instructions[-1].source.line}
+    inlined = tuple(
+        replace(i, inlined=(helper,)) if i.source and i.source.line in called else i
+        for i in kernel.sass.instructions
+    )
+    calling = replace(kernel, sass=replace(kernel.sass, instructions=inlined))
+    content = proton_profile(kernel.name, {(helper.file, helper.line): {"wait": 5}})
+    found = joined(calling, tmp_path, content)
+    assert [each.place.source for each in found.warp_stalls.places] == [helper]
+    assert found.findings == kernel.findings
+
+
+def test_no_finding_tells_waits_for_a_line_that_nothing_can_wait_for(kernel, tmp_path):
+    """Lines 60 and 61 wait for a TMA load and store."""
+    cubin, function, _ = assembled("tma_copy-3.9.0-sm90")
+    copy = inspect(a_compiled(name=function.name, arch="sm_90a", cubin=cubin))
+    lines = sorted({i.source for i in copy.sass.instructions if i.source}, key=lambda s: s.line)
+    findings = [replace(kernel.findings[0], subject=subject_of(s, copy.compiled)) for s in lines]
+    content = ncu_report(function.name, cubin, [{0: {"wait": 5}}])
+    found = joined(replace(copy, findings=findings), tmp_path, content).findings
+    silent = [each for each in found if "samples_waiting_pct" not in each.evidence.values]
+    assert {each.subject.line for each in silent} >= {60, 61}
+    assert len(silent) < len(found)
+    for each in found:
+        said = "0.0 % of warp samples wait for" in each.evidence.basis
+        assert said == (each not in silent)
+        assert each.evidence.values["samples_at_line_pct"] == 100 * (each.subject.line == 55)
 
 
 def test_a_warp_that_exits_is_sampled_behind_the_exit(kernel, tmp_path):

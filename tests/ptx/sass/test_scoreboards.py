@@ -108,6 +108,21 @@ def test_waits_end_the_search_and_loops_are_followed_back():
     assert [boards.awaited(at) for at in (1, 4, 5)] == [(0, 2), (2,), ()]
 
 
+@pytest.mark.parametrize(
+    ("jumps", "awaited"),
+    [((), [(0,), (1,), (2, 4)]), ((Jump(5, (3,), True),), [(0,), (1, 2, 4), (2, 4)])],
+)
+def test_a_wait_that_leaves_groups_is_for_those_before_them(jumps, awaited):
+    """Three groups, then in line or in a loop: wait, commit another, wait for all but two."""
+    copies = ("LDGDEPBAR", "")
+    listed = [copies, copies, copies, ("DEPBAR.LE", "SB0, 0x2"), copies, ("DEPBAR.LE", "SB0, 0x2")]
+    listed += [("DEPBAR.LE", "SB0, 0x0")]
+    code = tuple(Instruction(*each, None, at) for at, each in enumerate(listed))
+    words = (word(sets=each is copies, waits=False) for each in listed)
+    boards = Scoreboards.of(Function("k", "sass", True, code, jumps=jumps), b"".join(words))
+    assert [boards.awaited(at) for at in (3, 5, 6)] == awaited
+
+
 def word(*, sets: bool, waits: bool) -> bytes:
     """An instruction that reserves scoreboard 0, or waits for it."""
     control = (0 if sets else 7) << 5 | 7 << 8 | waits << 11 | 1

@@ -18,6 +18,13 @@ START = 0x7F91_B4FB_3600
 
 def ncu_report(symbol: str, cubin: bytes, launches: Iterable[Mapping[int, Stalls]]) -> bytes:
     """A report of launches, each with samples by offset in the code, and the cubin."""
+    return report(*blocks(symbol, cubin, launches))
+
+
+def blocks(
+    symbol: str, cubin: bytes, launches: Iterable[Mapping[int, Stalls]], process: int = 0
+) -> tuple[bytes, bytes]:
+    """Those of such a report: the code, and the launches after it."""
     place, other = (
         field(1, field(1, name.encode()) + field(2, start) + field(3, 17))
         for name, start in ((symbol, START), ("other", START - 4096))
@@ -26,14 +33,18 @@ def ncu_report(symbol: str, cubin: bytes, launches: Iterable[Mapping[int, Stalls
     module, again = field(4, cubin) + field(9, other), field(9, place)
     entries = [_launch(symbol, stalls) for stalls in launches]
     names = b"".join(field(1, name.encode()) for name in NAMES)
-    return report(_block((module, again), (), names), _block((), entries, names))
+    code = _block((module, again), (), names, process)
+    return code, _block((), entries, names, process)
 
 
-def _block(codes: Iterable[bytes], launches: Iterable[bytes], names: bytes) -> bytes:
+def _block(codes: Iterable[bytes], launches: Iterable[bytes], names: bytes, process: int) -> bytes:
     codes, launches = list(codes), list(launches)
     payload = b"".join(map(sized, (*codes, *launches)))
     counts = field(1, len(codes)) + field(2, len(launches))
-    return sized(counts + field(4, names) + field(5, len(payload))) + payload
+    return (
+        sized(counts + field(4, names) + field(5, len(payload)) + field(6, field(1, process)))
+        + payload
+    )
 
 
 def _launch(symbol: str, stalls: Mapping[int, Stalls]) -> bytes:

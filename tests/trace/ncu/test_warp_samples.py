@@ -9,12 +9,13 @@ from tests.fuzz.mutants import bytes_changed
 from tests.places import DATA
 from tests.ptx.sass.machine_codes import assembled
 from tests.trace.ncu.sampled_files import (
+    blocks,
     ncu_report,
     page_with_source,
     proton_profile,
     source_page,
 )
-from tests.trace.ncu.test_report_file import REPORT
+from tests.trace.ncu.test_report_file import REPORT, report
 from traceview.base.errors import InputError
 from traceview.kernels.ptx.model import SourceLine
 from traceview.traces.trace.warp_samples import read_samples
@@ -51,6 +52,18 @@ def test_a_report_has_the_samples_of_all_launches_by_instruction(tmp_path):
     }
 
 
+def test_code_is_that_of_the_process_and_the_last_loaded_before_the_launch(tmp_path):
+    """All at the same addresses, with the launches of one of two processes after both codes."""
+    cubin, function, code = assembled("gelu-3.7.1-sm90")
+    other, last = (cubin.replace(code, code[:16] + bytes([n]) + code[17:]) for n in (254, 255))
+    ours = [blocks(function.name, cubin, [{0: {"wait": 1}}], 7)]
+    ours += [blocks(function.name, last, [{0: {"wait": 4}}], 7)]
+    theirs = blocks(function.name, other, [{0: {"wait": 2}}], 8)
+    content = report(ours[0][0], theirs[0], ours[0][1], theirs[1], *ours[1])
+    found = {each.machine_code[16]: dict(each.by_index) for each in read(tmp_path, content)}
+    assert found == {code[16]: {0: {"wait": 1}}, 254: {0: {"wait": 2}}, 255: {0: {"wait": 4}}}
+
+
 @pytest.mark.parametrize("page", [source_page, page_with_source])
 def test_a_source_page_has_those_of_each_code_once(tmp_path, page):
     other = page(SYMBOL, SASS[:1], {0: {"barrier": 7}})
@@ -63,6 +76,15 @@ def test_a_source_page_has_those_of_each_code_once(tmp_path, page):
         2: Counter(long_scoreboard=80, selected=2),
     }
     assert different.by_index == {0: Counter(barrier=7)}
+
+
+@pytest.mark.parametrize("count", ["1.234.567", "1,234,567", "1 234 567", "1’234’567"])
+def test_counts_of_a_source_page_in_any_locale(tmp_path, count):
+    page = source_page(SYMBOL, SASS, {0: {"wait": 1_234_567}, 1: {"wait": 1234}})
+    for plain, printed in (("1234567", count), ("1234", count[:-4])):
+        page = page.replace(f'"{plain}"', f'"{printed}"')
+    (samples,) = read(tmp_path, page)
+    assert samples.by_index == {0: Counter(wait=1_234_567), 1: Counter(wait=1234)}
 
 
 def test_a_source_page_of_another_version_with_a_cpp_name(tmp_path):
@@ -90,6 +112,8 @@ def test_a_profile_of_proton_has_those_of_lines(tmp_path):
         ('[{"frame": 1, "metrics": {"stalled_wait": 3}}, 7, {"children": 3}]', "no warp samples"),
         ('"Address","Source","stall_wait"\n"0x10","MOV R1, 1","-"\n', "no warp samples"),
         (source_page(SYMBOL, SASS, {}), "no warp samples"),
+        (source_page(SYMBOL, SASS, {0: {"wait": 0.5}}), "no warp samples"),
+        (proton_profile("gelu", {("gelu.py", 1): {"wait": 0.5}}), "no warp samples"),
         ((DATA / "README.md").read_text(), "no warp samples"),
     ],
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -306,7 +307,8 @@ def _of_report(path: Path, options: CompileOptions) -> list[Compiled]:
     """The kernels in a report of Nsight Compute whose warps were sampled."""
     modules, launches = ncu_report.read_samples(path)
     sampled = {launch.symbol for launch in launches}
-    cubins = dict.fromkeys(module.cubin for module in modules if module.cubin)
+    listed = chain.from_iterable(modules.values())
+    cubins = dict.fromkeys(module.cubin for module in listed if module.cubin)
     kernels = [(name, cubin) for cubin in cubins for name in cubin_file.kernels(cubin)]
     return [
         _given(name, cubin_file.arch_of(cubin), None, cubin, path, options)

@@ -7,7 +7,7 @@ instructions that one waits for; their lines are what keeps the warp.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -25,6 +25,7 @@ from traceview.kernels.inspect.kernel_report import (
 )
 from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.disassembly import access_of
+from traceview.kernels.ptx.live_registers import written_registers
 from traceview.kernels.ptx.model import Function, Instruction, SourceLine
 from traceview.kernels.ptx.scoreboards import INSTRUCTION_BYTES, Scoreboards
 from traceview.traces.trace.warp_samples import KernelSamples, Stalls
@@ -35,6 +36,9 @@ _PADDING = ("NOP", "BRA")
 # A long scoreboard is one of the L1 cache's unit, which serves all memory but shared memory.
 _L1 = frozenset(("global", "local", "generic", "texture", "surface"))
 _COPY_GROUP = "LDGDEPBAR"
+_MOST_UNKNOWN_PCT = 5.0
+
+_Sampled = tuple[CodePlace, Sequence[int], Stalls]
 
 
 def with_samples(
@@ -46,36 +50,60 @@ def with_samples(
     """The kernels, each with what its warps wait for by the samples of the file `path`.
 
     Findings on a line tell how many samples wait for it. `note` gets a line per kernel that has no
-    samples. Raises InputError if none are of these kernels and their code.
+    samples, or many at unknown lines. Raises InputError if none are of these kernels and their
+    code.
     """
-    stalls = [_stalls_of(kernel, samples) for kernel in kernels]
-    if not any(stalls):
+    joined = [_joined(kernel, samples, note) for kernel in kernels]
+    if not any(joined):
         raise InputError(*_unmatched(kernels, samples, path))
-    for kernel in (kernel for kernel, found in zip(kernels, stalls, strict=True) if not found):
+    for kernel in (kernel for kernel, found in zip(kernels, joined, strict=True) if not found):
         note(f"{path.name} has no samples of {kernel.short_name} as compiled here")
-    return tuple(
-        replace(kernel, warp_stalls=found, findings=_weighed(kernel.findings, found))
-        if found
-        else kernel
-        for kernel, found in zip(kernels, stalls, strict=True)
-    )
+    return tuple(found or kernel for kernel, found in zip(kernels, joined, strict=True))
 
 
-def _stalls_of(kernel: KernelReport, samples: Iterable[KernelSamples]) -> WarpStalls | None:
+def _joined(
+    kernel: KernelReport, samples: Iterable[KernelSamples], note: Callable[[str], None]
+) -> KernelReport | None:
     sass, cubin = kernel.sass, kernel.compiled.cubin
     if sass is None or cubin is None:
         return None
     code = machine_code(cubin, kernel.name)
     if len(code) < INSTRUCTION_BYTES * len(sass.instructions):
         return None
-    for each in samples:
-        if each.is_named(kernel.name) and (each.by_line or _is_of(each, sass, code)):
-            return _stalls(each, sass, Scoreboards.of(sass, code))
-    return None
+    found = next((s for s in samples if s.is_named(kernel.name) and _is_of(s, sass, code)), None)
+    if found is None:
+        return None
+    boards = Scoreboards.of(sass, code)
+    sampled = list(_places(found, sass))
+    stalls = _stalls(sampled, sass, boards)
+    unknown = sum(counts.total() for _, at, counts in sampled if found.by_line and not at)
+    if 100 * unknown > _MOST_UNKNOWN_PCT * stalls.samples:
+        share = units.percent(100 * unknown / stalls.samples)
+        note(
+            f"{share} of the samples of {kernel.short_name} are at lines without code as compiled "
+            "here, so its findings are not weighed"
+        )
+        return replace(kernel, warp_stalls=stalls)
+    apart = {
+        source
+        for place, listed, _ in sampled
+        for source in {sass.instructions[at].source for at in listed} - {place.source}
+    }
+    awaited = {i.source for at, i in enumerate(sass.instructions) if _has_result(at, i, boards)}
+    findings = tuple(
+        _with_samples(each, line, stalls, line in awaited)
+        if (line := source_of(each)) and line not in apart
+        else each
+        for each in kernel.findings
+    )
+    return replace(kernel, warp_stalls=stalls, findings=findings)
 
 
 def _is_of(samples: KernelSamples, sass: Function, code: bytes) -> bool:
-    """Whether samples by instruction are of this code."""
+    """Whether samples by instruction are of this code, or any by line are of a line that it has."""
+    if samples.by_line:
+        lines, known = set(map(_key, filter(None, samples.by_line))), set(_by_line(sass))
+        return not lines or not known or not lines.isdisjoint(known)
     if samples.machine_code:
         return samples.machine_code == code
     sampled = [(guard, opcode.partition(".")[0]) for guard, opcode in samples.opcodes]
@@ -100,11 +128,11 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(first[:_MOST_NAMES]) + (" …" if len(first) > _MOST_NAMES else "")
 
 
-def _stalls(samples: KernelSamples, sass: Function, boards: Scoreboards) -> WarpStalls:
+def _stalls(sampled_places: Iterable[_Sampled], sass: Function, boards: Scoreboards) -> WarpStalls:
     stalls: dict[CodePlace, Stalls] = defaultdict(Counter)
     sampled: dict[CodePlace, dict[int, None]] = defaultdict(dict)
     awaited: dict[CodePlace, list[AwaitedPlace]] = defaultdict(list)
-    for place, instructions, counts in _places(samples, sass):
+    for place, instructions, counts in sampled_places:
         stalls[place].update(counts)
         sampled[place].update(dict.fromkeys(instructions))
         for reason in _SCOREBOARDS:
@@ -123,9 +151,6 @@ def _stalls(samples: KernelSamples, sass: Function, boards: Scoreboards) -> Warp
     return WarpStalls(tuple(sorted(places, key=lambda each: -each.samples)))
 
 
-_Sampled = tuple[CodePlace, Sequence[int], Stalls]
-
-
 def _places(samples: KernelSamples, sass: Function) -> Iterator[_Sampled]:
     """Each place in a file with its instructions and samples."""
     code = sass.instructions
@@ -136,15 +161,20 @@ def _places(samples: KernelSamples, sass: Function) -> Iterator[_Sampled]:
             # A warp that exits is sampled behind the exit.
             at = min(index, len(code) - 1)
             yield _place(at, sass), (at,), stalls
-    by_line: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for at, instruction in enumerate(code):
-        for line in {instruction.source, *instruction.inlined}:
-            if line:
-                by_line[_key(line)].append(at)
+    by_line = _by_line(sass) if samples.by_line else {}
     for source, stalls in samples.by_line.items():
-        instructions = by_line[_key(source)] if source else []
-        place = _place(instructions[0], sass) if instructions else CodePlace(source)
-        yield place, instructions, stalls
+        instructions = by_line.get(_key(source), ()) if source else ()
+        places = {_place(at, sass) for at in instructions}
+        # The samples of a helper that is inlined at several lines are of none of these.
+        yield places.pop() if len(places) == 1 else CodePlace(source), instructions, stalls
+
+
+def _by_line(sass: Function) -> Mapping[tuple[str, int], Sequence[int]]:
+    by_line: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for at, instruction in enumerate(sass.instructions):
+        for key in {_key(line) for line in (instruction.source, *instruction.inlined) if line}:
+            by_line[key].append(at)
+    return by_line
 
 
 def _place(at: int, sass: Function) -> CodePlace:
@@ -163,7 +193,25 @@ def _producers(
     """The instructions that others wait for, by the kind of scoreboard where that tells them."""
     producers = sorted({each for at in instructions for each in boards.awaited(at)})
     is_long = reason == _SCOREBOARDS[0]
-    return [at for at in producers if _is_long(sass.instructions[at]) == is_long] or producers
+    of_kind = [at for at in producers if _is_long(sass.instructions[at]) == is_long] or producers
+    return sorted({each for at in of_kind for each in _copies(at, sass, boards) or (at,)})
+
+
+def _copies(commit: int, sass: Function, boards: Scoreboards) -> set[int]:
+    """The copies of the group that an instruction commits; none if it is no commit."""
+    found, seen, waiting = set[int](), set[int](), [commit]
+    while waiting and sass.instructions[commit].opcode == _COPY_GROUP:
+        for at in set(boards.before.get(waiting.pop(), ())) - seen:
+            seen.add(at)
+            if _is_copy(sass.instructions[at]):
+                found.add(at)
+            if sass.instructions[at].opcode != _COPY_GROUP:
+                waiting.append(at)
+    return found
+
+
+def _is_copy(instruction: Instruction) -> bool:
+    return instruction.opcode.startswith("LDGSTS")
 
 
 def _is_long(instruction: Instruction) -> bool:
@@ -197,21 +245,25 @@ def _merged(awaited: Iterable[AwaitedPlace]) -> tuple[AwaitedPlace, ...]:
     return tuple(sorted(merged.values(), key=lambda each: -each.samples))
 
 
-def _weighed(findings: Iterable[Finding], stalls: WarpStalls) -> tuple[Finding, ...]:
-    return tuple(_with_samples(finding, source_of(finding), stalls) for finding in findings)
+def _has_result(at: int, instruction: Instruction, boards: Scoreboards) -> bool:
+    """Whether a later instruction can wait for the data of this one."""
+    result = bool(boards.sets[at]) and any(True for _ in written_registers(instruction))
+    return result or _is_copy(instruction)
 
 
-def _with_samples(finding: Finding, source: SourceLine | None, stalls: WarpStalls) -> Finding:
-    """The finding with the samples that wait for its line, and those of the line itself."""
-    if source is None:
-        return finding
+def _with_samples(
+    finding: Finding, source: SourceLine, stalls: WarpStalls, is_awaited: bool
+) -> Finding:
+    """The finding with the samples that wait for its line, if any can, and of the line itself."""
     (reason, waiting), there = stalls.waiting_for(source), stalls.pct_at(source)
-    why = f" ({reason.replace('_', ' ')})" if reason else ""
-    said = (
-        f"{units.percent(waiting)} of warp samples wait for {line_name(source)}{why}, "
-        f"{units.percent(there)} are at it"
-    )
-    evidence = finding.evidence
-    values = {**evidence.values, "samples_waiting_pct": waiting, "samples_at_line_pct": there}
-    basis = "; ".join(filter(None, (evidence.basis, said)))
-    return replace(finding, evidence=replace(evidence, values=values, basis=basis))
+    values = {**finding.evidence.values, "samples_at_line_pct": there}
+    said = f"{units.percent(there)} of warp samples are at {line_name(source)}"
+    if is_awaited or waiting:
+        values["samples_waiting_pct"] = waiting
+        why = f" ({reason.replace('_', ' ')})" if reason else ""
+        said = (
+            f"{units.percent(waiting)} of warp samples wait for {line_name(source)}{why}, "
+            f"{units.percent(there)} are at it"
+        )
+    basis = "; ".join(filter(None, (finding.evidence.basis, said)))
+    return replace(finding, evidence=replace(finding.evidence, values=values, basis=basis))

@@ -27,7 +27,8 @@ _CONTROL = 41
 _NONE = 7
 _SCOREBOARDS = 6
 # DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way.
-_NAMED = re.compile(r"SB(\d)")
+_NAMED = re.compile(r"SB(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
+_ALL = 1 << 32
 
 
 @record
@@ -60,10 +61,13 @@ def _control(bits: int) -> Control:
 
 @record
 class Scoreboards:
-    """The scoreboards of a SASS function, by index of the instruction."""
+    """The scoreboards of a SASS function, by index of the instruction.
+
+    `waits` has, for each that it waits for, how many of the latest reservations may be left.
+    """
 
     sets: Sequence[frozenset[int]]
-    waits: Sequence[frozenset[int]]
+    waits: Sequence[Mapping[int, int]]
     before: Mapping[int, Sequence[int]]
 
     @classmethod
@@ -76,7 +80,9 @@ class Scoreboards:
         decoded = controls(machine_code)[: len(code)]
         if len(decoded) < len(code):
             raise ValueError("fewer instructions in the machine code than in its disassembly")
-        waits = [c.waits | _named(i) for c, i in zip(decoded, code, strict=True)]
+        waits = [
+            {**_named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
+        ]
         return cls([c.sets for c in decoded], waits, _before(function))
 
     def awaited(self, at: int) -> tuple[int, ...]:
@@ -86,24 +92,31 @@ class Scoreboards:
         no instruction in between has waited for.
         """
         found: set[int] = set()
-        for barrier in self.waits[at]:
-            seen, waiting = set[int](), list(self.before.get(at, ()))
+        for barrier, kept in self.waits[at].items():
+            # With each, how many reservations `at` still leaves, and how many waits before it left.
+            waiting = [(earlier, kept, _ALL) for earlier in self.before.get(at, ())]
+            seen = set[tuple[int, int, int]]()
             while waiting:
-                earlier = waiting.pop()
-                if earlier in seen:
+                step = waiting.pop()
+                if step in seen:
                     continue
-                seen.add(earlier)
+                seen.add(step)
+                earlier, later, left = step
                 if barrier in self.sets[earlier]:
-                    found.add(earlier)
-                if barrier not in self.waits[earlier]:
-                    waiting += self.before.get(earlier, ())
+                    if not later:
+                        found.add(earlier)
+                    later, left = max(later - 1, 0), left - (left < _ALL)
+                left = min(left, self.waits[earlier].get(barrier, left))
+                if left:
+                    waiting += ((each, later, left) for each in self.before.get(earlier, ()))
         return tuple(sorted(found))
 
 
-def _named(instruction: Instruction) -> frozenset[int]:
+def _named(instruction: Instruction) -> Mapping[int, int]:
     if not instruction.opcode.startswith("DEPBAR"):
-        return frozenset()
-    return frozenset(map(int, _NAMED.findall(instruction.operands)))
+        return {}
+    named = _NAMED.finditer(instruction.operands)
+    return {int(each["scoreboard"]): int(each["left"] or "0", 16) for each in named}
 
 
 def _before(function: Function) -> Mapping[int, Sequence[int]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from traceview.base.errors import MALFORMED, InputError
@@ -144,23 +144,30 @@ class Module:
 
 @record
 class SampledLaunch:
-    """The warp samples of a launch by address and reason; `symbol` is its kernel as linked."""
+    """The warp samples of a launch by address and reason; `symbol` is its kernel as linked.
 
+    `loaded` of the modules of its process precede it in the report.
+    """
+
+    process: int
+    loaded: int
     symbol: str
     stalls: Mapping[int, Mapping[str, int]]
 
 
-def read_samples(path: Path) -> tuple[list[Module], list[SampledLaunch]]:
-    """The modules of a report, and its launches that have warp samples per instruction.
+def read_samples(path: Path) -> tuple[Mapping[int, Sequence[Module]], list[SampledLaunch]]:
+    """The modules of a report by process, and launches that have warp samples per instruction.
 
+    Processes may have different code at the same addresses.
     Raises InputError if the file is damaged or of another version, or has no samples.
     """
-    modules: list[Module] = []
+    modules: dict[int, list[Module]] = defaultdict(list)
     launches: list[SampledLaunch] = []
     try:
         for block in _blocks(_content(path), path):
-            modules += [_module(entry) for entry in block.codes]
-            launches += [_sampled_launch(entry, block.names) for entry in block.launches]
+            known = modules[block.process]
+            known += map(_module, block.codes)
+            launches += (_sampled_launch(entry, block, len(known)) for entry in block.launches)
     except MALFORMED as error:
         raise InputError(f"{path} is a damaged report of Nsight Compute", _WHOLE) from error
     sampled = [launch for launch in launches if launch.stalls]
@@ -181,7 +188,7 @@ def _module(entry: bytes) -> Module:
     return Module(_message(fields.get(_CUBIN, b"")), addresses)
 
 
-def _sampled_launch(entry: bytes, names: list[str]) -> SampledLaunch:
+def _sampled_launch(entry: bytes, block: _Block, loaded: int) -> SampledLaunch:
     symbol = b""
     stalls: dict[int, dict[str, int]] = defaultdict(dict)
     for field, value in _fields(entry):
@@ -189,12 +196,12 @@ def _sampled_launch(entry: bytes, names: list[str]) -> SampledLaunch:
             symbol = _message(value)
         elif field == _METRIC:
             fields = list(_fields(_message(value)))
-            reason = _STALL.fullmatch(names[_number(dict(fields)[_METRIC_NAME])])
+            reason = _STALL.fullmatch(block.names[_number(dict(fields)[_METRIC_NAME])])
             instances = (_message(each) for number, each in fields if number == _INSTANCE)
             for address, samples in map(_instance, instances if reason else ()):
                 if reason and samples:
                     stalls[address][reason[1]] = samples
-    return SampledLaunch(symbol.decode(errors="replace"), stalls)
+    return SampledLaunch(block.process, loaded, symbol.decode(errors="replace"), stalls)
 
 
 def _instance(entry: bytes) -> tuple[int, int]:

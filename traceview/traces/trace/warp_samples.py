@@ -45,6 +45,8 @@ _SHORTENED = {
 }
 _COLUMN = re.compile(r"stall_(\w+)")
 _METRIC = re.compile(r"stalled_(\w+)")
+# Counts are whole: what precedes three digits separates thousands, in any locale.
+_GROUPING = re.compile(r"[.,](?=\d{3}(?!\d))")
 _ADDRESS = re.compile(r"0x([0-9a-fA-F]{1,16})")
 _SASS = re.compile(r"\s*(?:@(!?U?P[T\d]+)\s+)?([A-Z][\w.]*)")
 _FRAME = re.compile(r"(?P<file>.+):(?P<line>\d{1,9})@(?P<function>.+)", re.DOTALL)
@@ -122,11 +124,14 @@ def _summed(all_stalls: Iterable[Mapping[Place, Stalls]]) -> dict[Place, Stalls]
 
 
 def _of_report(path: Path) -> Iterator[KernelSamples]:
-    modules, launches = ncu_report.read_samples(path)
+    loaded, launches = ncu_report.read_samples(path)
     for launch in launches:
-        for module in modules:
+        listed = loaded[launch.process]
+        modules = (*reversed(listed[: launch.loaded]), *listed[launch.loaded :])
+        for place, module in enumerate(modules):
             start = module.addresses.get(launch.symbol, 0)
-            code = _code_of(launch.symbol, (module, *modules)) if start else b""
+            # The module of an entry without a cubin is that of one before it.
+            code = _code_of(launch.symbol, modules[place:] + modules[:place]) if start else b""
             inside = range(start, start + len(code))
             if not any(address in inside for address in launch.stalls):
                 continue
@@ -168,7 +173,11 @@ def _of_page(text: str) -> Iterator[KernelSamples]:
         elif columns and len(row) > max(columns.values()):
             address = _ADDRESS.fullmatch(row[columns["address"]])
             if address and (sass := _SASS.match(row[columns["sass"]])):
-                cells = {n: row[at] for n, at in columns.items() if n not in ("address", "sass")}
+                cells = {
+                    name: _GROUPING.sub("", row[at])
+                    for name, at in columns.items()
+                    if name not in ("address", "sass")
+                }
                 launch[int(address[1], 16)] = ((sass[1], sass[2]), _stalls(cells))
     yield from _of_launch(symbol, launch)
 
@@ -207,8 +216,8 @@ def _stalls(cells: Mapping[str, object]) -> Stalls:
     """Samples by reason, without those of which there are none."""
     stalls = Counter[str]()
     for name, cell in cells.items():
-        samples = ncu.number(str(cell), ".")
+        samples = int(min(ncu.number(str(cell), ".") or 0, ncu_report.MOST_SAMPLES))
         if samples:
             reason = name.lower()
-            stalls[_SHORTENED.get(reason, reason)] += int(min(samples, ncu_report.MOST_SAMPLES))
+            stalls[_SHORTENED.get(reason, reason)] += samples
     return stalls
