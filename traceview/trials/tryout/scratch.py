@@ -202,14 +202,17 @@ def own(root: str, path: _Path, base: str = "", *, follow: bool = True, keep: bo
     while parts:
         part = parts.popleft()
         place = place.parent if part == os.pardir else place / part
-        if not (parts or follow) or not place.is_symlink():
+        if not (parts or follow):
+            break
+        try:
+            link, target = place.readlink(), os.path.realpath(place)
+        except OSError:  # No link, or no longer: another process was first.
             continue
-        target = os.path.realpath(place)
         if not is_within(str(place), root) or is_within(target, root):
             links += 1
             if links > _MOST_LINKS:
                 break
-            parts.extendleft(reversed(place.readlink().parts))
+            parts.extendleft(reversed(link.parts))
             place = place.parent
         elif Path(target).is_dir():
             _unfold(root, place, target)
