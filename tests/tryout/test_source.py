@@ -5,8 +5,11 @@ import subprocess
 
 import pytest
 
-from traceview.trials.remedies import SourceEdit, deferred_reads
+from traceview.trials.remedies import BY_NAME, SourceEdit, deferred_reads
 from traceview.trials.remedies.deferred_reads import REMEDY
+from traceview.trials.tryout.patch import patch_of
+from traceview.trials.tryout.planned import Planned
+from traceview.trials.tryout.runs import Program
 from traceview.trials.tryout.source import (
     diff,
     edited,
@@ -15,6 +18,7 @@ from traceview.trials.tryout.source import (
     read_source,
     removal,
 )
+from traceview.trials.tryout.verdict import Trial
 
 
 def end_of(text, callee):
@@ -148,6 +152,59 @@ def test_edits_are_applied_from_the_end():
     assert (
         edited("abc\n", [SourceEdit(1, 0, 1, 1, "xx"), SourceEdit(1, 2, 1, 3, "yy")]) == "xxbyy\n"
     )
+
+
+@pytest.mark.parametrize(
+    "two", [SourceEdit(1, 0, 1, 2, "yy"), SourceEdit(1, 1, 1, 3, "xx"), SourceEdit(1, 1, 1, 1, "x")]
+)
+def test_edits_that_overlap_are_refused(two):
+    one = SourceEdit(1, 0, 1, 2, "xx")
+    with pytest.raises(ValueError, match=r"overlap|different"):
+        edited("abc\n", [one, two])
+    assert edited("abc\n", [one, one]) == "xxc\n"
+
+
+KEPT = [
+    ("num_workers", {"num_workers": 4, "persistent_workers": True}),
+    ("pin_memory", {"pin_memory": True}),
+    ("non_blocking", {"num_workers": 2}),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        (
+            "DataLoader(\n    ds,\n    batch_size=4,\n)",
+            "DataLoader(\n    ds,\n    batch_size=4, {}\n)",
+        ),
+        ("DataLoader()", "DataLoader({})"),
+        ("DataLoader(ds)", "DataLoader(ds, {})"),
+        ("DataLoader(ds, num_workers=0)", "DataLoader(ds, num_workers=4, {})"),
+    ],
+)
+def test_remedies_of_one_call_share_an_edit_and_one_that_contradicts_is_by_hand(
+    call, after, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "train.py"
+    file.write_text(f"x = {call}\n")
+    end = end_of(file.read_text(), "DataLoader")
+    trials = [
+        Trial(
+            Planned(name, (BY_NAME[name],)),
+            "keep",
+            sites=((name, str(file), 1, end, "DataLoader", keywords),),
+        )
+        for name, keywords in KEPT
+    ]
+    made = patch_of(Program.of(["train.py"]), trials)
+    (tmp_path / "out.diff").write_text(made.diff)
+    subprocess.run(["git", "apply", "out.diff"], check=True)
+    new = "persistent_workers=True, pin_memory=True"
+    new = new if "num_workers" in call else f"num_workers=4, {new}"
+    assert file.read_text() == f"x = {after.format(new)}\n"
+    assert [name for name, _ in made.by_hand] == ["non_blocking"]
 
 
 def test_a_call_with_unknown_options_is_left_alone():

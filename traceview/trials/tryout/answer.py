@@ -228,5 +228,6 @@ def _not_isolated(results: Sequence[RunResult]) -> list[str]:
     notes = [f"not isolated: the program {what}" for what in outside[:3]]
     if not all(result.is_protected for result in results):
         what = "this system, unlike Linux with Landlock, lets C code write to this folder"
+        what += " and where its links lead"
         notes.append(f"not isolated: {what}")
     return notes

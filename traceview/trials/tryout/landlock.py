@@ -11,11 +11,9 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-
-from traceview.trials.tryout.scratch import is_within
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _NO_NEW_PRIVILEGES = 38
@@ -26,10 +24,10 @@ _LEAST_VERSION, _TRUNCATING_VERSION = 2, 3
 """Version 1 forbids all moves of files to other folders."""
 
 
-def protect(folder: str, writable: Sequence[str]) -> bool:
-    """Forbid changes in a folder, but in `writable` ones. Returns whether the system can.
+def protect(kept: Sequence[str], writable: Sequence[str]) -> bool:
+    """Forbid changes in some folders, but in `writable` ones. Returns whether the system can.
 
-    Nor can anything be created in the folders that contain it, beside what they have: Landlock
+    Nor can anything be created in the folders that contain them, beside what they have: Landlock
     only allows, folder by folder.
     """
     if sys.platform != "linux":
@@ -43,7 +41,7 @@ def protect(folder: str, writable: Sequence[str]) -> bool:
     if ruleset < 0:
         return False
     try:
-        for path in _allowed(os.path.realpath(folder), writable):
+        for path in _allowed(set(map(os.path.realpath, kept)), writable):
             with suppress(OSError):
                 _allow(libc, ruleset, path, of_files)
         libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -52,14 +50,17 @@ def protect(folder: str, writable: Sequence[str]) -> bool:
         os.close(ruleset)
 
 
-def _allowed(folder: str, writable: Sequence[str]) -> Iterator[str]:
-    """What the folders around have beside the way to `folder`, and the writable ones."""
-    yield from (path for path in writable if not is_within(folder, path))
-    way = Path(folder)
-    for parent in way.parents:
+def _allowed(kept: Set[str], writable: Sequence[str]) -> Iterator[str]:
+    """What the folders around have beside the ways to `kept` ones, and the writable ones."""
+    around = {str(parent) for path in kept for parent in Path(path).parents}
+    ways = kept | around
+    yield from (path for path in writable if path not in ways)
+    for folder in around:
+        if folder in kept or kept & {*map(str, Path(folder).parents)}:
+            continue
         with suppress(OSError):
-            yield from (str(entry) for entry in parent.iterdir() if entry != way)
-        way = parent
+            entries = map(str, Path(folder).iterdir())
+            yield from (entry for entry in entries if entry not in ways)
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, of_files: int) -> None:

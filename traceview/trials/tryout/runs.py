@@ -18,7 +18,7 @@ from typing import IO
 from traceview.base.errors import InputError
 from traceview.base.records import record
 from traceview.trials.tryout import driver
-from traceview.trials.tryout.scratch import mirror
+from traceview.trials.tryout.scratch import mirror, to_keep
 from traceview.trials.tryout.spec import RunResult, Spec
 
 QUIET: Mapping[str, str] = {
@@ -82,7 +82,7 @@ class Runs:
         scratch = place / "scratch"
         scratch.mkdir(parents=True)
         program = self.program
-        mirror(program.folder, scratch)
+        linked = to_keep(mirror(program.folder, scratch))
         spec = Spec(
             str(program.script),
             program.arguments,
@@ -90,6 +90,7 @@ class Runs:
             str(scratch),
             str(place / "result.json"),
             module=program.module,
+            linked=linked,
         )
         return replace(spec, **options)  # type: ignore[arg-type]
 

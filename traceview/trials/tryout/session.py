@@ -56,7 +56,7 @@ class Session:
         random.seed(spec.seed)
         self._is_protected = _protected(spec)
         note = self._outside.setdefault
-        sys.addaudithook(scratch.WriteWatch(spec.scratch, spec.folder, self._is_protected, note))
+        sys.addaudithook(scratch.WriteWatch(spec.scratch, (spec.folder, *spec.linked), note))
         if spec.limit_s:
             signal.signal(signal.SIGALRM, self._is_late)
             signal.setitimer(signal.ITIMER_REAL, spec.limit_s, _PATIENCE_S)
@@ -298,9 +298,10 @@ def _protected(spec: Spec) -> bool:
         with suppress(OSError):
             Path(folder).mkdir(exist_ok=True)
     place = Path(spec.scratch).parent
-    if not protect(spec.folder, [*usual, str(place.parent)]):
+    kept = (spec.folder, *spec.linked)
+    if not protect(kept, [*usual, str(place.parent)]):
         return False
-    if scratch.is_within(spec.folder, tempfile.gettempdir()):
+    if any(scratch.is_within(each, tempfile.gettempdir()) for each in kept):
         tempfile.tempdir = os.environ["TMPDIR"] = str(place / "tmp")
         Path(tempfile.tempdir).mkdir()
     return True

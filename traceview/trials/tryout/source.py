@@ -7,6 +7,7 @@ import io
 import tokenize
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,19 @@ def read_source(path: Path) -> str:
 
 
 def edited(text: str, edits: Iterable[SourceEdit]) -> str:
-    """The text with all edits, which must not overlap; insertions at one place in their order."""
+    """The text with all edits; insertions at one place in their order.
+
+    Raises ValueError where edits overlap, but for equal replacements.
+    """
     at: dict[tuple[int, int, int, int], str] = {}
     for edit in edits:
         place = (edit.line, edit.column, edit.end_line, edit.end_column)
-        at[place] = at.get(place, "") + edit.text
+        is_insertion = place[:2] == place[2:]
+        if not is_insertion and at.get(place, edit.text) != edit.text:
+            raise ValueError(f"line {edit.line} is replaced by different texts")
+        at[place] = at.get(place, "") + edit.text if is_insertion else edit.text
+    if any(one[2:] > two[:2] for one, two in pairwise(sorted(at))):
+        raise ValueError("edits overlap")
     lines = text.encode().splitlines(keepends=True)
     for (line, column, end_line, end_column), new in sorted(at.items(), reverse=True):
         head, tail = lines[line - 1][:column], lines[end_line - 1][end_column:]

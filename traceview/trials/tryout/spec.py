@@ -20,6 +20,7 @@ work that was under way at the switch belongs to the block before."""
 class Spec:
     """One run of a program. `folder` is the user's, `scratch` the copy that it runs in.
 
+    `linked` is what links in `folder` lead to elsewhere: neither is changed.
     `script` is the user's file; with `module` it runs as that one, as by `python -m`. A recorded
     run ends after `limit_s` seconds.
 
@@ -42,6 +43,7 @@ class Spec:
     records: bool = False
     module: str = ""
     limit_s: float = 0.0
+    linked: tuple[str, ...] = ()
 
     @property
     def own_script(self) -> str:
@@ -77,7 +79,7 @@ class Spec:
     def read(cls, path: str) -> Spec:
         """As the driver reads it."""
         values = json.loads(Path(path).read_text("utf-8"))
-        lists = {name: tuple(values[name]) for name in ("arguments", "remedies")}
+        lists = {name: tuple(values[name]) for name in ("arguments", "remedies", "linked")}
         return cls(**{**values, **lists})
 
 
@@ -96,8 +98,8 @@ class RunResult:
     wrong for it. `applied` are the remedies that took effect, `sites` the user's calls where they
     did. `precision` is the rounding of the program itself.
     `outside` are files that it wrote outside of the scratch folder, and hosts that it called. With
-    `is_protected`, native code could not change the user's folder. `is_late` is a run that was
-    ended before its steps were done.
+    `is_protected`, native code could not change the user's folder, nor what its links lead to.
+    `is_late` is a run that was ended before its steps were done.
     """
 
     steps: tuple[tuple[int, float], ...] = ()
