@@ -144,7 +144,8 @@ def test_remedies_are_kept_and_rejected_and_the_user_s_files_stay(folder, capsys
     assert "keep" in shown
     kept = [row for row in ledger.read() if row.outcome == "keep"]
     assert [(row.program, row.device) for row in kept] == [("train.py", "cpu")]
-    assert 10 < kept[0].saved_pct < 90
+    # The samples sleep; how long the rest takes is the machine's affair.
+    assert 10 < kept[0].saved_pct < 100
 
 
 def test_a_run_ends_after_its_steps_in_a_folder_of_its_own(folder, runs, tmp_path):
