@@ -14,8 +14,11 @@ TRANSFERS = {
 }
 
 
-def overlapped(draw, beside, slowdown, spread=0.02):
-    """Layers of a few kernels: every other one beside a transfer on a stream of its own."""
+def overlapped(draw, beside, slowdown, spread=0.02, rate=25.0, other=""):
+    """Layers of a few kernels: every other one beside a transfer on a stream of its own.
+
+    Copies move `rate` GB/s. `other` is a kernel that runs beside the same layers.
+    """
     kernels = [(f"k{number}", int(draw.integers(20, 300))) for number in range(4)]
     export, at, call = Export(), 0, 0
     for layer in range(40):
@@ -31,8 +34,11 @@ def overlapped(draw, beside, slowdown, spread=0.02):
             export.launch(*times, name=TRANSFERS[beside], stream=20)
         elif held:
             times = (call, call + US), (begin - US, at + US)
-            export.copy(*times, bytes=10**7, source="pinned", stream=21)
-        call, at = call + 2 * US, at + 5 * US
+            size = int(rate * (at - begin + 2 * US))
+            export.copy(*times, bytes=size, source="pinned", stream=21)
+        if held and other:
+            export.launch((call + US, call + 2 * US), (begin - US, at + US), name=other, stream=22)
+        call, at = call + 4 * US, at + 5 * US
     return export
 
 
@@ -60,6 +66,18 @@ def test_kernels_that_transfers_slow_down(tmp_path, beside, seed):
 def test_kernels_that_take_as_long_beside_transfers(tmp_path, beside, seed):
     draw = np.random.default_rng(seed)
     assert not claims(overlapped(draw, beside, 1.0), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("beside", "more"),
+    [
+        ("communication", {"other": "gemm"}),
+        ("copies", {"other": "gemm"}),
+        ("copies", {"rate": 0.02}),
+    ],
+)
+def test_what_something_else_slows_down_is_not_blamed_on_transfers(tmp_path, beside, more):
+    assert not claims(overlapped(np.random.default_rng(3), beside, 1.8, **more), tmp_path)
 
 
 def test_one_grid_for_work_of_several_sizes_shows_nothing(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 import traceview
 from tests.build import Export
-from traceview.traces.facts.pacing import paced_loops
+from traceview.traces.facts.pacing import paced, paced_loops
 
 US, MS = 1_000, 1_000_000
 PERIOD = 10 * MS
@@ -88,6 +88,12 @@ def test_a_pass_that_never_differs_shows_none(tmp_path):
         export.os_call("clock_nanosleep", at + 2 * MS, at + PERIOD - 20 * US)
         at += PERIOD
     assert not paced_loops(export.load(tmp_path))
+
+
+def test_a_gpu_without_launches_has_no_pace(tmp_path):
+    trace = loop(1, "paced").load(tmp_path)
+    assert paced(trace, 0)
+    assert not paced(trace, 1)
 
 
 @pytest.mark.parametrize("kind", ["paced", "fixed"])

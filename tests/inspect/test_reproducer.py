@@ -1,7 +1,9 @@
 """The script of a launch runs by itself: compiled without a GPU, and in Triton's interpreter."""
 
 import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -59,14 +61,66 @@ def test_it_needs_nothing_of_the_program(tmp_path, capfd):
     assert run(line) == 1
     assert "alone.py exists" in capfd.readouterr().err
     text = path.read_text()
-    assert "'x': tensor([1001], [4], torch.float16, False, device)" in text
-    assert "'y': tensor([4000], [1], torch.float32, False, device)" in text
+    assert re.search(r"'x': tensor\(memory\[.\], 2, 8004, torch.float16, \[1001\], \[4\]\)", text)
+    assert re.search(r"'y': tensor\(memory\[.\], 4, 16004, torch.float32, \[4000\], \[1\]\)", text)
     assert "'TYPE': tl.float32" in text
     for option, end in (((), "bytes of cubin"), (("--interpret",), "ran in the interpreter")):
         done = subprocess.run(
             [sys.executable, str(path), *option], capture_output=True, text=True, cwd=tmp_path
         )
         assert done.stdout.strip().endswith(end), done.stderr
+
+
+IN_PLACE = """
+import torch
+
+@triton.jit(noinline=True)
+def affine(value):
+    return value * 2.0 + 1.0
+
+@triton.jit(do_not_specialize_on_alignment=["x"])
+def scale(x, y, part, none, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    scaled = tl.load(x + at, mask=at < n) * 2.0 + affine(tl.load(y))
+    tl.store(y + at, scaled, mask=at < n)
+
+x = torch.randn(4096, device="cuda")
+none = torch.empty(128, device="cuda").as_strided((0, 4), (128, 1))
+options = {"num_warps": 8, "maxnreg": 32, "enable_fp_fusion": False, "launch_pdl": True}
+scale[(4,)](x, x, x[5:], none, 4096, BLOCK=1024, **options)
+"""
+LAUNCH = """
+import json, runpy, sys
+names = runpy.run_path(sys.argv[1], run_name="alone")
+given = names["arguments"]("cpu")
+x = given["x"].data_ptr()
+moved = [given[name].data_ptr() - x for name in ("y", "part")]
+print(json.dumps([x % 16, moved, given["none"].shape, names["compile_only"]().asm["ptx"]]))
+"""
+
+
+@pytest.mark.programs
+@needs_triton
+@needs_torch
+def test_the_launch_is_that_of_the_program(tmp_path):
+    """Options, what Triton is told of the kernel, alignment, and memory that arguments share."""
+    (tmp_path / "train.py").write_text(HEADER + IN_PLACE)
+    path = tmp_path / "alone.py"
+    assert run(["ptx", str(tmp_path / "train.py"), "--reproducer", str(path), "--json"]) == 0
+    text = path.read_text()
+    assert "@triton.jit(noinline=True)" in text
+    assert "@triton.jit(do_not_specialize_on_alignment=['x'])" in text
+    options = "'num_warps': 8, 'num_stages': 3, 'maxnreg': 32, 'enable_fp_fusion': False"
+    assert f"{{{options}, 'launch_pdl': True}}" in text
+    line = [sys.executable, "-c", LAUNCH, str(path)]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
+    rest, moved, shape, ptx = json.loads(done.stdout)
+    assert (rest, moved, shape) == (0, [0, 20], [0, 4])
+    assert ".maxnreg 32" in ptx
+    assert "fma.rn.f32" not in ptx
+    interpreted = [sys.executable, str(path), "--interpret"]
+    done = subprocess.run(interpreted, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "scale ran in the interpreter\n", done.stderr
 
 
 def test_what_cannot_be_reproduced():
@@ -130,7 +184,7 @@ def launched(folder, name, head, body, default="3"):
     source = SimpleNamespace(fn=module.k, signature=signature, constants={(2,): 3})
     tensor = importlib.import_module("torch").zeros(4)
     arguments = tuple(Argument(name, type_) for name, type_ in signature.items())
-    launch = launch_of(source, [tensor, 7, 3])
+    launch = launch_of(source, [tensor, 7, 3], {})
     return a_compiled(name="k", launch=launch, arguments=arguments)
 
 

@@ -14,6 +14,15 @@ def gelu(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def summed(y_ptr, steps, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for step in range(steps):
+        total += tl.exp(-tl.rand(1234, offsets * steps + step))
+    tl.store(y_ptr + offsets, total)
+
+
+@triton.jit
 def strided(x_ptr, y_ptr, stride, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + offsets, tl.load(x_ptr + offsets * stride))

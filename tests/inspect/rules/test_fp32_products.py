@@ -29,10 +29,10 @@ def test_full_precision_in_a_loop(findings_on):
     (finding,) = findings_on("ieee")
     assert finding.severity == "high"
     assert finding.message == (
-        "1 matrix product at narrow_kernels.py:99 runs on CUDA cores, not on tensor cores: fp32 "
+        "1 matrix product at narrow_kernels.py:108 runs on CUDA cores, not on tensor cores: fp32 "
         "operands at full precision (ieee)"
     )
-    assert 'pass input_precision="tf32" to tl.dot' in finding.action
+    assert 'pass input_precision="tf32" to tl.dot; where 7 bits are enough' in finding.action
 
 
 def test_the_remedy_ends_the_finding(findings_on):

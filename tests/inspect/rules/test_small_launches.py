@@ -33,3 +33,13 @@ def test_a_launch_too_small_to_judge(triton_cache, monkeypatch, length):
     assert first.evidence.values["launched_bytes"] == moved
     assert others
     assert not any("stay idle" in finding.message for finding in others)
+
+
+def test_a_loop_may_compute_for_any_time(triton_cache, monkeypatch):
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules.narrow_kernels import summed
+
+    compiled = Retried(summed, "*fp32:16, i32, 1024", sass=False)._unchanged((8, 1, 1))
+    report = inspect(replace(compiled, how="launched"), sass=False)
+    assert not any("too little" in finding.message for finding in report.findings)
+    assert any("124 of 132 SMs stay idle" in finding.message for finding in report.findings)

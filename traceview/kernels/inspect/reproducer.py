@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from traceview.base.errors import InputError
 from traceview.base.hardware import limits_of
-from traceview.kernels.ptx.model import Argument, Compiled
+from traceview.kernels.ptx.model import Compiled
 
 _HEAD = '''"""One launch of {name}, {about}.
 
@@ -38,17 +39,25 @@ CONSTEXPRS = {constexprs}
 DIVISIBLE = {divisible}
 
 
-def tensor(shape, stride, dtype, aligned, device):
-    """A tensor of this layout; its address is no multiple of 16 unless it is to be `aligned`."""
-    size = 2 + sum((n - 1) * s for n, s in zip(shape, stride))
+def memory_of(size, dtype, device):
+    """At least `size` bytes of memory; its address is a multiple of 16."""
+    count = -(-size // dtype.itemsize)
     if dtype.is_floating_point:
-        memory = torch.randn(size, device=device).to(dtype)
+        numbers = torch.randn(count, device=device).to(dtype)
     else:
-        memory = torch.zeros(size, dtype=dtype, device=device)
-    return memory[0 if aligned else 1 :].as_strided(shape, stride)
+        numbers = torch.zeros(count, dtype=dtype, device=device)
+    return numbers.view(torch.uint8)
+
+
+def tensor(memory, begin, end, dtype, shape, stride):
+    """A tensor of this layout in the bytes `begin` to `end` of a memory."""
+    return memory[begin:end].view(dtype).as_strided(shape, stride)
 
 
 def arguments(device):
+    memory = [
+{memories}
+    ]
     return {{
 {arguments}
     }}
@@ -67,10 +76,10 @@ def compile_only():
 
 if __name__ == "__main__":
     if "--interpret" in sys.argv:
-        {name}[GRID](**arguments("cpu"), **OPTIONS)
+        {name}[GRID](**arguments("cpu"))
         print("{name} ran in the interpreter")
     elif torch.cuda.is_available():
-        {name}[GRID](**arguments("cuda"), **OPTIONS)
+        {name}[GRID](**OPTIONS | arguments("cuda"))
         torch.cuda.synchronize()
         print("{name} ran on", torch.cuda.get_device_name())
     else:
@@ -98,8 +107,9 @@ def reproducer(kernels: Sequence[Compiled], file: str) -> str:
             raise InputError(what, "choose another kernel with --kernel")
     by_name = {argument.name: argument for argument in compiled.arguments}
     options = {"num_warps": compiled.num_warps, "num_stages": compiled.num_stages}
+    options |= compiled.launch.get("options", {})
     fixed = [each.name for each in by_name.values() if each.type == "constexpr"]
-    constexprs = (f"{name!r}: {arguments[name]['value']}" for name in fixed)
+    constexprs = {name: arguments[name]["value"] for name in fixed}
     number = int(limits_of(compiled.arch).compute_capability.replace(".", ""))
     texts = {
         "name": compiled.name,
@@ -107,23 +117,38 @@ def reproducer(kernels: Sequence[Compiled], file: str) -> str:
         "arch": compiled.arch,
         "about": f"compiled from {Path(compiled.source_file or '').name}:{compiled.source_line}",
         "grid": compiled.grid or (1, 1, 1),
-        "options": options,
+        "options": _mapping(options),
         "signature": {a.name: a.type for a in by_name.values()},
-        "constexprs": f"{{{', '.join(constexprs)}}}",
+        "constexprs": _mapping(constexprs),
         "divisible": [a.name for a in by_name.values() if a.divisible_by_16],
-        "arguments": "\n".join(_lines(arguments, by_name)),
+        "memories": "\n".join(_memories(arguments)),
+        "arguments": "\n".join(_lines(arguments)),
         "capability": number,
     }
     return _HEAD.format(**texts) + str(compiled.launch["source"]) + _TAIL.format(**texts)
 
 
-def _lines(
-    arguments: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Argument]
-) -> Iterator[str]:
+def _mapping(expressions: Mapping[str, Any]) -> str:
+    return f"{{{', '.join(f'{name!r}: {value}' for name, value in expressions.items())}}}"
+
+
+def _memories(arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    tensors: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for value in arguments.values():
+        if "shape" in value:
+            tensors[value["memory"]].append(value)
+    for _, sharing in sorted(tensors.items()):
+        size = max(each["end"] for each in sharing)
+        # Integers may be indices, which are to be 0.
+        dtype = min((each["dtype"] for each in sharing), key=lambda dtype: "float" in dtype)
+        yield f"        memory_of({size}, torch.{dtype}, device),"
+
+
+def _lines(arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, value in arguments.items():
         if "shape" in value:
-            aligned = by_name[name].divisible_by_16
-            layout = f"{value['shape']}, {value['stride']}, torch.{value['dtype']}, {aligned}"
-            yield f"        {name!r}: tensor({layout}, device),"
+            place = f"memory[{value['memory']}], {value['begin']}, {value['end']}"
+            layout = f"torch.{value['dtype']}, {value['shape']}, {value['stride']}"
+            yield f"        {name!r}: tensor({place}, {layout}),"
         else:
             yield f"        {name!r}: {value['value']},"

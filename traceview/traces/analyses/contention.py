@@ -2,7 +2,7 @@
 
 A collective takes SMs, memory bandwidth and cache from the kernels that run beside it. Launches of
 one kernel with one grid and block are compared on a GPU: each that ran wholly beside a transfer
-with the median of those that ran alone.
+with the median of those that ran alone. Those beside kernels of other streams are left out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from traceview.base import groups, intervals
 from traceview.base.findings import LostTime
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import Integers, Mask, RowNumbers
+from traceview.base.tables import Integers, Mask, RowNumbers, row_numbers
 from traceview.traces.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.traces.facts.kernel_classes import communication_kernels, communication_operations
 from traceview.traces.facts.operations import Kind, gpu_cells, operations
 from traceview.traces.facts.steps.steps import steady_kernels
+from traceview.traces.facts.work.peaks import bytes_per_s, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
@@ -32,6 +33,9 @@ _ALIKE = 1.2
 they do the same work. Other sizes of a product hide behind one grid."""
 _SLOWER, _MOSTLY = 1.1, 0.7
 """Kernels that take so many times as long beside a transfer, in this part of their time."""
+_LEAST_OF_LINK, _SLOWEST_LINK = 1 - 1 / _SLOWER, 16e9
+"""A copy that leaves a kernel more than 1 ÷ 1.1 of the bandwidth makes it no 1.1 times as long, and
+nothing that they share is slower than the link of the GPU: PCIe 3 where it is not known."""
 
 
 @record
@@ -47,19 +51,39 @@ class Contended:
 
 
 def _transfers(trace: Trace, device: int) -> tuple[Intervals, Intervals]:
-    """When a GPU communicates, and when it copies."""
+    """When a GPU communicates, and when it copies fast enough to slow a kernel down."""
     ops, moves = operations(trace), communication_operations(trace)
     own = ops.device == device
-    chosen = own & moves, own & (ops.kind == Kind.COPY) & ~moves
-    communicates, copies = (intervals.covered(ops, m) for m in chosen)
-    return communicates, copies
+    copies = np.flatnonzero(own & (ops.kind == Kind.COPY) & ~moves)
+    size = trace.recorded("copies")["bytes"][ops.row[copies]]
+    rate = bytes_per_s(size, ops.end_ns[copies] - ops.start_ns[copies])
+    link = peaks(trace)[device].get("link")
+    fast = copies[rate >= _LEAST_OF_LINK * (link.value if link else _SLOWEST_LINK)]
+    return intervals.covered(ops, own & moves), intervals.covered(ops, fast)
+
+
+def _computes_twice(trace: Trace, device: int) -> Intervals:
+    """When kernels of several streams run on a GPU; those of one stream may overlap at their ends.
+
+    Communication is none of them.
+    """
+    ops = operations(trace)
+    computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
+    computes &= (ops.device == device) & ~communication_operations(trace)
+    lane = np.where(computes, ops.stream, -1)
+    each, _ = intervals.union_on_lanes(lane, ops.start_ns, ops.end_ns, len(ops.streams))
+    return intervals.covered_twice(each.start, each.end)
 
 
 def contended(trace: Trace, device: int, beside: Intervals, neither: Intervals) -> Contended | None:
     """Kernels of a GPU that take longer `beside` transfers; alone are those with `neither`."""
     kernels = trace.recorded("kernels")
     chosen = steady_kernels(trace) & (kernels["device"] == device) & ~communication_kernels(trace)
-    rows = np.flatnonzero(chosen & (kernels.duration_ns >= _LEAST_NS)).astype(np.int32)
+    chosen &= kernels.duration_ns >= _LEAST_NS
+    twice = intervals.overlap(
+        _computes_twice(trace, device), kernels["start_ns"], kernels["end_ns"]
+    )
+    rows = row_numbers(np.flatnonzero(chosen & (twice <= _ALONE * kernels.duration_ns)))
     start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]
     shared = intervals.overlap(beside, start, end) / (end - start)
     alone = intervals.overlap(neither, start, end) <= _ALONE * (end - start)

@@ -56,7 +56,9 @@ def paced(trace: Trace, device: int) -> PacedLoop | None:
     """The paced loop of the thread that launches most of the work of a device; None without one."""
     ops, loops = operations(trace), paced_loops(trace)
     call = ops.call[(ops.device == device) & ops.launched] if loops else groups.NO_ROWS
-    launches = np.bincount(api_calls(trace).thread[call], minlength=1)
+    if not len(call):
+        return None
+    launches = np.bincount(api_calls(trace).thread[call])
     return next((loop for loop in loops if loop.thread == np.argmax(launches)), None)
 
 

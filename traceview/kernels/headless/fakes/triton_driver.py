@@ -7,6 +7,7 @@ worker process (traceview.kernels.headless.worker.main) and never removed.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -328,6 +329,19 @@ def options_of(target: Any) -> set[str]:
     from triton.compiler import make_backend
 
     return set(vars(make_backend(target).parse_options({})))
+
+
+def changed_options(target: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The compile options of a kernel that are not Triton's defaults for its target, by name."""
+    from triton.compiler import make_backend
+
+    defaults = vars(make_backend(target).parse_options({}))
+    # Of a kernel from the cache they were read from JSON, which has lists for tuples.
+    return {
+        name: metadata[name]
+        for name, default in defaults.items()
+        if name in metadata and json.dumps(metadata[name]) != json.dumps(default)
+    }
 
 
 def _overriding(run: Callable[..., Any], overrides: Overrides) -> Callable[..., Any]:

@@ -59,7 +59,7 @@ class EventLog:
     remedy: str = ""
     functions: list[Any] = field(default_factory=list)
     configuration: Mapping[str, Value] | None = None
-    describe: Callable[[Any, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
+    describe: Callable[[CompiledVariant, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event."""
@@ -145,7 +145,7 @@ class EventLog:
             # The values of the run-time integer arguments, by name.
             named = ((name, _at(arguments, place)) for place, name, _ in leaves_of(src.signature))
             values = {name: value for name, value in named if type(value) is int}
-            launch = self.describe(src, arguments) if count == 1 else None
+            launch = self.describe(self.variants[identity], arguments) if count == 1 else None
             self.write(
                 "launched",
                 id=identity,

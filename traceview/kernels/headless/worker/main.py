@@ -31,7 +31,7 @@ from traceview.kernels.headless.worker import (
     recompile_server,
     standalone,
 )
-from traceview.kernels.headless.worker.event_log import EventLog
+from traceview.kernels.headless.worker.event_log import CompiledVariant, EventLog
 from traceview.kernels.headless.worker.interpreter import emulate
 from traceview.kernels.headless.worker.jit_functions import resolved
 from traceview.kernels.headless.worker.recompile_server import RAN, STARTED, Channel
@@ -152,7 +152,7 @@ def _install_fakes(
     """
     values = {name: resolved(value) for name, value in request.options.constexpr_values.items()}
     overrides = Overrides(values, request.options.launch_options, request.options.kernel)
-    log.describe = _described
+    log.describe = functools.partial(_described, gpu)
     on_launch = _OnLaunch(log, request.options.emulate, overrides, samples)
     triton_driver.track(log.functions.append)
     triton_driver.install_newer()
@@ -178,9 +178,12 @@ def _install_fakes(
     return overrides
 
 
-def _described(src: Any, arguments: Sequence[Any]) -> Mapping[str, Any] | None:
+def _described(
+    gpu: Gpu, variant: CompiledVariant, arguments: Sequence[Any]
+) -> Mapping[str, Any] | None:
     try:
-        return standalone.launch_of(src, arguments)
+        options = triton_driver.changed_options(gpu.target, variant.metadata)
+        return standalone.launch_of(variant.source, arguments, options)
     except (OSError, LookupError, TypeError, ValueError, AttributeError):
         # A source that cannot be told apart has no reproducer.
         return None

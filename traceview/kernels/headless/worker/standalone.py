@@ -6,7 +6,7 @@ import ast
 import math
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -18,15 +18,18 @@ _IMPORTED = {("torch", "torch"), ("triton", "triton"), ("triton.language", "tl")
 _PUBLIC = {*sys.stdlib_module_names, "torch", "triton", "numpy"}
 
 
-def launch_of(src: Any, arguments: Sequence[Any]) -> dict[str, Any] | None:
-    """The source and the arguments of a launch; None for a kernel that is not Python.
+def launch_of(
+    src: Any, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The source, arguments and compile options of a launch; None for a kernel that is not Python.
 
-    Values are Python expressions. `unknown` says what the source needs that has none, if anything.
+    Values are Python expressions. `unknown` says what the launch needs that has none, if anything.
     """
     function = getattr(src, "fn", None)
     if function is None or not hasattr(function, "raw_src"):
         return None
     described: dict[str, dict[str, Any]] = {}
+    tensors = {}
     for place, name, type_ in leaves_of(src.signature):
         value = arguments[place[0]] if place[0] < len(arguments) else None
         if len(place) > 1:
@@ -34,20 +37,47 @@ def launch_of(src: Any, arguments: Sequence[Any]) -> dict[str, Any] | None:
         elif type_ == "constexpr":
             constant = src.constants.get(place)
             described[name] = _described(getattr(constant, "value", constant))
+        elif hasattr(value, "stride") and hasattr(value, "dtype"):
+            tensors[name] = value
+            described[name] = {}
         else:
             described[name] = _described(value)
-    source = _Source()
+    for name, tensor in _placed(tensors):
+        described[name] = tensor
+    source, written = _Source(), {}
     try:
         source.add_function(function)
+        for name, value in options.items():
+            try:
+                written[name] = _expression(value)
+            except _UnwrittenError as error:
+                raise _UnwrittenError(f"has the option {name}, {error}") from None
     except _UnwrittenError as error:
         return {"source": "", "arguments": described, "unknown": str(error)}
-    return {"source": "\n".join(source.parts.values()), "arguments": described}
+    text = "\n".join(source.parts.values())
+    return {"source": text, "arguments": described, "options": written}
+
+
+def _placed(tensors: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each tensor and its bytes in a memory, by number, that it shares with those it overlaps.
+
+    A memory begins at a multiple of 16, as alignment to that changes the code.
+    """
+    memory, begin, end = -1, 0, 0
+    for name, tensor in sorted(tensors.items(), key=lambda each: int(each[1].data_ptr())):
+        shape, stride, first = list(tensor.shape), list(tensor.stride()), int(tensor.data_ptr())
+        last = sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+        past = first + (last + 1 if all(shape) else 0) * int(tensor.element_size())
+        # Tensors without memory are all at 0.
+        if not first or first >= end:
+            memory, begin = memory + 1, first - first % 16
+        end = max(end, past)
+        dtype = str(tensor.dtype).rpartition(".")[2]
+        place = {"memory": memory, "begin": first - begin, "end": past - begin}
+        yield name, {"shape": shape, "stride": stride, "dtype": dtype, **place}
 
 
 def _described(value: Any) -> dict[str, Any]:
-    if hasattr(value, "stride") and hasattr(value, "dtype"):
-        dtype = str(value.dtype).rpartition(".")[2]
-        return {"shape": list(value.shape), "stride": list(value.stride()), "dtype": dtype}
     try:
         return {"value": _expression(value)}
     except _UnwrittenError as error:
@@ -130,12 +160,18 @@ class _Source:
 
 
 def _decorator(function: Any) -> str:
-    kind, options = type(function).__name__, getattr(function, "do_not_specialize", None)
+    kind = type(function).__name__
     if kind == "ConstexprFunction":
         return "constexpr_function"
     if kind != "JITFunction":
         raise _UnwrittenError(f"calls {function.__name__}, a {kind}")
-    return f"jit(do_not_specialize={list(options)!r})" if options else "jit"
+    names = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline", "debug")
+    given = ((name, getattr(function, name, None)) for name in names)
+    told = (
+        (name, value if isinstance(value, int) else list(value)) for name, value in given if value
+    )
+    options = ", ".join(f"{name}={value!r}" for name, value in told)
+    return f"jit({options})" if options else "jit"
 
 
 def _read(module: ast.Module, local: Sequence[str]) -> Iterator[tuple[str, str]]:

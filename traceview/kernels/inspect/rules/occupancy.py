@@ -185,9 +185,12 @@ _SMALL_LAUNCH = Diagnosis(
 
 
 def is_small_launch(kernel: KernelContext) -> bool:
-    """Whether the launch moves so little that no access costs time that could be measured."""
-    moved = kernel.launched_bytes
-    return moved is not None and moved <= _SMALL_BYTES
+    """Whether the launch does so little that nothing costs time that could be measured.
+
+    A loop may compute for any time on what it holds in registers.
+    """
+    moved, mix = kernel.launched_bytes, kernel.ptx_mix
+    return moved is not None and moved <= _SMALL_BYTES and not (mix and mix.loops)
 
 
 def small_launch(kernel: KernelContext) -> Iterator[CodeClaim]:
@@ -243,8 +246,8 @@ _TF32_SINCE = 80
 _FP32_PRODUCTS = Diagnosis(
     "{products:matrix product} at {places} {products?runs|run} on CUDA cores, not on tensor cores: "
     "fp32 operands at full precision (ieee)",
-    'Where a 10-bit mantissa is accurate enough, pass input_precision="tf32" to tl.dot, or cast '
-    'both operands to bf16; "tf32x3" is nearly as accurate as fp32',
+    'Where a 10-bit mantissa is accurate enough, pass input_precision="tf32" to tl.dot; where 7 '
+    'bits are enough, cast both operands to bf16; "tf32x3" is nearly as accurate as fp32',
 )
 _SERIALIZED_WGMMA = Diagnosis(
     "ptxas serializes the wgmma instructions ({remarks:remark}): each waits for the previous one",
