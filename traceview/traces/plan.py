@@ -262,8 +262,6 @@ def _as_replayed(row: RankedFinding, of: Whole) -> RankedFinding:
     if told is None or won is None or not (won.alone_ns > 0 or won.place > 0):
         return row
     saved_ns = max(won.alone_ns, 0)
-    if finding.saving == "at-most" and not of.per_step:
-        saved_ns = min(saved_ns, finding.time_at_stake_ns)
     error_ns = finding.error_ns
     if error_ns is not None:
         error_ns = round(error_ns / of.steady_ns * of.time_ns)
