@@ -6,13 +6,18 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.places import REPOSITORY
 from tests.tryout.conftest import SERVER
 from traceview.trials.remedies import BY_NAME
 
 pytestmark = pytest.mark.skipif(
     not (find_spec("torch") and find_spec("triton")), reason="needs Triton and PyTorch"
 )
-_PROGRAM = "from tests.tryout import hooked_programs; hooked_programs.main()"
+# The process that forks has traceview alone on its path.
+_PROGRAM = (
+    f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
+    "from tests.tryout import hooked_programs; hooked_programs.main()"
+)
 
 
 def forked(name, program, prepare=""):
