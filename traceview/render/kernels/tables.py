@@ -274,7 +274,7 @@ LOOPS = TableSpec(
 )
 CYCLES = TableSpec(
     "loop_cycles",
-    "One row per innermost loop: the least cycles of a pass, an estimate",
+    "One row per innermost loop: the fewest cycles of a pass (an estimate)",
     (
         Column("source", "text", "line of the loop"),
         Column("instructions", "int64", "instructions of the path of most cycles"),

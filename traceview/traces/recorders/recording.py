@@ -118,10 +118,10 @@ def _run(
         if requests.signals or not absent or any(folder.glob("recording.*")):
             break
         job.note("warning: nsys failed before the program started; retrying")
-        if session:
+        if limit.session:
             # The session of an nsys that lost its agent may still be there, and its name in use.
             new = f"{session}-{attempt}"
-            command = profile.renamed_session(command, str(limit.session), new)
+            command = profile.renamed_session(command, limit.session, new)
             limit.session = new
         status = job.run(command, requests, added)
     return status
