@@ -20,6 +20,13 @@ def _install(torch: Any, run: RemedyRun) -> None:
     nn, functional = torch.nn, torch.nn.functional
     unpadded: WeakSet[Any] = WeakSet()
 
+    def pad(weight: Any) -> None:
+        rows = weight.shape[0]
+        if rows >= LEAST and rows % ALIGNED:
+            weight.data = functional.pad(weight.data, (0, 0, 0, -rows % MULTIPLE))
+            setattr(weight, _ROWS, rows)
+            run.applied()
+
     def noted(original: Any) -> Any:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             original(self, *args, **kwargs)
@@ -31,14 +38,8 @@ def _install(torch: Any, run: RemedyRun) -> None:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             # Not earlier: the program fills weights with random numbers, of which there would be
             # more. In place, as others may hold the weight, such as the embedding that shares it.
-            for layer in unpadded:
-                weight = layer.weight
-                rows = weight.shape[0]
-                if rows >= LEAST and rows % ALIGNED:
-                    weight.data = functional.pad(weight.data, (0, 0, 0, -rows % MULTIPLE))
-                    setattr(weight, _ROWS, rows)
-                    run.applied()
-            unpadded.clear()
+            while unpadded:
+                pad(unpadded.pop().weight)
             original(self, *args, **kwargs)
 
         return __init__
