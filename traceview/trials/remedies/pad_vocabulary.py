@@ -16,16 +16,19 @@ MULTIPLE, ALIGNED, LEAST = 64, 8, 1_024
 _ROWS = "_traceview_rows"
 
 
+def _pad(torch: Any, weight: Any) -> bool:
+    """Pad a weight in place where that helps, and note its rows."""
+    rows = weight.shape[0]
+    if rows < LEAST or rows % ALIGNED == 0:
+        return False
+    weight.data = torch.nn.functional.pad(weight.data, (0, 0, 0, -rows % MULTIPLE))
+    setattr(weight, _ROWS, rows)
+    return True
+
+
 def _install(torch: Any, run: RemedyRun) -> None:
     nn, functional = torch.nn, torch.nn.functional
     unpadded: WeakSet[Any] = WeakSet()
-
-    def pad(weight: Any) -> None:
-        rows = weight.shape[0]
-        if rows >= LEAST and rows % ALIGNED:
-            weight.data = functional.pad(weight.data, (0, 0, 0, -rows % MULTIPLE))
-            setattr(weight, _ROWS, rows)
-            run.applied()
 
     def noted(original: Any) -> Any:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -39,7 +42,8 @@ def _install(torch: Any, run: RemedyRun) -> None:
             # Not earlier: the program fills weights with random numbers, of which there would be
             # more. In place, as others may hold the weight, such as the embedding that shares it.
             while unpadded:
-                pad(unpadded.pop().weight)
+                if _pad(torch, unpadded.pop().weight):
+                    run.applied()
             original(self, *args, **kwargs)
 
         return __init__
