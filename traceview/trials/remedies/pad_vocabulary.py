@@ -26,8 +26,20 @@ def _pad(torch: Any, weight: Any) -> bool:
     return True
 
 
+def _cut(functional: Any, original: Any) -> Any:
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
+        rows = getattr(weight, _ROWS, None)
+        if rows is None:
+            return original(input, weight, bias)
+        if bias is not None:
+            bias = functional.pad(bias, (0, weight.shape[0] - rows))
+        return original(input, weight, bias)[..., :rows]
+
+    return linear
+
+
 def _install(torch: Any, run: RemedyRun) -> None:
-    nn, functional = torch.nn, torch.nn.functional
+    nn = torch.nn
     unpadded: WeakSet[Any] = WeakSet()
 
     def noted(original: Any) -> Any:
@@ -48,20 +60,9 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
         return __init__
 
-    def cut(original: Any) -> Any:
-        def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
-            rows = getattr(weight, _ROWS, None)
-            if rows is None:
-                return original(input, weight, bias)
-            if bias is not None:
-                bias = functional.pad(bias, (0, weight.shape[0] - rows))
-            return original(input, weight, bias)[..., :rows]
-
-        return linear
-
     replace_function(nn.Linear, "__init__", noted)
     replace_function(torch.optim.Optimizer, "__init__", padding)
-    replace_function(functional, "linear", cut)
+    replace_function(nn.functional, "linear", lambda original: _cut(nn.functional, original))
 
 
 REMEDY = ProgramRemedy(
