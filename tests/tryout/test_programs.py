@@ -265,7 +265,7 @@ def test_misuse(folder, capsys):
     assert "its standard input is empty" in capsys.readouterr().err
     (folder / "hung.py").write_text("import time\nwhile True:\n    time.sleep(1)\n")
     assert run(["try", "--remedy", "fused", "--seconds", "2", "hung.py"]) == 1
-    assert "did not finish 28 steps in 2 s; pass more seconds" in capsys.readouterr().err
+    assert "did not finish 104 steps in 2 s; pass more seconds" in capsys.readouterr().err
     assert run(["try", "-m", "package.train"]) == 1
     assert "module package.train is not in this folder" in capsys.readouterr().err
 

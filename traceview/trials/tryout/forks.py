@@ -63,7 +63,11 @@ class Forks:
                 env={**environment, _NO_CUDA: "1"},
                 start_new_session=True,
             )
-        has_told = bool(select.select([self._socket], [], [], _STARTS_S)[0])
+        try:
+            has_told = bool(select.select([self._socket], [], [], _STARTS_S)[0])
+        except BaseException:
+            self.close()
+            raise
         self.is_usable = has_told and _number(self._socket) == _USABLE
 
     def start(self, command: Sequence[str], output: IO[bytes]) -> Fork:
