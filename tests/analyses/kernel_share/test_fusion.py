@@ -99,6 +99,26 @@ def test_an_optimizer_of_foreach_kernels(complex_too, tmp_path):
     assert ("does not take complex parameters" in finding.action) == complex_too
 
 
+@pytest.mark.parametrize("pause", [1_000, 300_000, 3_000_000])
+def test_what_the_cpu_does_between_foreach_kernels_goes_with_them(pause, tmp_path):
+    """However long: with hundreds of tensors Python computes longer than a launch usually waits."""
+    one = "void at::native::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, {}>(T1)"
+    names = [GEMM] * 20 + [one.format(each) for each in ("Lerp", "Sqrt")]
+    export, at = Export(), 0
+    for number in range(6):
+        begin = at
+        for name in names:
+            at += pause if "Sqrt" in name else 1_000
+            export.launch((at, at + 500), (at + 600, at + 1_000), name=name)
+            at += 1_000
+        export.range(f"step_{number}", begin, at)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # Either launch goes, with the time between; the kernel that stays takes 400 ns.
+    assert finding.time_at_stake_ns / 5 == pytest.approx(pause + 500, abs=1_600)
+
+
 def test_a_fused_optimizer_is_no_finding(tmp_path):
     name = (
         "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -315,10 +316,14 @@ _FUSES = (
 _FUSED_OPTIMIZER = r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|LpNorm|lpnorm"
 
 
-_COMPILER_SAVES = 0.5
+Merge = Callable[[Integers, Integers], savings.Effect]
+_COMPILES: Merge = partial(savings.merged, launches_part=0.5)
 """Part of the launches' time that goes where a compiler makes one kernel of several: its code has a
 cost, too. Of 4.4 ms per step that nanoGPT's launches in chains and the time between
 them took, torch.compile won 2.2 (docs/accuracy.md)."""
+_UPDATES: Merge = partial(savings.merged, prepares=True)
+"""Between two foreach kernels, Python goes through all tensors for the next one, which the fused
+optimizer does in C++."""
 
 
 def unfused_kernels(trace: Trace, others: Mask) -> Iterator[TimeClaim]:
@@ -327,7 +332,7 @@ def unfused_kernels(trace: Trace, others: Mask) -> Iterator[TimeClaim]:
     eager = named(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
     eager |= named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
-    return _runs(trace, eager & ~others, np.arange(len(eager)), _COMPILER_SAVES)
+    return _runs(trace, eager & ~others, np.arange(len(eager)), _COMPILES)
 
 
 def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
@@ -339,12 +344,10 @@ def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
     foreach = kernel_classes(trace) == KernelClass.OPTIMIZER
     if foreach.any():
         foreach &= ~named(trace, _FUSED_OPTIMIZER)
-    return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
+    return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes, _UPDATES)
 
 
-def _runs(
-    trace: Trace, wanted: Mask, operation: Array, launches_part: float = 1.0
-) -> Iterator[TimeClaim]:
+def _runs(trace: Trace, wanted: Mask, operation: Array, merge: Merge) -> Iterator[TimeClaim]:
     """Runs of the wanted kernels, on the GPU where fusing them saves most.
 
     Kernels of equal `operation` are one operation. A run has two kernels or more, and ends with its
@@ -362,7 +365,7 @@ def _runs(
     run, rows = run[several], rows[several]
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     claims = [
-        _of_device(trace, device, run[own], rows[own], operation, launches_part)
+        _of_device(trace, device, run[own], rows[own], operation, merge)
         for device, own in by_device.items()
     ]
     if claims:
@@ -385,7 +388,7 @@ def _of_device(
     run: Integers,
     rows: RowNumbers,
     operation: Array,
-    launches_part: float,
+    merge: Merge,
 ) -> TimeClaim:
     kernels = trace.recorded("kernels")
     duration_ns = kernels.duration_ns[rows]
@@ -404,7 +407,7 @@ def _of_device(
         "total_ns": int(duration_ns.sum()),
         "less_ns": int(less_ns.sum()),
     }
-    effect = savings.merged(by_run.ids, less_ns, launches_part)
+    effect = merge(by_run.ids, less_ns)
     return replace(class_claim(trace, device, rows, values, effect), window=window)
 
 

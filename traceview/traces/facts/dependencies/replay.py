@@ -30,6 +30,8 @@ facts.idle.causes.OWN_WORK_NS."""
 KEPT_NS = 16_000
 """Without a recorder that adds more than twice as much to a call, it and the pause before it keep
 this share of that cost."""
+UsualTimes = tuple[int, int | None] | None
+"""The median call and pause; None where all that they take goes, however long."""
 _OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD)
 _NO_LAG = int(np.iinfo(np.int64).min) // 4
 
@@ -88,7 +90,7 @@ class Changed:
         operation: Array,
         beside: Array,
         group: Array,
-        usual_ns: tuple[int, int] | None = None,
+        usual_ns: UsualTimes = None,
         part: float = 1.0,
         *,
         around: bool = False,
@@ -135,7 +137,7 @@ class Changed:
         self._shorten_pauses(less[between.ends], between.queries)
 
     def fuse(
-        self, operation: Array, group: Array, factor: float, usual_ns: tuple[int, int] | None = None
+        self, operation: Array, group: Array, factor: float, usual_ns: UsualTimes = None
     ) -> None:
         """The operations of each group become its last one, which takes `factor` of their time.
 
