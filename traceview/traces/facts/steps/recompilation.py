@@ -39,9 +39,12 @@ def recompilation(trace: Trace) -> Mask:
         if many and (not stepped or len(groups.different(step)) > 1):
             result |= warm
         # Steps that do little else are one window, and never warm.
-        result[own] |= intervals.overlap(
-            _in_each_step(trace, process, begins), start[own], windows.end_ns[own]
-        ) > 0
+        result[own] |= (
+            intervals.overlap(
+                _in_each_step(trace, process, begins), start[own], windows.end_ns[own]
+            )
+            > 0
+        )
     return result
 
 
