@@ -160,6 +160,8 @@ def fourier(_):
         def __init__(self):
             super().__init__()
             self.first = nn.Conv2d(3, 3, 1)
+            # Of complex numbers: of five dimensions, which have no channels_last.
+            self.spectrum = nn.Parameter(torch.ones(1, 1, 1, 1, 2))
 
         def forward(self, x):
             return torch.fft.rfft2(self.first(x)).real

@@ -42,7 +42,6 @@ def forks(tmp_path):
 def test_each_fork_is_a_fresh_run_with_the_imports(forks, tmp_path):
     server, script = forks("decimal", "no_such_module", TWO="2"), tmp_path / "script.py"
     script.write_text(SCRIPT)
-    assert server.is_usable
     for number in (0, 3):
         with (tmp_path / "out").open("wb") as output:
             fork = server.start([str(script), f"run {number}", str(number)], output)
@@ -64,7 +63,8 @@ def test_each_fork_is_a_fresh_run_with_the_imports(forks, tmp_path):
 )  # fmt: skip
 def test_it_does_not_fork_where_a_fork_would_lack_something(forks, tmp_path, text):
     (tmp_path / "library.py").write_text(text)
-    assert not forks("library", PYTHONPATH=str(tmp_path)).is_usable
+    with (tmp_path / "out").open("wb") as output, pytest.raises(OSError, match="fork"):
+        forks("library", PYTHONPATH=str(tmp_path)).start(["script.py"], output)
 
 
 @pytest.mark.parametrize("first", ["import own", "import os; os.environ.setdefault('A', '1')"])

@@ -69,7 +69,7 @@ class ProgramRemedy:
     does the same, `how` says how to write it where no edit of a line does. A remedy with
     `is_switchable` can be on in one step and off in the next. `needs` are remedies that it builds
     on, `instead_of` those that it excludes. `settles` is the number of steps until its gain is
-    steady.
+    steady. Forecasts of the analyses `bounds` are of more than it changes, and so upper bounds.
     """
 
     name: str
@@ -88,6 +88,7 @@ class ProgramRemedy:
     needs: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
     settles: int = 8
+    bounds: tuple[str, ...] = ()
 
 
 Choose = Callable[[Mapping[str, Any]], Keywords | None]

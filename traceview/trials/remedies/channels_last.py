@@ -38,9 +38,10 @@ def _is_image(torch: Any, value: Any) -> bool:
 
 
 def _lay_out(torch: Any, form: Any, modules: Iterable[Any], optimizers: WeakSet[Any]) -> None:
-    """Give parameters, gradients and what optimizers keep of them a memory format."""
-    for module in modules:
-        module.to(memory_format=form)
+    """Give convolutions, their gradients and what optimizers keep of them a memory format."""
+    for layer in (layer for module in modules for layer in module.modules()):
+        if type(layer).__name__ in _CONVOLUTIONS:
+            layer.to(memory_format=form)
     states = (state for each in optimizers for state in each.state.values())
     for value in (value for state in states for value in state.values()):
         if _is_image(torch, value):
@@ -76,7 +77,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
         if id(module) not in known:
             known[id(module)] = module if _takes_images(module, run) else None
             if known[id(module)]:
-                module.to(memory_format=nhwc)
+                _lay_out(torch, nhwc, [module], optimizers)
                 run.applied()
         if run.on and known[id(module)]:
             args, kwargs = tree_map(converted, (args, kwargs))
@@ -99,7 +100,7 @@ REMEDY = ProgramRemedy(
     answers=r"torch\.channels_last\b",
     effect="conversions between NCHW and NHWC go, convolutions become faster",
     install=_install,
-    how=".to(memory_format=torch.channels_last) of the model and of its input",
+    how=".to(memory_format=torch.channels_last) of the model's convolutions and of its input",
     may_change="algorithms of convolutions",
     bound=TF32,
     is_switchable=True,

@@ -130,6 +130,8 @@ def _recorded(runs: Runs, limit_s: float, note: Note) -> Path:
         raise TraceviewError(what, advice(what))
     if recording.path is None:
         raise TraceviewError("the program could not be recorded", "record it and pass --from")
+    if result:
+        runs.prepare(spec, result)
     return recording.path
 
 

@@ -50,7 +50,10 @@ class Fork:
 
 
 class Forks:
-    """The process that forks, for one run at a time. `modules` is a file of what it imports."""
+    """The process that forks, for one run at a time. `modules` is a file of what it imports.
+
+    It does so meanwhile: the first run waits for it.
+    """
 
     def __init__(self, modules: Path, environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -63,15 +66,18 @@ class Forks:
                 env={**environment, _NO_CUDA: "1"},
                 start_new_session=True,
             )
-        try:
-            has_told = bool(select.select([self._socket], [], [], _STARTS_S)[0])
-        except BaseException:
-            self.close()
-            raise
-        self.is_usable = has_told and _number(self._socket) == _USABLE
+        self._is_usable = False
 
     def start(self, command: Sequence[str], output: IO[bytes]) -> Fork:
-        """Run a Python file with its arguments; what it prints goes to `output`."""
+        """Run a Python file with its arguments; what it prints goes to `output`.
+
+        Raises OSError where a fork would lack something, or the process has ended.
+        """
+        if not self._is_usable:
+            has_told = bool(select.select([self._socket], [], [], _STARTS_S)[0])
+            self._is_usable = has_told and _number(self._socket) == _USABLE
+        if not self._is_usable:
+            raise ChildProcessError("a fork would lack threads, or the GPU")
         socket.send_fds(self._socket, [json.dumps(command).encode()], [output.fileno()])
         return Fork(self._socket)
 

@@ -127,8 +127,8 @@ class Runs:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         result = RunResult.read(Path(spec.result))
-        if result and result.modules and not result.error:
-            self._prepare_forks(place, result)
+        if result and not result.error:
+            self.prepare(spec, result)
         if status is None and result is None:
             seconds = round(monotonic() - began)
             what = f"it did not finish {spec.last_step} steps in {seconds} s"
@@ -147,16 +147,13 @@ class Runs:
                 self.close()
         return _start(command, output, {**os.environ, **QUIET})
 
-    def _prepare_forks(self, place: Path, first: RunResult) -> None:
+    def prepare(self, spec: Spec, first: RunResult) -> None:
         """Let further runs be forks of a process that has imported what the first one did."""
-        if not self._may_fork:
-            return
-        self._may_fork = False
-        path = place / "modules.json"
-        path.write_text(json.dumps(first.modules), "utf-8")
-        forks = self._forks = Forks(path, {**os.environ, **QUIET})
-        if not forks.is_usable:
-            self.close()
+        if self._may_fork and first.modules:
+            self._may_fork = False
+            path = Path(spec.result).with_name("modules.json")
+            path.write_text(json.dumps(first.modules), "utf-8")
+            self._forks = Forks(path, {**os.environ, **QUIET})
 
     def close(self) -> None:
         """End the process that forks, if there is one."""

@@ -144,6 +144,8 @@ def compare_results(
 def _share(part: float) -> str:
     if part == math.inf:
         return "other values"
+    if part >= 1:
+        return f"{100 * part:,.0f} %"
     return f"{100 * part:.2g} %" if part >= 1e-5 else f"{part:.0e}"
 
 
