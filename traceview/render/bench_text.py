@@ -67,13 +67,18 @@ def render_bench(
     groups = groupby(report.rows, key=lambda row: (row.size, row.dtype, row.value))
     tables = [_versions(report, list(rows), width) for _, rows in groups]
     described = [_described(description, width)] if description else []
-    return drawn([_header(report), *described, *tables, *_fits(report)], width, color)
-
-
-def _header(report: BenchReport) -> RenderableType:
     title = heading(visible(report.operation.title), visible(report.operation.name))
     notes = (note_block("Note: ", note, "dim") for note in report.notes)
-    return Group(title, _machine(report.machine, report.peaks), *notes)
+    return drawn(
+        [
+            Group(title, _machine(report.machine, report.peaks), *notes),
+            *described,
+            *tables,
+            *_fits(report),
+        ],
+        width,
+        color,
+    )
 
 
 def _machine(machine: Machine, peaks: Peaks) -> RenderableType:

@@ -198,7 +198,13 @@ def rows_of_bars(chart: BarChart) -> ChartRows:
     paired = any(bar.lower for bar in chart.bars)
     for bar in chart.bars:
         if bar.length > 0:
-            of_row[bar.row].append(_rectangle(chart, bar, height, paired))
+            part = (height - 4) / 2 if paired else height
+            top = 2 + part if bar.lower else (2.0 if paired else 0.0)
+            style = marks.series_class(chart.meaning(bar), chart.series)
+            end = bar.start + bar.length
+            of_row[bar.row].append(
+                Rectangle(bar.start, top, end, top + part, style, tooltip(chart, bar, 3))
+            )
     texts = chart.row_texts or ("",) * len(chart.labels)
     rows = tuple(
         ChartRow(whole, label, tuple(of_row[row]), text)
@@ -208,14 +214,6 @@ def rows_of_bars(chart: BarChart) -> ChartRows:
     )
     x = ChartAxis(0.0, reach) if chart.row_texts else marks.axis(chart.column, reach)
     return ChartRows(rows, x, height, chart.series)
-
-
-def _rectangle(chart: BarChart, bar: Bar, height: float, paired: bool) -> Rectangle:
-    part = (height - 4) / 2 if paired else height
-    top = 2 + part if bar.lower else (2.0 if paired else 0.0)
-    style = marks.series_class(chart.meaning(bar), chart.series)
-    end = bar.start + bar.length
-    return Rectangle(bar.start, top, end, top + part, style, tooltip(chart, bar, 3))
 
 
 def tooltip(chart: BarChart, bar: Bar, digits: int) -> str:

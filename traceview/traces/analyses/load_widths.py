@@ -127,7 +127,13 @@ def compute(trace: Trace) -> Result | Skipped:
     code, bounds = gathered_code(trace), width_bounds(trace)
     all_ns = code.total_ns
     if all_ns and not bounds:
-        return _without_code(code)
+        # The reason to skip: percentages without any code would read as if the widths were known.
+        unfit = "".join(f"; {text}" for text in _unfit(code))
+        return Skipped(
+            "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "
+            f"libraries is not available){unfit}",
+            f"{_RECORD}; {_GIVE}",
+        )
     return Result(
         {
             "costs": Table.from_rows(COSTS.columns, (_cost(each, all_ns) for each in bounds)),
@@ -136,16 +142,6 @@ def compute(trace: Trace) -> Result | Skipped:
         tuple(rules.findings(trace, RULES)),
         _summary(code, bounds),
         tuple(_notes(trace, code, bounds)),
-    )
-
-
-def _without_code(code: GatheredCode) -> Skipped:
-    """The reason to skip: percentages without any code would read as if the widths were known."""
-    unfit = "".join(f"; {text}" for text in _unfit(code))
-    return Skipped(
-        "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "
-        f"libraries is not available){unfit}",
-        f"{_RECORD}; {_GIVE}",
     )
 
 

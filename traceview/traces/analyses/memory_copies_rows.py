@@ -191,7 +191,12 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
     cause = copies.texts("migration_cause")
     by_kind = groups.group(direction.codes, host.codes, cause.codes)
     total = groups.sums(by_kind, copies.duration_ns)
-    at_best = np.bincount(by_kind.ids, _at_best_ns(trace, copies), by_kind.size)
+    # Least time of each copy, at the peak rate of its link; NaN without a link or its rate.
+    links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
+    rates = np.array([*links, np.nan])[copies["device"]]
+    crosses = copies.texts("direction").isin(OVER_THE_LINK)
+    least_ns: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
+    at_best = np.bincount(by_kind.ids, least_ns, by_kind.size)
     size = groups.stats(by_kind, copies["bytes"])
     table = Table(
         COPIES.columns,
@@ -209,15 +214,6 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
-
-
-def _at_best_ns(trace: Trace, copies: Table) -> Array:
-    """Least time of each copy, at the peak rate of its link; NaN without a link or its rate."""
-    links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
-    rates = np.array([*links, np.nan])[copies["device"]]
-    crosses = copies.texts("direction").isin(OVER_THE_LINK)
-    result: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
-    return result
 
 
 def _link_pct(at_best: Array, total: Array) -> Array:

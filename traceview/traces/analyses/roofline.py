@@ -126,7 +126,12 @@ def compute(trace: Trace) -> Result | Skipped:
         return _work_unknown(trace)
     all_peaks, devices = peaks(trace), groups.different(items.device[known]).tolist()
     if devices and not any({MEMORY, *KINDS} & all_peaks[device].keys() for device in devices):
-        return _peaks_unknown(trace, devices[0])
+        name = trace.devices.texts("name")[devices[0]]
+        of_gpu = f"the peak rates of {shortened(name)}" if name else "the GPU and its peak rates"
+        return Skipped(
+            f"{of_gpu} are not known",
+            "give them: traceview report TRACE --peak bandwidth=BYTES_PER_S --peak bf16=FLOP_PER_S",
+        )
     _, kernel_points, table = _points(trace)
     claimed = ((point, finding_of(trace, RULE, claim)) for point, claim in _latency_bound(trace))
     reported = [(point, finding) for point, finding in claimed if finding]
@@ -165,15 +170,6 @@ def _record(trace: Trace) -> str:
         ways.append("sampled counters (traceview record --gpu-metrics)")
     count = "count with ncu and pass traceview report --ncu FILE.csv"
     return f"record with {' or '.join(ways)}, or {count}" if ways else count
-
-
-def _peaks_unknown(trace: Trace, device: int) -> Skipped:
-    name = trace.devices.texts("name")[device]
-    of_gpu = f"the peak rates of {shortened(name)}" if name else "the GPU and its peak rates"
-    return Skipped(
-        f"{of_gpu} are not known",
-        "give them: traceview report TRACE --peak bandwidth=BYTES_PER_S --peak bf16=FLOP_PER_S",
-    )
 
 
 def _labels(kernel_points: Sequence[RooflinePoint]) -> list[str]:

@@ -198,16 +198,12 @@ def _one_program_per_step(trace: Trace) -> bool:
         number = np.count_nonzero(own & (ranges["start_ns"] >= warm_up_end_ns(trace)))
     else:
         number = np.count_nonzero((late.cause == LAUNCH_LATE) & ~late.one_time)
-    return bool(0 < number <= _FEW_PER_STEP * _steady_steps_by_gpu(trace))
-
-
-def _steady_steps_by_gpu(trace: Trace) -> int:
-    """The steady steps, each as many times as its process uses GPUs."""
+    # The steady steps, each as many times as its process uses GPUs.
     all_steps, ops = steps(trace), operations(trace)
     process = ops.process[groups.group(ops.process, ops.device).first]
     gpus = np.bincount(process, minlength=len(trace.processes))
     steady = all_steps.gpu_start_ns >= warm_up_end_ns(trace)
-    return int(gpus[all_steps.process[steady]].sum())
+    return bool(0 < number <= _FEW_PER_STEP * int(gpus[all_steps.process[steady]].sum()))
 
 
 def _flattens_modules(trace: Trace) -> Mask:

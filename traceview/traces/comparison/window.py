@@ -247,10 +247,15 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     every = np.ones(len(idle_samples(trace).gap), bool)
     # A thread that sleeps or waits for data after a synchronization loses the time there.
     off_cpu = idle_samples(trace).doing != CPU
+    # Line and code hash of the synchronization that caused each gap, absent where unknown.
+    wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
+    waited = np.flatnonzero(wait >= 0)
+    waited = waited[sites.file.codes[wait[waited]] >= 0]
+    site = sites.take(wait[waited])
     sources = [
         _ranges(trace, rows),
         _sampled_lines(trace, rows, every),
-        _wait_lines(trace, rows),
+        _lines(len(rows), waited, site.file, site.line, site.source),
         _sampled_lines(trace, rows, off_cpu),
     ]
     places, codes = zip(*sources, strict=True)
@@ -279,15 +284,6 @@ def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     texts = place_texts(trace, pattern[by.first])
     place = Texts(by.ids.astype(np.int32), object_array(texts))
     return place, Texts(np.full(len(rows), -1, np.int32), object_array([]))
-
-
-def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """Line and code hash of the synchronization that caused each gap, absent where unknown."""
-    wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
-    waited = np.flatnonzero(wait >= 0)
-    waited = waited[sites.file.codes[wait[waited]] >= 0]
-    site = sites.take(wait[waited])
-    return _lines(len(rows), waited, site.file, site.line, site.source)
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:

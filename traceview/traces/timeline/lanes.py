@@ -251,15 +251,16 @@ def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     used = main & (calls >= most // _LEAST_MAIN)
     for thread in sorted(tracks, key=lambda row: (not used[row], -int(calls[row]))):
         process = int(trace.threads["process"][thread])
+        # The title of a thread, such as `python3, thread 4242`.
+        name, number = trace.threads.texts("name")[thread], int(trace.threads["thread_id"][thread])
         yield Lane(
-            "thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread
+            "thread",
+            f"{name}, thread {number}" if name else f"Thread {number}",
+            tuple(tracks[thread]),
+            -1,
+            process,
+            thread,
         )
-
-
-def thread_title(trace: Trace, thread: int) -> str:
-    """The title of a thread, such as `python3, thread 4242`."""
-    name, number = trace.threads.texts("name")[thread], int(trace.threads["thread_id"][thread])
-    return f"{name}, thread {number}" if name else f"Thread {number}"
 
 
 def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
@@ -289,7 +290,10 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     if not len(calls):
         return
     classes = np.array(CLASS_OF_CALL, np.int16)[calls.does]
-    classes[harmful_calls(trace)] = HARMFUL
+    # Rows of api_calls that left a GPU idle for HARMFUL_NS or more.
+    cost = stalls(trace)
+    idle = cost.idle_ns(np.ones(len(cost.wait), bool))
+    classes[launches.waits(trace).call[idle >= HARMFUL_NS]] = HARMFUL
     name = names.add(trace.api_calls.texts("name"), classes)
     for thread, own in calls_by_thread(trace).items():
         at = unbroken(own)
@@ -300,13 +304,6 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
         if (start[1:] < start[:-1]).any():
             track = track.take(np.argsort(start, kind="stable"))
         yield from ((thread, part) for part in spread(track))
-
-
-def harmful_calls(trace: Trace) -> Integers:
-    """Rows of api_calls that left a GPU idle for HARMFUL_NS or more."""
-    cost = stalls(trace)
-    idle = cost.idle_ns(np.ones(len(cost.wait), bool))
-    return launches.waits(trace).call[idle >= HARMFUL_NS]
 
 
 def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:

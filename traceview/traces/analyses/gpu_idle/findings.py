@@ -60,7 +60,11 @@ def by_cause(trace: Trace) -> Iterator[TimeClaim]:
             continue
         steady = (every.cause == cause) & ~every.one_time & known
         if cause == SYNC_DRAIN:
-            steady &= ~_after_selected_waits(trace)
+            # True for the gaps due to selected waits, which sync-stalls reports.
+            wait = gaps(trace).wait
+            reported: Mask = wait >= 0
+            reported[reported] = selected_calls(trace)[waits(trace).call[wait[reported]]]
+            steady &= ~reported
         if cause == ALLOCATION and (in_loop := recurring(trace)):
             steady[in_loop.gap_rows] = False
         yield from _of_cause(trace, cause, steady)
@@ -221,14 +225,6 @@ def _most_idle(trace: Trace, chosen: Mask) -> tuple[int, int]:
     }
     device = max(idle, key=lambda each: idle[each], default=-1)
     return device, idle.get(device, 0)
-
-
-def _after_selected_waits(trace: Trace) -> Mask:
-    """True for the gaps due to selected waits, which sync-stalls reports."""
-    wait = gaps(trace).wait
-    result: Mask = wait >= 0
-    result[result] = selected_calls(trace)[waits(trace).call[wait[result]]]
-    return result
 
 
 _LONG_NS = 1_000_000

@@ -469,7 +469,10 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     own = kernels.texts("name").matching(_KERNELS.match)
     if not own.any():
         return 0
-    calls = _calls_attention(trace)
+    # True for the stacks that end in a call of PyTorch's attention, by the line if it is known.
+    by_line, line_known = leaves_at(trace, _LINE)
+    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
+    calls: Mask = np.where(line_known, by_line, by_function)
     python = np.flatnonzero(samples.site < len(calls))
     chosen = python[calls[samples.site[python]]]
     kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
@@ -477,14 +480,6 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     if groups.group(*(kernels[f"grid_{axis}"][kernel[hit]] for axis in "xyz")).size <= _FEW_GRIDS:
         return 0
     return int(samples.time_ns[chosen[hit]].sum())
-
-
-def _calls_attention(trace: Trace) -> Mask:
-    """True for the stacks that end in a call of PyTorch's attention, by the line if it is known."""
-    by_line, line_known = leaves_at(trace, _LINE)
-    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
-    result: Mask = np.where(line_known, by_line, by_function)
-    return result
 
 
 def _next_kernels(trace: Trace, operation: Integers) -> RowNumbers:

@@ -456,7 +456,11 @@ def _unfused(trace: Trace) -> Iterator[TimeClaim]:
         left_ns = np.where(parts.product, kernels.duration_ns[parts.rows], 0)
         one = savings.become_one(parts.call, kernels.duration_ns[parts.rows], left_ns)
         claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)}, one, parts.rows)
-        narrow = _NARROW.match(_inputs(trace, parts))
+        # The type that most products of attention multiply, as their kernels name it.
+        names = trace.recorded("kernels").texts("name")
+        codes = names.codes[parts.rows[parts.product]]
+        of = tile(str(names.values[np.argmax(np.bincount(codes))]))
+        narrow = _NARROW.match((of and of.inputs) or "")
         yield replace(
             claim,
             row={**claim.row, "class": KernelClass.SOFTMAX.label},
@@ -537,14 +541,6 @@ def _attention(trace: Trace) -> AttentionParts:
         call[one[near]] = near
     at = np.flatnonzero(call >= 0)
     return AttentionParts(rows[at], call[at], gemm[at])
-
-
-def _inputs(trace: Trace, parts: AttentionParts) -> str:
-    """The type that most products of attention multiply, as their kernels name it."""
-    names = trace.recorded("kernels").texts("name")
-    codes = names.codes[parts.rows[parts.product]]
-    of = tile(str(names.values[np.argmax(np.bincount(codes))]))
-    return (of and of.inputs) or ""
 
 
 def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:

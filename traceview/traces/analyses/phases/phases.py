@@ -19,7 +19,6 @@ from enum import IntEnum
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.base.tables.arrays import quantile
@@ -130,7 +129,12 @@ def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[
         bounds = np.concatenate([[first], begins, [worked, max(last, worked)]])
         kinds = np.concatenate([[Phase.START_UP], kinds, [Phase.SHUT_DOWN]]).astype(np.uint8)
         bounds, kinds = _with_warm_up(trace, process, bounds, kinds)
-    return _joined(*_with_compilation(bounds, kinds, compiled))
+    # Let the windows of compilation replace the other phases.
+    edges = groups.different(np.concatenate([bounds, compiled.start, compiled.end]))
+    edges = edges[(edges >= bounds[0]) & (edges <= bounds[-1])]
+    kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
+    kind = np.where(intervals.inside(compiled, edges[:-1]), Phase.COMPILATION, kind)
+    return _joined(edges, kind)
 
 
 def _lives(trace: Trace) -> Integers:
@@ -328,17 +332,6 @@ def _with_warm_up(
     bounds = np.insert(bounds, at + 1, warm)
     kinds = np.insert(kinds, at, Phase.WARM_UP)
     return bounds, kinds
-
-
-def _with_compilation(
-    bounds: Integers, kinds: Array, compiled: Intervals
-) -> tuple[Integers, Array]:
-    """Let the windows of compilation replace the other phases."""
-    edges = groups.different(np.concatenate([bounds, compiled.start, compiled.end]))
-    edges = edges[(edges >= bounds[0]) & (edges <= bounds[-1])]
-    kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
-    kind = np.where(intervals.inside(compiled, edges[:-1]), Phase.COMPILATION, kind)
-    return edges, kind
 
 
 def _joined(bounds: Integers, kinds: Array) -> list[tuple[int, int, int]]:

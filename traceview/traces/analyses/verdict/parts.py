@@ -126,7 +126,12 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         return None
     busy_ns = device_work(trace)[device].steady_ns
     rows = steady_rows(trace, device)
-    class_ns = _class_times(trace, rows)
+    # Time of the kernels among these operations, by class.
+    ops = operations(trace)
+    kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
+    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
+    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
+    class_ns = np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
     work_ns = _work_parts(busy_by_kind(trace), _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
     parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
@@ -196,15 +201,6 @@ def _compute_fraction(time_ns: Integers) -> float:
     return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
 
 
-def _class_times(trace: Trace, rows: Array) -> Integers:
-    """Time of the kernels among these operations, by class."""
-    ops = operations(trace)
-    kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
-    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
-    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
-    return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
-
-
 def _largest_class(
     trace: Trace, rows: Array, time_ns: Integers, busy_ns: int
 ) -> LargestClass | None:
@@ -243,7 +239,11 @@ def _idle_parts(
     }
     late_ns, spent_ns = idle_ns[CAUSES[LAUNCH_LATE]], _late_ns(trace, device)
     loading_ns = sum(spent_ns.pop(doing) for doing in (DATA_WAIT, DATA_LOADING))
-    spent_ns = {DATA_LOADING: max(loading_ns, _data_loading_ns(trace, device)), **spent_ns}
+    # Steady launch-late idle time in ranges that are named for loading data.
+    late, patterns = cpu_activity.late_idle(trace), range_tree(trace).patterns
+    own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
+    loading = patterns.with_name(late.pattern[own], lambda name: bool(_LOADS.search(name)))
+    spent_ns = {DATA_LOADING: max(loading_ns, int(late.steady_ns[own[loading]].sum())), **spent_ns}
     for doing, time_ns in spent_ns.items():
         moved_ns = min(time_ns, late_ns)
         late_ns -= moved_ns
@@ -261,14 +261,6 @@ def _late_ns(trace: Trace, device: int) -> dict[int, int]:
     own = every.steady(device, LAUNCH_LATE)[samples.gap]
     spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
     return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
-
-
-def _data_loading_ns(trace: Trace, device: int) -> int:
-    """Steady launch-late idle time in ranges that are named for loading data."""
-    late, patterns = cpu_activity.late_idle(trace), range_tree(trace).patterns
-    own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
-    loading = patterns.with_name(late.pattern[own], lambda name: bool(_LOADS.search(name)))
-    return int(late.steady_ns[own[loading]].sum())
 
 
 @record

@@ -11,7 +11,6 @@ from traceview.base.vocabulary.activities import ACTIVITIES, RESULT_WAIT
 from traceview.base.vocabulary.causes import LOST, Limit
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
-    LargestClass,
     MainLoop,
     SteadyParts,
     main_loop,
@@ -206,7 +205,9 @@ def _phrases(
     yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
-        yield _largest_class(parts.largest)
+        name = _CLASSES[parts.largest.kind]
+        fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
+        yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
     losses = _losses(parts, limit)
     for each in losses:
         yield from _loss_phrases(parts, each)
@@ -288,12 +289,6 @@ def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
     moved = outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
     if moved > parts.span_ns and not trace.selection:
         yield f"{units.duration(moved)} of page migrations before and after"
-
-
-def _largest_class(largest: LargestClass) -> str:
-    name = _CLASSES[largest.kind]
-    fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
-    return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
 
 
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:

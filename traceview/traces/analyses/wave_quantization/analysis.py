@@ -276,7 +276,12 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             f"{AS_NODES}"
         )
     of = grids.configurations
-    hidden = _may_be_persistent_gemms(grids)
+    # True for grids of newer cuBLAS kernels of at most one wave.
+    #
+    # Older ones launch one block per tile.
+    names = grids.configurations.name
+    newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
+    hidden: Mask = grids.known & (grids.whole == 1) & newer
     hidden_fraction = int(of.total_ns[hidden].sum()) / max(int(of.total_ns.sum()), 1)
     unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
     if hidden_fraction >= _MUCH and unknown:
@@ -295,17 +300,6 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             "as it does where something else, such as named barriers, limits the blocks. "
             "Recordings do not show barriers; only kernel code does."
         )
-
-
-def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
-    """True for grids of newer cuBLAS kernels of at most one wave.
-
-    Older ones launch one block per tile.
-    """
-    names = grids.configurations.name
-    newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
-    mask: Mask = grids.known & (grids.whole == 1) & newer
-    return mask
 
 
 def _warm_up_notes(early_calls: Sequence[int]) -> Iterator[str]:

@@ -19,7 +19,6 @@ from traceview.base.compiled import library
 from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, picked
 from traceview.base.tables.packed_texts import (
-    Bytes,
     CollidingTextsError,
     PackedTexts,
     TextNumbers,
@@ -150,14 +149,10 @@ def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
         part = texts.slice(slice(begin, begin + _TEXTS_EACH))
         # The NUL between two texts keeps the digits of one from the letters of the next.
         first, end = int(part.starts[0]), int(part.starts[-1] + part.sizes[-1])
-        yield PackedTexts(_zeroed(texts.content[first:end]), part.starts - first, part.sizes)
-
-
-def _zeroed(content: Bytes) -> Bytes:
-    """The bytes, with the digits of numbers replaced by zeroes."""
-    result = content.copy()
-    library.call("traceview_zero_numbers", result, len(result))
-    return result
+        # The bytes, with the digits of numbers replaced by zeroes.
+        result = texts.content[first:end].copy()
+        library.call("traceview_zero_numbers", result, len(result))
+        yield PackedTexts(result, part.starts - first, part.sizes)
 
 
 StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]

@@ -143,20 +143,17 @@ class PageDecoder:
         counted = c_int64()
         _call("traceview_count_rows", pages, counted)
         rows = counted.value
-        self._make_room(rows)
+        if rows > self._most_rows:
+            self._most_rows = rows + rows // 8
+            self._rooms = [_ColumnBuffers(self._wanted[at], self._most_rows) for at in self._order]
+            described = [room.described() for room in self._rooms]
+            self._columns = (_CColumn * len(described))(*described)
         columns = self._columns
         _call("traceview_decode", pages, columns, len(columns), rows)
         pieces: dict[int, Piece] = {}
         for place, room, column in zip(self._order, self._rooms, columns, strict=True):
             pieces[place] = room.piece(chunk, column, rows)
         return [pieces[place] for place in range(len(pieces))]
-
-    def _make_room(self, rows: int) -> None:
-        if rows > self._most_rows:
-            self._most_rows = rows + rows // 8
-            self._rooms = [_ColumnBuffers(self._wanted[at], self._most_rows) for at in self._order]
-            described = [room.described() for room in self._rooms]
-            self._columns = (_CColumn * len(described))(*described)
 
 
 def _call(name: str, *given: Any) -> None:
@@ -294,20 +291,16 @@ def _leaves(file: PageFile, root: int) -> Pages:
     """The leaf pages in row order; none of an empty table."""
     level = np.array([root], np.int64)
     for depth in range(MOST_LEVELS):
-        _check_pages(file, level)
+        if not len(level) or level.min() < 2 or level.max() > file.pages:
+            raise DeclinedError("a page number is out of bounds")
+        if len(groups.different(level)) != len(level):
+            raise DeclinedError("a page occurs twice")
         first = file.page(int(level[0]))
         if first[0] != INTERIOR:
             is_empty = depth == 0 and first[0] == LEAF and not first[3:5].any()
             return level[:0] if is_empty else level
         level = np.concatenate([_children(file, int(page)) for page in level])
     raise DeclinedError("the b-tree is too deep")
-
-
-def _check_pages(file: PageFile, level: Pages) -> None:
-    if not len(level) or level.min() < 2 or level.max() > file.pages:
-        raise DeclinedError("a page number is out of bounds")
-    if len(groups.different(level)) != len(level):
-        raise DeclinedError("a page occurs twice")
 
 
 def _children(file: PageFile, page: int) -> Pages:
