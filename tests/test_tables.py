@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from traceview.base import groups
 from traceview.base.errors import ToolNotFoundError
-from traceview.base.tables import NULL, Column, Share, Table, Texts, null_of, object_array, unbroken
+from traceview.base.tables import (
+    NULL,
+    Column,
+    Share,
+    Table,
+    Texts,
+    column_list,
+    null_of,
+    object_array,
+    unbroken,
+)
 from traceview.base.tables import table as tables
 from traceview.base.tables.texts import MadeTexts
 
@@ -34,6 +44,24 @@ def table():
 def test_rows_come_back_as_they_went_in(table):
     assert list(table.rows()) == ROWS
     assert len(table) == 3
+
+
+def test_columns_are_declared_in_lines():
+    assert column_list("""
+        calls int64: times it ran
+        device int32?: GPU, or
+            the last one
+        why sentence?: what: and how
+    """) == (
+        COUNT,
+        Column("device", "int32", "GPU, or the last one", nullable=True),
+        Column("why", "text", "what: and how", nullable=True, prose=True),
+    )
+
+
+def test_a_declared_dtype_exists():
+    with pytest.raises(ValueError, match="int46"):
+        column_list("calls int46: times it ran")
 
 
 def test_columns_have_the_declared_types(table):

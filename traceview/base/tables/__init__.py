@@ -24,7 +24,16 @@ from traceview.base.tables.arrays import (
     unbroken,
 )
 from traceview.base.tables.joined_table import JoinedTable
-from traceview.base.tables.table import Cell, Column, Dtype, Keep, Share, Table, TableSpec
+from traceview.base.tables.table import (
+    Cell,
+    Column,
+    Dtype,
+    Keep,
+    Share,
+    Table,
+    TableSpec,
+    column_list,
+)
 from traceview.base.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
 
 __all__ = [
@@ -47,6 +56,7 @@ __all__ = [
     "TextValues",
     "Texts",
     "TextsOneByOne",
+    "column_list",
     "constant",
     "joined",
     "null_of",

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from traceview.base import units
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Cell, Column, Integers, Table, TableSpec
+from traceview.base.tables import NULL, Array, Cell, Integers, Table, TableSpec, column_list
 from traceview.render.base.page import (
     MOST_ROWS,
     STYLES,
@@ -215,12 +215,12 @@ BUNDLE = "ranks.js"
 _OWN = TableSpec(
     "reports of the ranks",
     "one row per rank: what its own report says",
-    (
-        Column("rank", "int64", "number of the rank"),
-        Column("limit", "text", "what limits it"),
-        Column("verdict", "text", "its own verdict", prose=True),
-        Column("path", "text", "recording"),
-    ),
+    column_list("""
+        rank int64: number of the rank
+        limit text: what limits it
+        verdict sentence: its own verdict
+        path text: recording
+    """),
     brief="rank limit verdict",
     detail=True,
     rare=True,

@@ -16,11 +16,11 @@ from traceview.base import groups, intervals, units
 from traceview.base.findings import Clause, severity_of
 from traceview.base.tables import (
     Cell,
-    Column,
     Integers,
     Table,
     TableSpec,
     Texts,
+    column_list,
     picked,
     row_numbers,
     unbroken,
@@ -62,33 +62,30 @@ API = TableSpec(
     "api",
     "one row per function of the CUDA runtime and driver, most CPU time first; what a thread waits "
     "for in it counts",
-    (
-        Column("api", "text", "runtime or driver call"),
-        Column(
-            "does",
-            "text",
-            "launch, synchronize, copy, allocate, load code, look up code, prepare graph or other",
-        ),
-        Column("calls", "int64", "number of calls"),
-        Column("total_ns", "int64", "CPU time in it, over all threads"),
-        Column("median_ns", "int64", "median per call"),
-        Column("max_ns", "int64", "longest call"),
-        Column("share_pct", "float64", "percentage of the CPU time in all CUDA calls"),
-    ),
+    column_list("""
+        api text: runtime or driver call
+        does text: launch, synchronize, copy, allocate, load code, look up code, prepare graph or
+            other
+        calls int64: number of calls
+        total_ns int64: CPU time in it, over all threads
+        median_ns int64: median per call
+        max_ns int64: longest call
+        share_pct float64: percentage of the CPU time in all CUDA calls
+    """),
     brief="api does calls total_ns share_pct median_ns max_ns",
     adds="calls total_ns share_pct",
 )
 RANGES = TableSpec(
     "ranges",
     "one row per path pattern of ranges, most CPU time of its own first",
-    (
-        Column("range_path", "text", "path of the range, with # for numbers"),
-        Column("instances", "int64", "number of ranges"),
-        Column("cpu_ns", "int64", "time from start to end, over all instances"),
-        Column("own_ns", "int64", "part of it in no inner range of the same thread"),
-        Column("cuda_ns", "int64", "time of CUDA calls made in no inner range"),
-        Column("launches", "int64", "launch calls made in no inner range"),
-    ),
+    column_list("""
+        range_path text: path of the range, with # for numbers
+        instances int64: number of ranges
+        cpu_ns int64: time from start to end, over all instances
+        own_ns int64: part of it in no inner range of the same thread
+        cuda_ns int64: time of CUDA calls made in no inner range
+        launches int64: launch calls made in no inner range
+    """),
     brief="range_path instances own_ns cpu_ns cuda_ns launches",
     adds="instances own_ns cuda_ns launches",
     rare=True,
@@ -152,18 +149,16 @@ def range_table(trace: Trace) -> Table:
 CALLS = TableSpec(
     "calls",
     "one row per launch call, most time first",
-    (
-        Column("api", "text", "runtime or driver call"),
-        Column("calls", "int64", "number of calls"),
-        Column("total_ns", "int64", "launch overhead: CPU time in it, without queue_full"),
-        Column("median_ns", "int64", "median per call"),
-        Column("max_ns", "int64", "longest call"),
-        Column("exposed_ns", "int64", "part of total inside idle gaps of the device, call by call"),
-        Column("first_launch_ns", "int64", "part of total in first launches, which load code"),
-        Column(
-            "queue_full_ns", "int64", "wait for room in a full launch queue, which is not overhead"
-        ),
-    ),
+    column_list("""
+        api text: runtime or driver call
+        calls int64: number of calls
+        total_ns int64: launch overhead: CPU time in it, without queue_full
+        median_ns int64: median per call
+        max_ns int64: longest call
+        exposed_ns int64: part of total inside idle gaps of the device, call by call
+        first_launch_ns int64: part of total in first launches, which load code
+        queue_full_ns int64: wait for room in a full launch queue, which is not overhead
+    """),
     brief="api calls total_ns median_ns exposed_ns first_launch_ns queue_full_ns max_ns",
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.base import groups, intervals, units
 from traceview.base.findings import RECORDING, Clause, severity_of
-from traceview.base.tables import Cell, Column, Mask, RowNumbers, Table, TableSpec
+from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 from traceview.traces.analyses import memory_copies_rows, wording
 from traceview.traces.analyses.base import Analysis, Chart, Result
@@ -377,12 +377,12 @@ RULES = (
 SETS = TableSpec(
     "sets",
     "memsets on all GPUs",
-    (
-        Column("calls", "int64", "memsets"),
-        Column("bytes", "int64", "bytes written, all calls"),
-        Column("total_ns", "int64", "time of all calls"),
-        Column("bytes_per_s", "int64", "bytes ÷ time"),
-    ),
+    column_list("""
+        calls int64: memsets
+        bytes int64: bytes written, all calls
+        total_ns int64: time of all calls
+        bytes_per_s int64: bytes ÷ time
+    """),
     brief="calls bytes total_ns bytes_per_s",
 )
 

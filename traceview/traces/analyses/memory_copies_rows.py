@@ -14,13 +14,13 @@ from traceview.base.records import record
 from traceview.base.tables import (
     Array,
     Cell,
-    Column,
     Integers,
     Mask,
     RowNumbers,
     Table,
     TableSpec,
     Texts,
+    column_list,
 )
 from traceview.base.vocabulary.causes import CAUSE_NAMES, PAGE_MIGRATION
 from traceview.traces.analyses.wording import lost_in
@@ -56,42 +56,21 @@ _FIGURES = ("calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
 COPIES = TableSpec(
     "copies",
     "one row per direction, kind of host memory and cause of migration, longest time first",
-    (
-        Column(
-            "direction",
-            "text",
-            "H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H for pages that unified memory migrated",
-        ),
-        Column(
-            "host_memory",
-            "text",
-            "pageable, pinned or managed; absent for copies between GPUs",
-            nullable=True,
-        ),
-        Column(
-            "migration_cause",
-            "text",
-            "why unified memory migrated pages: page fault, user prefetch, eviction, …",
-            nullable=True,
-        ),
-        Column("calls", "int64", "copies"),
-        Column("bytes", "int64", "bytes copied, all calls"),
-        Column("total_ns", "int64", "time of all calls"),
-        Column(
-            "exposed_ns",
-            "int64",
-            "time in which they run and no kernel does on the same GPU, all GPUs",
-        ),
-        Column("bytes_per_s", "int64", "bytes ÷ time"),
-        Column(
-            "link_pct",
-            "float64",
-            "percentage of the peak rate of the link between host and GPU, per direction (see the "
-            "note); absent where that is unknown, and for copies between GPUs",
-            nullable=True,
-        ),
-        Column("median_bytes", "int64", "median size per copy"),
-    ),
+    column_list("""
+        direction text: H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H for pages that unified memory
+            migrated
+        host_memory text?: pageable, pinned or managed; absent for copies between GPUs
+        migration_cause text?: why unified memory migrated pages: page fault, user prefetch,
+            eviction, …
+        calls int64: copies
+        bytes int64: bytes copied, all calls
+        total_ns int64: time of all calls
+        exposed_ns int64: time in which they run and no kernel does on the same GPU, all GPUs
+        bytes_per_s int64: bytes ÷ time
+        link_pct float64?: percentage of the peak rate of the link between host and GPU, per
+            direction (see the note); absent where that is unknown, and for copies between GPUs
+        median_bytes int64: median size per copy
+    """),
     brief=(
         "direction host_memory migration_cause calls bytes total_ns exposed_ns bytes_per_s "
         "link_pct median_bytes"

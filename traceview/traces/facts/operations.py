@@ -17,7 +17,6 @@ from traceview.base.tables import (
     NULL,
     Array,
     Cell,
-    Column,
     Integers,
     Mask,
     RowNumbers,
@@ -389,7 +388,7 @@ def first_launch_calls(trace: Trace) -> Mask:
 # tables `processes`, `threads` and `devices` do not: everything is joined by these, and results
 # name the machine where ids alone are ambiguous.
 
-HOST = Column("host_id", "int64", "machine, where the trace holds several", nullable=True)
+HOST = "host_id int64?: machine, where the trace holds several"
 
 
 @fact_without_ranges
