@@ -36,14 +36,7 @@ from traceview.render.base.text import (
     wrapped,
 )
 from traceview.render.document import MOST_ROWS as JSON_ROWS
-from traceview.render.report.document import (
-    header_facts,
-    nothing_found,
-    ranked_claim,
-    single_ids,
-    telling_columns,
-)
-from traceview.render.report.plan import plan_text
+from traceview.render.report import document, plan
 from traceview.traces.analyses.base import Analysis, Result, Skipped
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
@@ -99,7 +92,7 @@ class FindingText:
         finding = self.ranked.finding
         severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
         end = f"{INDENT}[{self.ranked.analysis}]"
-        claimed = ranked_claim(self.ranked)
+        claimed = document.ranked_claim(self.ranked)
         parts = claimed.parts() if claimed else []
         room = self.width - cell_len(f"{severity.plain}{INDENT}")
         if not parts or cell_len(f"{parts[0]}{end}") <= room:
@@ -133,7 +126,7 @@ def table_lines(
 ) -> Iterator[Text]:
     """The first rows of a table as lines of at most `width` cells, below a line of headings."""
     head = table.take(np.arange(min(len(table), options.rows)))
-    telling = replace(spec, columns=tuple(telling_columns(spec, table, single)))
+    telling = replace(spec, columns=tuple(document.telling_columns(spec, table, single)))
     inline, below = _split(telling, head, width, options)
     columns = fitting(inline, head, width, prose_wraps=False)
     yield _line([column.heading for column in columns], columns, "dim")
@@ -192,7 +185,7 @@ def render_text(
 
     With `links`, a source line of a finding is a link (OSC 8) where its file is on this machine.
     """
-    page = _Page(width, single_ids(report.trace), options)
+    page = _Page(width, document.single_ids(report.trace), options)
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
     of = report.verdict
     texts = [text for text in (of.text, of.shares_text) if text] if of else []
@@ -220,7 +213,7 @@ class _Page:
 def _header(report: Report) -> RenderableType:
     trace = report.trace
     rows = grid("", "")
-    for name, value in header_facts(trace):
+    for name, value in document.header_facts(trace):
         rows.add_row(Text(name, "dim"), sentence(value))
     title = Text(visible(PurePath(trace.path).name), "bold")
     warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
@@ -230,8 +223,8 @@ def _header(report: Report) -> RenderableType:
 def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
     head = heading("What to do first")
     if not report.findings:
-        return Group(head, Text(nothing_found(report)))
-    planned = plan_text(report)
+        return Group(head, Text(document.nothing_found(report)))
+    planned = plan.plan_text(report)
     steps = [note_block("Plan: ", planned)] if planned else []
     shown = report.findings[:MOST_FINDINGS]
     texts = (FindingText(each, min(page.width, WIDEST), links) for each in shown)

@@ -28,19 +28,11 @@ from traceview.base.tables import (
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
+from traceview.traces.facts import operations
 from traceview.traces.facts.idle.causes import OWN_WORK_NS
 from traceview.traces.facts.idle.gaps import Gaps, gaps, steady_spans_ns, unknown_idle
 from traceview.traces.facts.idle.launching import long_launches
 from traceview.traces.facts.launches import QueueFull, queue_full
-from traceview.traces.facts.operations import (
-    ApiCalls,
-    CallKind,
-    Kind,
-    api_calls,
-    first_launch_calls,
-    operations,
-    operations_by_device,
-)
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
@@ -48,15 +40,15 @@ from traceview.traces.trace import Trace
 # Tables of CPU time: every function of the CUDA API, and the ranges of the program.
 
 _DOES = {
-    CallKind.OTHER: "other",
-    CallKind.LAUNCH: "launch",
-    CallKind.SYNCHRONIZE: "synchronize",
-    CallKind.COPY: "copy",
-    CallKind.COPY_ASYNC: "copy",
-    CallKind.ALLOCATE: "allocate",
-    CallKind.LOAD: "load code",
-    CallKind.LOOK_UP: "look up code",
-    CallKind.GRAPH: "prepare graph",
+    operations.CallKind.OTHER: "other",
+    operations.CallKind.LAUNCH: "launch",
+    operations.CallKind.SYNCHRONIZE: "synchronize",
+    operations.CallKind.COPY: "copy",
+    operations.CallKind.COPY_ASYNC: "copy",
+    operations.CallKind.ALLOCATE: "allocate",
+    operations.CallKind.LOAD: "load code",
+    operations.CallKind.LOOK_UP: "look up code",
+    operations.CallKind.GRAPH: "prepare graph",
 }
 API = TableSpec(
     "api",
@@ -94,11 +86,14 @@ RANGES = TableSpec(
 
 def api_table(trace: Trace) -> Table:
     """The selected calls of every function."""
-    calls, rows = api_calls(trace), unbroken(np.flatnonzero(selection.selected_calls(trace)))
+    calls, rows = (
+        operations.api_calls(trace),
+        unbroken(np.flatnonzero(selection.selected_calls(trace))),
+    )
     names = trace.api_calls.texts("name").take(rows)
     by_name = groups.group(names.codes)
     figures = groups.stats(by_name, calls.duration_ns[rows])
-    does = [_DOES[CallKind(kind)] for kind in calls.does[rows][by_name.first].tolist()]
+    does = [_DOES[operations.CallKind(kind)] for kind in calls.does[rows][by_name.first].tolist()]
     table = Table(
         API.columns,
         {
@@ -123,11 +118,11 @@ def range_table(trace: Trace) -> Table:
         # Ranges that are not selected are counted behind the last pattern.
         pattern[~chosen] = size
     # CUDA time and launch calls on the threads of the ranges themselves, by innermost range.
-    calls, inside = api_calls(trace), ranges.attributed_calls(trace)
+    calls, inside = operations.api_calls(trace), ranges.attributed_calls(trace)
     within = unbroken(np.flatnonzero((inside.range >= 0) & ~inside.inferred))
     of_calls = picked(pattern, picked(inside.range, within))
     cuda = groups.added(of_calls, picked(calls.duration_ns, within), size + 1)
-    launching = picked(calls.does, within) == CallKind.LAUNCH
+    launching = picked(calls.does, within) == operations.CallKind.LAUNCH
     launches = groups.added(of_calls, launching, size + 1)
     duration, own = tree.nesting.sums(pattern, size + 1)
     instances = groups.frequencies(pattern, size + 1)
@@ -164,15 +159,17 @@ CALLS = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    calls, full = api_calls(trace), queue_full(trace)
-    rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selection.selected_calls(trace))
+    calls, full = operations.api_calls(trace), queue_full(trace)
+    rows = np.flatnonzero(
+        (calls.does == operations.CallKind.LAUNCH) & selection.selected_calls(trace)
+    )
     held = picked(full.held_ns, rows)
     # The launch calls that enqueued work on each device.
     is_launch = np.zeros(len(calls), bool)
     is_launch[rows] = True
     by_device = {}
-    for device, on_device in operations_by_device(trace).items():
-        call = operations(trace).call[on_device]
+    for device, on_device in operations.operations_by_device(trace).items():
+        call = operations.operations(trace).call[on_device]
         call = call[call >= 0]
         by_device[device] = groups.different(call[picked(is_launch, call)])
     # Needed only where there is a finding, or the tables are read.
@@ -208,10 +205,10 @@ def compute(trace: Trace) -> Result:
 
 def _calls(trace: Trace, rows: Integers, exposed: Integers) -> Table:
     """The launch calls in these rows, by name; `exposed` is the time of each in idle gaps."""
-    calls, full = api_calls(trace), queue_full(trace)
+    calls, full = operations.api_calls(trace), queue_full(trace)
     held = picked(full.held_ns, rows)
     took = calls.duration_ns[rows] - held
-    first = first_launch_calls(trace)[rows]
+    first = operations.first_launch_calls(trace)[rows]
     names = trace.api_calls.texts("name").take(rows)
     by_name = groups.group(names.codes)
     figures = groups.stats(by_name, took)
@@ -231,7 +228,7 @@ def _calls(trace: Trace, rows: Integers, exposed: Integers) -> Table:
 
 
 def exposed_ns(
-    gaps: Gaps, calls: ApiCalls, by_device: Mapping[int, Integers], full: QueueFull
+    gaps: Gaps, calls: operations.ApiCalls, by_device: Mapping[int, Integers], full: QueueFull
 ) -> Integers:
     """Time of each launch call inside idle gaps of the device that it launched on.
 
@@ -321,15 +318,15 @@ _LONG_CALLS = (
 
 def _kernel(trace: Trace, operation: int) -> str | None:
     """The name of an operation that is a kernel."""
-    ops = operations(trace)
-    if ops.kind[operation] != Kind.KERNEL:
+    ops = operations.operations(trace)
+    if ops.kind[operation] != operations.Kind.KERNEL:
         return None
     return trace.recorded("kernels").texts("short_name")[int(ops.row[operation])]
 
 
 def _inside_launches(trace: Trace, rows: Integers, by_device: Mapping[int, Integers]) -> Integers:
     """For each gap the time that its thread spent in launch calls; 0 where it is not in `rows`."""
-    every, calls = gaps(trace), api_calls(trace)
+    every, calls = gaps(trace), operations.api_calls(trace)
     result = np.zeros(len(every), np.int64)
     threads = groups.rows_of(every.thread[rows])
     for made in by_device.values():

@@ -22,16 +22,10 @@ from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.base.tables.arrays import quantile
+from traceview.traces.facts import operations
 from traceview.traces.facts.compilation import compilation, last_work_ns, working_processes
 from traceview.traces.facts.idle.gaps import busy_by_process
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
-from traceview.traces.facts.operations import (
-    Kind,
-    graph_launch_calls,
-    kernel_operations,
-    operations,
-    operations_by_process,
-)
 from traceview.traces.facts.ranges.selection import issued_ns, selected_operations
 from traceview.traces.facts.steps.steps import steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact
@@ -113,8 +107,8 @@ def _busy_ns(trace: Trace, process: int, start: Integers, end: Integers) -> Inte
 
 def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[int, int, int]]:
     """Phase, start and end of each stretch of a process recorded from `first` to `last`."""
-    ops, compiled = operations(trace), compilation(trace).of(process)
-    own = operations_by_process(trace).get(process, groups.NO_ROWS)
+    ops, compiled = operations.operations(trace), compilation(trace).of(process)
+    own = operations.operations_by_process(trace).get(process, groups.NO_ROWS)
     issued = picked(issued_ns(trace), own)
     order = np.argsort(issued, kind="stable")
     own, issued = own[order], issued[order]
@@ -165,7 +159,7 @@ def _by_launches(
     """
     backward, graphs = picked(_backward(trace), own), picked(_of_graphs(trace), own)
     training, usual = passes_around(backward)
-    launches = len(groups.different(operations(trace).call[own[graphs]]))
+    launches = len(groups.different(operations.operations(trace).call[own[graphs]]))
     replay, _ = passes_around(graphs if launches > 1 else graphs & False)
     kind = np.full(len(own), Phase.COMPUTE, np.uint8)
     kind[replay] = Phase.REPLAY
@@ -240,7 +234,7 @@ def selected_phases(trace: Trace) -> Mask:
     every = phases(trace)
     if not trace.selection:
         return np.ones(len(every), bool)
-    working = groups.different(operations(trace).process[selected_operations(trace)])
+    working = groups.different(operations.operations(trace).process[selected_operations(trace)])
     result: Mask = np.isin(every.process, working)
     return result
 
@@ -248,31 +242,31 @@ def selected_phases(trace: Trace) -> Mask:
 @fact
 def _backward(trace: Trace) -> Mask:
     """True for the operations that a backward pass or an optimizer launched."""
-    ops, calls = operations(trace), trace.recorded("api_calls")
+    ops, calls = operations.operations(trace), trace.recorded("api_calls")
     threads = trace.recorded("threads").texts("name")
     names = [name for name in threads.values if str(name).startswith(_AUTOGRAD)]
     by_thread = np.append(threads.isin(names), False)
     result = np.zeros(len(ops), bool)
     result[ops.launched] = picked(by_thread, picked(calls["thread"], ops.call[ops.launched]))
     optimizer = np.flatnonzero(kernel_classes(trace) == KernelClass.OPTIMIZER)
-    result[kernel_operations(trace)[optimizer]] = True
+    result[operations.kernel_operations(trace)[optimizer]] = True
     return result
 
 
 @fact
 def _of_graphs(trace: Trace) -> Mask:
     """True for the operations of CUDA graphs."""
-    ops = operations(trace)
-    result: Mask = ops.kind == Kind.GRAPH
-    result[ops.launched] |= picked(graph_launch_calls(trace), ops.call[ops.launched])
+    ops = operations.operations(trace)
+    result: Mask = ops.kind == operations.Kind.GRAPH
+    result[ops.launched] |= picked(operations.graph_launch_calls(trace), ops.call[ops.launched])
     return result
 
 
 @fact
 def _kernel_names(trace: Trace) -> RowNumbers:
     """The name of the kernel of each operation as a number; −1 for other operations."""
-    result = np.full(len(operations(trace)), -1, np.int32)
-    result[kernel_operations(trace)] = trace.recorded("kernels").texts("name").codes
+    result = np.full(len(operations.operations(trace)), -1, np.int32)
+    result[operations.kernel_operations(trace)] = trace.recorded("kernels").texts("name").codes
     return result
 
 
@@ -284,8 +278,8 @@ def _generates(trace: Trace, process: int, own: RowNumbers, issued: Integers) ->
     share = _generating_samples(trace, process, int(issued[0]), int(issued[-1]))
     if share is not None:
         return share >= _LEAST_ALIKE
-    ops = operations(trace)
-    rows = picked(ops.row, own[picked(ops.kind, own) == Kind.KERNEL])
+    ops = operations.operations(trace)
+    rows = picked(ops.row, own[picked(ops.kind, own) == operations.Kind.KERNEL])
     drawn = int(picked(_draws_token(trace), rows).sum())
     if drawn < _LEAST_TOKENS:
         return False

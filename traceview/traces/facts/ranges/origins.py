@@ -17,13 +17,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.compiled import library
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, picked
-from traceview.base.tables.packed_texts import (
-    CollidingTextsError,
-    PackedTexts,
-    TextNumbers,
-    packed,
-)
+from traceview.base.tables import NULL, Array, Integers, Mask, packed_texts, picked
 from traceview.traces.trace import Trace, fact
 from traceview.traces.trace.schema import OPERATORS
 
@@ -74,7 +68,7 @@ class JoinedTexts:
 class TextForms:
     """`form` is the form of each of `texts`, and `first` the first text of each form."""
 
-    texts: PackedTexts
+    texts: packed_texts.PackedTexts
     form: Integers
     first: Integers
 
@@ -85,7 +79,7 @@ class TextForms:
         return texts
 
     @cached_property
-    def _examples(self) -> PackedTexts:
+    def _examples(self) -> packed_texts.PackedTexts:
         return self.texts.picked(self.first)
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
@@ -116,7 +110,7 @@ class TextForms:
         return result
 
 
-def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
+def _last_digits(texts: packed_texts.PackedTexts) -> tuple[Integers, Integers]:
     """Where the last number of each text begins, and its count of digits, 0 without a number."""
     is_digit = texts.content - ord("0") < 10
     bounds = np.flatnonzero(np.diff(is_digit, prepend=False))
@@ -128,12 +122,12 @@ def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
     return begin - texts.starts, digits
 
 
-def forms_of(texts: PackedTexts) -> TextForms:
+def forms_of(texts: packed_texts.PackedTexts) -> TextForms:
     """The forms of texts, in order of appearance. Texts of one form are equally long."""
-    numbers = TextNumbers()
+    numbers = packed_texts.TextNumbers()
     try:
         parts = [numbers.of(part) for part in _zeroed_parts(texts)]
-    except CollidingTextsError:
+    except packed_texts.CollidingTextsError:
         index: dict[bytes, int] = {}
         every = (raw for part in _zeroed_parts(texts) for raw in part)
         parts = [np.array([index.setdefault(raw, len(index)) for raw in every])]
@@ -143,7 +137,7 @@ def forms_of(texts: PackedTexts) -> TextForms:
     return TextForms(texts, form, first)
 
 
-def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
+def _zeroed_parts(texts: packed_texts.PackedTexts) -> Iterator[packed_texts.PackedTexts]:
     """Yield the texts in batches, with the digits of their numbers replaced by zeroes."""
     for begin in range(0, len(texts), _TEXTS_EACH):
         part = texts.slice(slice(begin, begin + _TEXTS_EACH))
@@ -152,7 +146,7 @@ def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
         # The bytes, with the digits of numbers replaced by zeroes.
         result = texts.content[first:end].copy()
         library.call("traceview_zero_numbers", result, len(result))
-        yield PackedTexts(result, part.starts - first, part.sizes)
+        yield packed_texts.PackedTexts(result, part.starts - first, part.sizes)
 
 
 StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]
@@ -194,7 +188,7 @@ jax.profiler.StepTraceAnnotation, in names or patterns of names."""
 @fact
 def range_name_forms(trace: Trace) -> TextForms:
     """The forms of the distinct names of ranges."""
-    return forms_of(packed(trace.recorded("ranges").texts("name")))
+    return forms_of(packed_texts.packed(trace.recorded("ranges").texts("name")))
 
 
 @fact
