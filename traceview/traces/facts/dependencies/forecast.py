@@ -29,8 +29,8 @@ from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.statistics import t_quantile
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, arrays, row_numbers
-from traceview.traces.facts.dependencies import graph as dependencies
-from traceview.traces.facts.dependencies.graph import INFERRED, NEAR_NS, Dependencies, Edge
+from traceview.traces.facts.dependencies import recorded_graph
+from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
 from traceview.traces.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.facts.ranges.selection import selected_operations
@@ -176,7 +176,7 @@ class StepModel(ABC):
         inferred = np.isin(edges.kind, list(_GUESSED)) & (edges.on >= 0)
         # Work that had to wait for an event, and began when other work ended, waited for that.
         since_ns = graph.start_ns[edges.of] - graph.end_ns[edges.on]
-        inferred &= (edges.kind != Edge.EVENT) | (since_ns > NEAR_NS)
+        inferred &= (edges.kind != Edge.EVENT) | (since_ns > recorded_graph.NEAR_NS)
         held = np.zeros(len(graph), bool)
         held[edges.of[inferred]] = True
         rows = np.flatnonzero(held[edges.of] & (edges.on >= 0))
@@ -340,9 +340,9 @@ def model(trace: Trace) -> Model:
     if len(ops) + len(api_calls(trace)) > MOST_ITEMS:
         since, until, rows = _middle(trace, rows)
     graph = (
-        dependencies.dependencies(trace)
+        recorded_graph.dependencies(trace)
         if since is None
-        else dependencies.build(trace, since, until)
+        else recorded_graph.build(trace, since, until)
     )
     number = np.full(len(all_steps) + 1, -1, np.int64)
     number[rows] = np.arange(len(rows))
