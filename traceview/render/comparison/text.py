@@ -33,7 +33,12 @@ def render_text(comparison: RunComparison, *, width: int = 80, color: bool = Fal
 
 
 def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | None]:
-    yield _compared(comparison, width)
+    names = [visible(name) for name in document.sides(comparison)]
+    room = (width - 3) // 2
+    if sum(map(cell_len, names)) + 3 > width:
+        names = [shortened(name, room) for name in names]
+    facts = [visible(each) for each in document.compared_sides(comparison)]
+    yield Text.assemble((f"{names[0]} → {names[1]}", "bold"), "\n", (" · ".join(facts), "dim"))
     yield note_block(visible(wording.headline(comparison), SENTENCE), "")
     yield _environment(comparison)
     yield _changes(comparison, width)
@@ -41,15 +46,6 @@ def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | 
     yield _counts(comparison)
     notes = [note_block("Note: ", note, "dim") for note in wording.notes(comparison)]
     yield Group(*notes) if notes else None
-
-
-def _compared(comparison: RunComparison, width: int) -> Text:
-    names = [visible(name) for name in document.sides(comparison)]
-    room = (width - 3) // 2
-    if sum(map(cell_len, names)) + 3 > width:
-        names = [shortened(name, room) for name in names]
-    facts = [visible(each) for each in document.compared_sides(comparison)]
-    return Text.assemble((f"{names[0]} → {names[1]}", "bold"), "\n", (" · ".join(facts), "dim"))
 
 
 def _environment(comparison: RunComparison) -> RenderableType | None:

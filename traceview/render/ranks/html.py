@@ -316,13 +316,7 @@ def _evidence(page: _Page, ranked: RankedFinding, title: str) -> EvidenceView:
 def _tables(page: _Page) -> Iterator[TableView]:
     for spec, table in page.job.result.shown(TABLES):
         yield table_view(spec, table, page.most, key(spec.name), page.marked.get(spec.name, ()))
-    own = _own_reports(page.job)
-    if len(own):
-        yield table_view(_OWN, own, page.most, key(_OWN.name))
-
-
-def _own_reports(job: JobReport) -> Table:
-    """The verdict and findings of each rank's own report, if it was made."""
+    # The verdict and findings of each rank's own report, if it was made.
     rows: list[dict[str, Cell]] = [
         {
             "rank": rank.name.rank,
@@ -330,7 +324,9 @@ def _own_reports(job: JobReport) -> Table:
             "verdict": rank.verdict,
             "path": rank.path,
         }
-        for rank in job.ranks
+        for rank in page.job.ranks
         if rank.verdict
     ]
-    return Table.from_rows(_OWN.columns, rows)
+    own = Table.from_rows(_OWN.columns, rows)
+    if len(own):
+        yield table_view(_OWN, own, page.most, key(_OWN.name))

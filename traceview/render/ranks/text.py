@@ -69,7 +69,13 @@ def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
         return []
     whole_ns = float(np.median(_known(job.heat.duration_ns[:, steps])))
     cells = _cells(job.heat, steps, whole_ns)
-    legend = _legend(cells.letters, width)
+    # The legend of the letters that occur, and of capital letters.
+    shown = {letter.lower() for letter in np.unique(cells.letters).tolist()}
+    meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
+    used = [each for each in meanings if each[0] in shown]
+    scale = f"{_QUIET} below {round(100 * LEAST_SHARE)} % of a step"
+    lines = wrapped(" · ".join([*used, scale, "CAPITAL half or more"]), width, _LEGEND_LINES)
+    legend = [Text(line, "dim") for line in lines]
     rows = _rows(job, room - 2 - len(legend))
     if not rows or not (cells.weight > 0).any():
         return []
@@ -193,16 +199,6 @@ def _style(letter: str) -> str:
         return "dim"
     color = "magenta" if letter.lower() == _WAIT else "yellow"
     return f"bold {color}" if letter.isupper() else color
-
-
-def _legend(letters: Array, width: int) -> list[Text]:
-    """The legend of the letters that occur, and of capital letters."""
-    shown = {letter.lower() for letter in np.unique(letters).tolist()}
-    meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
-    used = [each for each in meanings if each[0] in shown]
-    scale = f"{_QUIET} below {round(100 * LEAST_SHARE)} % of a step"
-    lines = wrapped(" · ".join([*used, scale, "CAPITAL half or more"]), width, _LEGEND_LINES)
-    return [Text(line, "dim") for line in lines]
 
 
 MOST_LINES = 40

@@ -189,10 +189,16 @@ def render_text(
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
     of = report.verdict
     texts = [text for text in (of.text, of.shares_text) if text] if of else []
+    trace = report.trace
+    rows = grid("", "")
+    for name, value in document.header_facts(trace):
+        rows.add_row(Text(name, "dim"), sentence(value))
+    title = Text(visible(PurePath(trace.path).name), "bold")
+    warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
     return drawn(
         [
             *[Prose(visible(text, SENTENCE)) for text in texts],
-            _header(report),
+            Group(title, rows, *warnings),
             _findings(report, page, links),
             *sections,
         ],
@@ -208,16 +214,6 @@ class _Page:
     width: int
     single: frozenset[str]
     options: TextOptions
-
-
-def _header(report: Report) -> RenderableType:
-    trace = report.trace
-    rows = grid("", "")
-    for name, value in document.header_facts(trace):
-        rows.add_row(Text(name, "dim"), sentence(value))
-    title = Text(visible(PurePath(trace.path).name), "bold")
-    warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
-    return Group(title, rows, *warnings)
 
 
 def _findings(report: Report, page: _Page, links: bool) -> RenderableType:

@@ -107,18 +107,14 @@ def _links(trace: Trace, moved: Transfers) -> Integers:
     named = zip(devices.texts("name").decode(), devices["sm_count"].tolist(), strict=True)
     published = [rates_of(name, sms if sms > 0 else None) for name, sms in named]
     link = np.array([(rate and rate.nvlink_bytes_per_s) or 0 for rate in published], np.int64)
-    return np.where(_within_machine(trace, moved), link[moved.device], 0)
-
-
-def _within_machine(trace: Trace, moved: Transfers) -> Mask:
-    """True where all ranks of the communicator ran on GPUs of one machine of the recording."""
+    # True where all ranks of the communicator ran on GPUs of one machine of the recording.
     hosts, numbers = device_hosts(trace), np.unique(moved.communicator, return_inverse=True)[1]
     members = groups.group(numbers.astype(np.int64), moved.device)
     seen = np.bincount(numbers[members.first], minlength=int(numbers.max(initial=0)) + 1)
     machines = groups.group(numbers.astype(np.int64), hosts[moved.device])
     spread = np.bincount(numbers[machines.first], minlength=len(seen))
     within: Mask = (seen[numbers] == moved.ranks) & (spread[numbers] == 1)
-    return within
+    return np.where(within, link[moved.device], 0)
 
 
 _RANK = "rank int64: number of the GPU among those that communicate, in order of machine and device"

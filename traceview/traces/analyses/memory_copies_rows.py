@@ -125,23 +125,18 @@ def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
         early[ops.row[copied]] |= warm[copied]
         early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
     rows = ops.row[copied]
-    early[rows] |= copies["start_ns"][rows] < _compute_begins_ns(trace)[copies["device"][rows]]
-    return early
-
-
-def _compute_begins_ns(trace: Trace) -> Integers:
-    """When each device has done a twentieth of its kernel time; its start-up is over by then.
-
-    A program uploads its weights and data before it computes; without steps nothing else tells
-    these copies from those of a loop. The least int64 for a device whose kernels are one pass: what
-    it uploads is as much of the program as what it computes.
-    """
+    # When each device has done a twentieth of its kernel time; its start-up is over by then.
+    #
+    # A program uploads its weights and data before it computes; without steps nothing else tells
+    # these copies from those of a loop. The least int64 for a device whose kernels are one pass:
+    # what it uploads is as much of the program as what it computes.
     begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
     for device, compute in compute_time(trace).items():
         so_far = np.cumsum(compute.length)
         if not is_one_pass(compute):
             begins[device] = compute.start[np.searchsorted(so_far, _START_UP_FRACTION * so_far[-1])]
-    return begins
+    early[rows] |= copies["start_ns"][rows] < begins[copies["device"][rows]]
+    return early
 
 
 def is_one_pass(compute: Intervals) -> bool:
@@ -177,6 +172,9 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
     least_ns: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
     at_best = np.bincount(by_kind.ids, least_ns, by_kind.size)
     size = groups.stats(by_kind, copies["bytes"])
+    # Percent of the link's peak; NaN above 100, where the copies cannot have used that link.
+    pct = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
+    link_pct: Array = np.where(pct <= 100, pct, np.nan)
     table = Table(
         COPIES.columns,
         {
@@ -188,18 +186,11 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
             "total_ns": total,
             "exposed_ns": exposed_by(trace, copies, by_kind),
             "bytes_per_s": bytes_per_s(size.total, total),
-            "link_pct": _link_pct(at_best, total),
+            "link_pct": link_pct,
             "median_bytes": size.median,
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
-
-
-def _link_pct(at_best: Array, total: Array) -> Array:
-    """Percent of the link's peak; NaN above 100, where the copies cannot have used that link."""
-    pct = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
-    result: Array = np.where(pct <= 100, pct, np.nan)
-    return result
 
 
 def _host_memory(copies: Table) -> Texts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -116,25 +116,14 @@ def chain_hints(trace: Trace) -> tuple[Integers, Texts]:
     hints = np.full(len(ids), None, object)
     for rule, nearest in ((python_call, True), (inner_call, True), (operator, False)):
         open_ = np.array([hint is None for hint in hints], bool)
-        _fill(hints, open_, chain, depth if nearest else -depth, symbols, rule)
+        # Give each open chain the hint of its frame with the least depth for which a rule has one.
+        by_symbol = object_array([rule(str(symbol)) for symbol in symbols.values])
+        known = np.array([hint is not None for hint in by_symbol] or [False], bool)
+        rows = np.flatnonzero(open_[chain] & known[np.maximum(symbols.codes, 0)])
+        rows = rows[np.lexsort(((depth if nearest else -depth)[rows], chain[rows]))]
+        of, first = np.unique(chain[rows], return_index=True)
+        hints[of] = by_symbol[symbols.codes[rows[first]]] if len(of) else None
     return ids, Texts.of(hints)
-
-
-def _fill(
-    hints: Array,
-    open_: Array,
-    chain: Array,
-    depth: Integers,
-    symbols: Texts,
-    rule: Callable[[str], str | None],
-) -> None:
-    """Give each open chain the hint of its frame with the least depth for which a rule has one."""
-    by_symbol = object_array([rule(str(symbol)) for symbol in symbols.values])
-    known = np.array([hint is not None for hint in by_symbol] or [False], bool)
-    rows = np.flatnonzero(open_[chain] & known[np.maximum(symbols.codes, 0)])
-    rows = rows[np.lexsort((depth[rows], chain[rows]))]
-    of, first = np.unique(chain[rows], return_index=True)
-    hints[of] = by_symbol[symbols.codes[rows[first]]] if len(of) else None
 
 
 @record

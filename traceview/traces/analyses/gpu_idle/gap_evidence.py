@@ -138,18 +138,15 @@ class GapEvidence:
         """When the launch call was made, and the last wait of its thread around that."""
         first = first_launches(self._trace)[self._gaps.after[number]]
         what = " (first launch of its kernel)" if first else ""
-        wait = self._wait_before(number)
-        returned = f" {self._returned(wait, number)}." if wait is not None else ""
-        return f"{self._called(number)}{what}.{returned}"
-
-    def _wait_before(self, number: int) -> int | None:
-        """The synchronization that the launching thread left in the gap or shortly before it."""
+        # The synchronization that the launching thread left in the gap or shortly before it.
         gaps, waited = self._gaps, waits(self._trace)
         own = (waited.thread == gaps.thread[number]) & (waited.does == CallKind.SYNCHRONIZE)
         near = gaps.start_ns[number] - gaps.idle_ns[number]
         own &= (waited.end_ns <= gaps.issued_ns[number]) & (waited.end_ns >= near)
         rows = np.flatnonzero(own)
-        return int(rows[np.argmax(waited.end_ns[rows])]) if len(rows) else None
+        wait = int(rows[np.argmax(waited.end_ns[rows])]) if len(rows) else None
+        returned = f" {self._returned(wait, number)}." if wait is not None else ""
+        return f"{self._called(number)}{what}.{returned}"
 
     def _drain(self, number: int) -> str:
         wait = int(self._gaps.wait[number])

@@ -185,10 +185,17 @@ def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
     labels = kernel_labels(trace).take(chosen)
     duration_ns = kernels.duration_ns
     steady_ns = np.where(steady_kernels(trace)[chosen], duration_ns, 0)
+    tree = range_tree(trace)
+    attribution = attributed_operations(trace)
+    ops = kernel_operations(trace)[chosen]
+    path = picked(attribution.path(tree), ops)
+    calls, total = inclusive(tree, path, duration_ns)
     return {
         "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
         "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
-        **_by_range(trace, chosen, kernels, duration_ns),
+        "range_patterns": _patterns(trace, path, calls, total, duration_ns),
+        "ranges": _exclusive(tree, kernels, path, attribution.inferred[ops], duration_ns),
+        "ranges_inclusive": _inclusive_table(tree, calls, total, duration_ns),
         "modules": _by_module(trace, chosen, kernels, duration_ns),
     }
 
@@ -268,21 +275,6 @@ def _by_class(
         },
     )
     return table.take(np.lexsort((-figures.total, devices)))
-
-
-def _by_range(
-    trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers
-) -> dict[str, Table]:
-    tree = range_tree(trace)
-    attribution = attributed_operations(trace)
-    ops = kernel_operations(trace)[chosen]
-    path = picked(attribution.path(tree), ops)
-    calls, total = inclusive(tree, path, duration_ns)
-    return {
-        "range_patterns": _patterns(trace, path, calls, total, duration_ns),
-        "ranges": _exclusive(tree, kernels, path, attribution.inferred[ops], duration_ns),
-        "ranges_inclusive": _inclusive_table(tree, calls, total, duration_ns),
-    }
 
 
 def _by_module(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:

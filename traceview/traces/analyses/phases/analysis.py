@@ -55,7 +55,14 @@ def verdicts(trace: Trace, every: Phases) -> list[str]:
     """The verdict on each phase, by the cause of most of its idle time if it has much."""
     phase_of_gaps = _phase_of_gaps(trace, every)
     idle = _idle_by_cause(trace, every, phase_of_gaps)
-    data_ns = _idle_for_data(trace, every, phase_of_gaps)
+    # Idle time of each phase in which the program waited for data or loaded it, by samples.
+    samples = idle_samples(trace)
+    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
+    # The gaps of samples are rows of the selected gaps.
+    selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
+    row = phase_of_gaps[selected[samples.gap[loading]]]
+    time_ns = samples.time_ns[loading][row >= 0]
+    data_ns = np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
     rows = zip(*columns, idle, strict=True)
@@ -90,17 +97,6 @@ def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Inte
     result = np.zeros(len(every) * len(CAUSES), np.int64)
     np.add.at(result, row * len(CAUSES) + picked(gaps.cause, own), length)
     return result.reshape(len(every), len(CAUSES))
-
-
-def _idle_for_data(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
-    """Idle time of each phase in which the program waited for data or loaded it, by samples."""
-    samples = idle_samples(trace)
-    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
-    # The gaps of samples are rows of the selected gaps.
-    selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
-    row = phase_of_gaps[selected[samples.gap[loading]]]
-    time_ns = samples.time_ns[loading][row >= 0]
-    return np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
 
 
 def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:

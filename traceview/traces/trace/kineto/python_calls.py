@@ -216,7 +216,17 @@ class _Thread:
         return [series.contexts for series in self.series]
 
     def _answer(self, calls: CallRows, reached: np.int64 | None, tree: ContextTree) -> None:
-        parent = _parents(calls.end)
+        # The row of the caller of each call, −1 if none.
+        #
+        # It is the last row before it that ends no earlier. Rows that end earlier are skipped by
+        # way of their own candidates, so that many siblings take few rounds. Times decide, not the
+        # caller ids, because Kineto loses some.
+        parent = np.arange(-1, len(calls.end) - 1, dtype=np.int32)
+        open_ = np.arange(1, len(calls.end))
+        while len(open_):
+            open_ = open_[calls.end[parent[open_]] < calls.end[open_]]
+            parent[open_] = parent[parent[open_]]
+            open_ = open_[parent[open_] >= 0]
         for series in self.series:
             rows = series.until(reached)
             times = series.times[rows]
@@ -238,22 +248,6 @@ def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers
             return row
         row[over] = parent[row[over]]
     return np.where((row >= 0) & (calls.end[row] > times), row, -1)
-
-
-def _parents(end: Integers) -> RowNumbers:
-    """The row of the caller of each call, −1 if none.
-
-    It is the last row before it that ends no earlier. Rows that end earlier are skipped by way of
-    their own candidates, so that many siblings take few rounds. Times decide, not the caller ids,
-    because Kineto loses some.
-    """
-    parent = np.arange(-1, len(end) - 1, dtype=np.int32)
-    open_ = np.arange(1, len(end))
-    while len(open_):
-        open_ = open_[end[parent[open_]] < end[open_]]
-        parent[open_] = parent[parent[open_]]
-        open_ = open_[parent[open_] >= 0]
-    return parent
 
 
 def _levels(name: Array, caller: RowNumbers, rows: Array) -> Iterator[Array]:

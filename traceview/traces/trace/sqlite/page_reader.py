@@ -307,20 +307,16 @@ def _children(file: PageFile, page: int) -> Pages:
     if not 0 < cells <= _most_cells(file.usable_bytes):
         raise row_reader.DeclinedError("an interior page has no cells, or more than fit")
     pointers = content[INTERIOR_HEADER_BYTES:][: 2 * cells].view(">u2").astype(np.int64)
-    _check_space(content, _interior_bytes(content, pointers))
-    left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
-    return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
-
-
-def _interior_bytes(content: Bytes, pointers: Pages) -> int:
-    """Bytes in the cells of an interior page: the number of a page and the varint of a row."""
+    # Bytes in the cells of an interior page: the number of a page and the varint of a row.
     numbers = pointers[:, None] + np.arange(4, 13)
     is_last = content.take(numbers, mode="clip") < 0x80
     is_last[:, -1] = True
     sizes = is_last.argmax(axis=1) + LEAST_INTERIOR_CELL_BYTES
     if (pointers + sizes > len(content)).any():
         raise row_reader.DeclinedError("a cell lies outside its page")
-    return int(sizes.sum())
+    _check_space(content, int(sizes.sum()))
+    left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
+    return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
 
 
 def _most_cells(usable_bytes: int) -> int:
