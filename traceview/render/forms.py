@@ -65,8 +65,7 @@ def renderer(kind: type, form: str) -> Callable[..., Any]:
 
 def document_of(answer: Any) -> Document:
     """The document of an answer. Raises KeyError if there is none for its class."""
-    document: Document = _function(DOCUMENTS[type(answer).__name__])(answer)
-    return document
+    return _function(DOCUMENTS[type(answer).__name__])(answer)
 
 
 def _function(place: str) -> Callable[..., Any]:

@@ -260,8 +260,7 @@ def named(trace: Trace, names: Names) -> Mask:
         return np.zeros(len(texts), bool)
     matches = np.zeros(len(texts.values) + 1, bool)
     matches[codes] = True
-    result: Mask = picked(matches, texts.codes)
-    return result
+    return picked(matches, texts.codes)
 
 
 @fact

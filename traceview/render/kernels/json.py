@@ -83,8 +83,7 @@ def _part(value: Any, _: _Lines, *, at: int) -> Any:
 
 
 def _source_line(value: Any, _: _Lines) -> SourceLine | None:
-    source: SourceLine | None = value.source
-    return source
+    return value.source
 
 
 _FIRST, _SECOND = partial(_part, at=0), partial(_part, at=1)

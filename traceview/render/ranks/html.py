@@ -117,8 +117,7 @@ def _binned(heat: HeatMap, cpu_ns: Integers) -> _Binned:
 
     def mean(values: Array) -> Array:
         kept = np.where(present, values, 0)
-        result: Array = np.add.reduceat(kept, first, axis=1) / count
-        return result
+        return np.add.reduceat(kept, first, axis=1) / count
 
     duration = mean(heat.duration_ns)
     parts = [mean(heat.parts_ns[:, :, part]) for part in range(len(PARTS))]
@@ -154,8 +153,7 @@ def three_digits(times_ns: Array) -> Integers:
     exponent = np.maximum(np.floor(np.log10(large)) - 2, 0).astype(np.int64)
     mantissa = np.rint(times / 10.0**exponent).astype(np.int64)
     carried = mantissa >= 1_000
-    result: Integers = np.where(carried, 1_000 * (exponent + 1) + 100, 1_000 * exponent + mantissa)
-    return result
+    return np.where(carried, 1_000 * (exponent + 1) + 100, 1_000 * exponent + mantissa)
 
 
 MOST_RANKS, MOST_SHAPES = 64, 24

@@ -94,8 +94,7 @@ def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
 
 
 def _known(times_ns: Integers) -> Integers:
-    known: Integers = times_ns[times_ns != NULL]
-    return known
+    return times_ns[times_ns != NULL]
 
 
 def _cells(heat: HeatMap, steps: Integers, whole_ns: float) -> _Cells:

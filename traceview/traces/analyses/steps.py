@@ -291,8 +291,7 @@ def _ninetieth(loop: Groups, duration_ns: Integers, counted: Mask) -> Integers:
 
 def _pct(part: Integers, whole: Integers) -> npt.NDArray[np.float64]:
     none = np.full(len(part), np.nan)
-    result: npt.NDArray[np.float64] = np.divide(100.0 * part, whole, out=none, where=whole > 0)
-    return result
+    return np.divide(100.0 * part, whole, out=none, where=whole > 0)
 
 
 def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:

@@ -425,8 +425,7 @@ def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> S
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:
     """True for the steady parts, of every_gap, that one of these waits caused."""
-    result: Mask = ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
-    return result
+    return ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
 
 
 def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) -> str:

@@ -211,8 +211,7 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
     if not len(working):
         return np.ones(len(messages), bool)
     own = np.isin(messages["process_id"], trace.processes["process_id"][working])
-    result: Mask = own | messages.is_null("process_id")
-    return result
+    return own | messages.is_null("process_id")
 
 
 def _helpers(messages: Table) -> Iterator[Check]:

@@ -86,8 +86,7 @@ def run_window(trace: Trace) -> RunWindow:
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
     rows = longest_loop(trace, operations(trace).device == device)
-    steady: Integers = rows[~warm_up_of(trace, rows)]
-    return steady
+    return rows[~warm_up_of(trace, rows)]
 
 
 def _steady_time(trace: Trace, device: int) -> Intervals:
@@ -182,8 +181,7 @@ def in_steps(window: RunWindow, step: Array, otherwise: Mask) -> Mask:
         return otherwise
     chosen = np.zeros(int(max(step.max(initial=-1), window.steps.max())) + 2, bool)
     chosen[window.steps] = True
-    result: Mask = np.where(step >= 0, chosen[step], otherwise)
-    return result
+    return np.where(step >= 0, chosen[step], otherwise)
 
 
 @fact

@@ -154,8 +154,7 @@ def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
     before = np.cumsum(crossed)
     opens = groups.opens(parts.gap)
     first = np.maximum.accumulate(np.where(opens, np.arange(len(opens)), 0))
-    result: Mask = before > (before - crossed)[first]
-    return result
+    return before > (before - crossed)[first]
 
 
 APPLY: Mapping[str, Callable[[EditScope, EditRequest], AppliedEdit]] = {

@@ -242,8 +242,7 @@ def _removable(scope: EditScope) -> Mask:
     item = graph.item_of_call[every.call]
     modelled = np.diff(graph.finish.first)[np.maximum(item, 0)] > 0 if len(graph) else item >= 0
     able = np.isin(every.does, _WAITING) | modelled
-    result: Mask = able & scope.calls[every.call] & ~upload[every.call]
-    return result
+    return able & scope.calls[every.call] & ~upload[every.call]
 
 
 def _at(scope: EditScope, text: str, rows: Array) -> Mask:

@@ -56,8 +56,7 @@ class _Line:
 
     def on_other(self, time: Integers) -> Integers:
         since = (time - self.at).astype(np.float64)
-        result: Integers = time + np.rint(self.offset_ns + self.slope * since).astype(np.int64)
-        return result
+        return time + np.rint(self.offset_ns + self.slope * since).astype(np.int64)
 
 
 def places_in(
@@ -436,8 +435,7 @@ def are_alike(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
 
 def _contradict(one: Integers, other: Integers) -> Mask:
     """True where two values differ and both are known (−1: unknown)."""
-    result: Mask = (one != other) & (one >= 0) & (other >= 0)
-    return result
+    return (one != other) & (one >= 0) & (other >= 0)
 
 
 def ends_off_ns(times: CollectiveTimes, one: Integers, other: Integers) -> Integers:
@@ -450,8 +448,7 @@ def ends_off_ns(times: CollectiveTimes, one: Integers, other: Integers) -> Integ
     if len(apart) and not share_clock(times, one, other):
         slope = min(max(drift(other_ends, apart), -_MOST_DRIFT), _MOST_DRIFT)
         apart = np.rint(np.diff(apart) - slope * np.diff(other_ends)).astype(np.int64)
-    off: Integers = np.abs(apart)
-    return off
+    return np.abs(apart)
 
 
 def are_tied(times: CollectiveTimes, one: Integers, other: Integers, places: Integers) -> bool:

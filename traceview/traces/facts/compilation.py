@@ -134,14 +134,12 @@ def compiling(trace: Trace, start: Integers, end: Integers, windows: Mask | None
     every = compilation(trace)
     chosen = slice(None) if windows is None else windows
     covered = intervals.covered(every, chosen)
-    result: Mask = 2 * intervals.overlap(covered, start, end) > end - start
-    return result
+    return 2 * intervals.overlap(covered, start, end) > end - start
 
 
 @fact
 def _launching(trace: Trace) -> Mask:
-    result: Mask = operations.call_kinds(trace) == operations.CallKind.LAUNCH
-    return result
+    return operations.call_kinds(trace) == operations.CallKind.LAUNCH
 
 
 def launch_times(trace: Trace, process: int) -> Integers:

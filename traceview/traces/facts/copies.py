@@ -92,8 +92,7 @@ def outer_migrations(trace: Trace) -> Mask:
     np.maximum.at(last, ops.device, ops.end_ns)
     device = copies["device"]
     outside = (copies["end_ns"] <= first[device]) | (copies["start_ns"] >= last[device])
-    result: Mask = operations.migrations(trace) & outside & (first < last)[device]
-    return result
+    return operations.migrations(trace) & outside & (first < last)[device]
 
 
 @fact_without_ranges

@@ -143,29 +143,25 @@ class GridColumns:
     @cached_property
     def whole(self) -> Integers:
         """The number of waves, a partial last one counted as one."""
-        whole: Integers = -(-self.blocks // self.at_once)
-        return whole
+        return -(-self.blocks // self.at_once)
 
     @cached_property
     def idle_fraction(self) -> npt.NDArray[np.float64]:
         """The fraction of all block slots left unused."""
         slots = self.whole * self.at_once
         used = np.divide(self.blocks, slots, out=np.ones(len(self)), where=slots > 0)
-        idle: npt.NDArray[np.float64] = 1 - used
-        return idle
+        return 1 - used
 
     @cached_property
     def idle_sms(self) -> Integers:
         """SMs that get no block at all."""
-        idle: Integers = np.maximum(self.sm_count - self.blocks, 0)
-        return idle
+        return np.maximum(self.sm_count - self.blocks, 0)
 
     @cached_property
     def concurrent(self) -> Mask:
         """Whether other kernels run beside a grid for most of its time."""
         of = self.configurations
-        mask: Mask = of.beside_ns > _BESIDE * of.total_ns
-        return mask
+        return of.beside_ns > _BESIDE * of.total_ns
 
     def occupancy_at(self, place: int) -> GridOccupancy | None:
         if self.occupancy[place] < 0:

@@ -342,5 +342,4 @@ def _once(blocks: Callable[..., int | None], *uses: Integers) -> Integers:
     rows = zip(*(use[alike.first].tolist() for use in uses), strict=True)
     allowed = (blocks(*row) for row in rows)
     values = [_NO_LIMIT if each is None else each for each in allowed]
-    result: Integers = np.array(values, np.int64)[alike.ids]
-    return result
+    return np.array(values, np.int64)[alike.ids]

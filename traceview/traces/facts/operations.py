@@ -202,8 +202,7 @@ def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
     slots = np.full(span, -1, np.int32)
     slots[key[::-1] - least] = rows[::-1]
     inside = (wanted >= least) & (wanted < least + span)
-    result: Integers = np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)
-    return result
+    return np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)
 
 
 def _places_of_sparse(key: Integers, wanted: Integers) -> RowNumbers:

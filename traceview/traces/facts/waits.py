@@ -333,13 +333,11 @@ def benign_time(waits: Waits, busy: Mapping[int, Intervals], ops: Operations) ->
 
 def after_uploads(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, in which the GPU ran dry after a copy from the host."""
-    result: Mask = uploads(trace)[every_gap(trace).before]
-    return result
+    return uploads(trace)[every_gap(trace).before]
 
 
 def at_uploads(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, after a copy from the host or while its bytes are moved."""
     every = every_gap(trace)
     staged = (every.cause == COPY_WAIT) & (stalls(trace).wait >= 0)
-    result: Mask = after_uploads(trace) | (staged & uploads(trace)[every.after])
-    return result
+    return after_uploads(trace) | (staged & uploads(trace)[every.after])

@@ -309,8 +309,7 @@ def numbers_by_order(ranks: Sequence[tuple[str, figures.RankName]]) -> list[int]
         return None
     keys = [(by_number(path), name.rank) for path, name in ranks]
     places = sorted(range(len(keys)), key=keys.__getitem__)
-    numbers: list[int] = np.argsort(places).tolist()
-    return numbers
+    return np.argsort(places).tolist()
 
 
 def by_number(path: str) -> list[tuple[int, str]]:

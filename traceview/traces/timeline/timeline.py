@@ -159,8 +159,7 @@ class Leaves(Timed):
         """The sum of `values`, one per track row, over each leaf."""
         if isinstance(self.first, slice):
             return values
-        sums: Integers = np.add.reduceat(values, self.first)
-        return sums
+        return np.add.reduceat(values, self.first)
 
     def busy_by_class(self, classes: Array) -> dict[int, Integers]:
         """Duration of the rows of each leaf by class; `classes` has the class of each name."""

@@ -229,8 +229,7 @@ def _share_of_device_pct(device: Array, time: Integers) -> Array:
     """The share that each row has of all rows of its device, in percent."""
     by_device = groups.group(device)
     total = groups.sums(by_device, time)[by_device.ids]
-    result: Array = 100.0 * time / np.maximum(total, 1)
-    return result
+    return 100.0 * time / np.maximum(total, 1)
 
 
 def _longest(trace: Trace, gaps: Gaps) -> Table:

@@ -285,8 +285,7 @@ def started_late(trace: Trace, held: Mask) -> Integers:
 def held_back(gaps: Gaps, chosen: Mask) -> Mask:
     """The chosen gaps in which launched work waited long, but for no other work and no event."""
     waited = gaps.end_ns - np.maximum(gaps.start_ns, gaps.queued_ns)
-    held: Mask = chosen & ~gaps.by_event & (waited >= LONG_NS)
-    return held
+    return chosen & ~gaps.by_event & (waited >= LONG_NS)
 
 
 class Site(NamedTuple):
@@ -340,8 +339,7 @@ def _path_of_calls(trace: Trace, call: Array) -> Array:
     """The range path around some API calls."""
     calls, process = api_calls(trace), trace.api_calls["process"][call]
     place = attribute(trace, calls.thread[call], process, calls.start_ns[call])
-    path: Array = place.path(range_tree(trace))
-    return path
+    return place.path(range_tree(trace))
 
 
 class LoneGap(NamedTuple):

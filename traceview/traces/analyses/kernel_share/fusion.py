@@ -139,8 +139,7 @@ def _memsets(trace: Trace, *, large: bool) -> RowNumbers:
     rows = np.flatnonzero(
         steps.steady_operations(trace) & (ops.kind == operations.Kind.SET)
     ).astype(np.int32)
-    chosen: RowNumbers = rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
-    return chosen
+    return rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
 
 
 def _claim_of(
@@ -539,8 +538,7 @@ def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:
     """True for the times [start, end) in which a copy between host and GPU begins."""
     copies = trace.recorded("copies")
     begun = np.sort(copies["start_ns"][copies.texts("direction").isin(["H2D", "D2H"])])
-    result: Mask = np.searchsorted(begun, end) > np.searchsorted(begun, start)
-    return result
+    return np.searchsorted(begun, end) > np.searchsorted(begun, start)
 
 
 def _remedy(trace: Trace) -> str:

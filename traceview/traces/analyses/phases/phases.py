@@ -235,8 +235,7 @@ def selected_phases(trace: Trace) -> Mask:
     if not trace.selection:
         return np.ones(len(every), bool)
     working = groups.different(operations.operations(trace).process[selected_operations(trace)])
-    result: Mask = np.isin(every.process, working)
-    return result
+    return np.isin(every.process, working)
 
 
 @fact
@@ -293,8 +292,7 @@ def _draws_token(trace: Trace) -> Mask:
     draws = np.zeros(len(names.values) + 1, bool)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
         draws[code] = any(word in str(names.values[code]) for word in _SAMPLING)
-    result: Mask = draws[names.codes]
-    return result
+    return draws[names.codes]
 
 
 def _generating_samples(trace: Trace, process: int, start: int, end: int) -> float | None:

@@ -345,8 +345,7 @@ def _usual_ns(trace: Trace, rows: Integers) -> Integers:
     """Durations of steps; without first uses and compilation where these are most of a step."""
     duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts.step_parts(trace).once_ns[rows]
     mostly_once = 2 * _median(once_ns) > _median(duration_ns)
-    result: Integers = duration_ns - once_ns if mostly_once else duration_ns
-    return result
+    return duration_ns - once_ns if mostly_once else duration_ns
 
 
 def _median(values: Integers) -> int:

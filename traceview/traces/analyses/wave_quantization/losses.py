@@ -215,8 +215,7 @@ def block_losses(trace: Trace) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
 def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
     """The fraction of the lanes of their warps that blocks of so many threads leave idle."""
     lanes = np.maximum(-(-threads // WARP_THREADS), 1) * WARP_THREADS
-    idle: npt.NDArray[np.float64] = 1 - threads / lanes
-    return idle
+    return 1 - threads / lanes
 
 
 def full_of_blocks(grid: grid_waves.LaunchedGrid) -> bool:

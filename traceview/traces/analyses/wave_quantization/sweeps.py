@@ -239,15 +239,13 @@ def _equal_work(ones: GridColumns, row: Integers, others: GridColumns) -> Mask:
     took = ones.configurations.median_ns[row], others.configurations.median_ns
     measured, takes_time = ratio(*took)
     differ = others.known & (ones.blocks[row] != others.blocks) & takes_time
-    result: Mask = differ & (steady <= _NEAR) & explained_by_waves(predicted, steady, measured)
-    return result
+    return differ & (steady <= _NEAR) & explained_by_waves(predicted, steady, measured)
 
 
 def explained_by_waves(predicted: Floats, steady: Floats, measured: Floats) -> Mask:
     """Whether ratios of times lie between what waves predict and a steady rise with blocks."""
     low, high = np.minimum(predicted, steady), np.maximum(predicted, steady)
-    mask: Mask = (low * (1 - TOLERANCE) <= measured) & (measured <= high * (1 + TOLERANCE))
-    return mask
+    return (low * (1 - TOLERANCE) <= measured) & (measured <= high * (1 + TOLERANCE))
 
 
 def sweeps_of(grids: GridColumns, persistent: Mask) -> GridSweeps:
@@ -324,8 +322,7 @@ def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
     rows, family, at_once = rows[kept], family[kept], at_once[kept]
     leads = groups.group(family)
     usual = at_once[leads.first + (groups.count(leads) - 1) // 2]
-    result: Integers = rows[at_once == usual[leads.ids]]
-    return result
+    return rows[at_once == usual[leads.ids]]
 
 
 def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
@@ -397,8 +394,7 @@ def _persistent(trace: Trace, grids: GridColumns) -> Mask:
     is_gemm = np.zeros(kernel.size, bool)
     is_gemm[kernel.ids[places[places >= 0]]] = True
     # More tiles than blocks show it only where all blocks run at once.
-    mask: Mask = is_gemm[kernel.ids] & grids.known & (grids.whole == 1)
-    return mask
+    return is_gemm[kernel.ids] & grids.known & (grids.whole == 1)
 
 
 @fact

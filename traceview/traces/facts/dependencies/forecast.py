@@ -98,8 +98,7 @@ class StepModel(ABC):
             ends = times.end_ns[self.last]
             return np.array([ends.max(initial=0) - self.graph.start_ns.min(initial=0)])
         end, rows = self._ends(times), np.flatnonzero(self.follows)
-        result: Integers = end[rows] - end[rows - 1]
-        return result
+        return end[rows] - end[rows - 1]
 
     def _ends(self, times: Times) -> Integers:
         """When the last GPU work of each step ends."""
@@ -153,8 +152,7 @@ class StepModel(ABC):
         """What edits win of each step without the recorder, in terms of the recorded step."""
         after = self.durations(replay(self.graph, [self.cheaper, *edits]))
         times = float(self.recorded.mean()) / max(float(self.before_cheaper.mean()), 1.0)
-        saved: Array = (self.before_cheaper - after) * times
-        return saved
+        return (self.before_cheaper - after) * times
 
     def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
         if not len(self._recorded_alone[0]):

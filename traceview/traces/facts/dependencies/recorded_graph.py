@@ -507,8 +507,7 @@ class _Builder:
         ).ids
         row_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
         row_of[ids[: len(streams)]] = np.arange(len(streams))
-        result: Integers = row_of[ids[len(streams) :]]
-        return result
+        return row_of[ids[len(streams) :]]
 
     def _whole(self, item: Array, stream: Array) -> None:
         """Calls that wait for all work of their process, or of a stream, launched before them.

@@ -292,8 +292,7 @@ def sum_lines(trace: Trace, chosen: IdleSamples) -> IdleLines:
 
 def lines_of(trace: Trace, chosen: IdleSamples) -> Integers:
     """The number of the program's line at each sample, as in IdleLines; −1 without one."""
-    result: Integers = stack_sites.stack_sites(trace).number[chosen.site]
-    return result
+    return stack_sites.stack_sites(trace).number[chosen.site]
 
 
 def line_cells(trace: Trace, lines: IdleLines) -> dict[str, Array | Texts]:

@@ -69,8 +69,7 @@ class Parts:
         return self._sum(_FIRST_CAUSE, _PLACE[WAITING])
 
     def _sum(self, first: int, end: int) -> Integers:
-        total: Integers = self.part_ns[:, first:end].sum(axis=1)
-        return total
+        return self.part_ns[:, first:end].sum(axis=1)
 
 
 _AT_ONCE = 1 << 16
@@ -143,8 +142,7 @@ class _Visits:
         """The mean of each step over its GPUs, rounded down."""
         if len(self.steps) == len(values):
             return values
-        result: Integers = np.add.reduceat(values, self.first) // self.gpus
-        return result
+        return np.add.reduceat(values, self.first) // self.gpus
 
 
 @fact

@@ -75,8 +75,7 @@ class TextForms:
     @cached_property
     def examples(self) -> list[str]:
         """A text of each form."""
-        texts: list[str] = self._examples.every.tolist()
-        return texts
+        return self._examples.every.tolist()
 
     @cached_property
     def _examples(self) -> packed_texts.PackedTexts:
@@ -92,8 +91,7 @@ class TextForms:
 
     def meeting(self, rule: Callable[[str], object], near: re.Pattern[str]) -> Mask:
         """As `matching`, for texts that meet a rule; see `JoinedTexts.meeting` for `near`."""
-        result: Mask = np.append(self._joined.meeting(rule, near)[self.form], False)
-        return result
+        return np.append(self._joined.meeting(rule, near)[self.form], False)
 
     @cached_property
     def _joined(self) -> JoinedTexts:
@@ -239,8 +237,7 @@ def only_profiler_step(trace: Trace) -> int | None:
 def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:
     """True for the rows of `ranges` whose name matches."""
     codes = trace.recorded("ranges").texts("name").codes
-    mask: Mask = picked(range_name_forms(trace).matching(rule), codes)
-    return mask
+    return picked(range_name_forms(trace).matching(rule), codes)
 
 
 def _is_foreign(name: str) -> bool:

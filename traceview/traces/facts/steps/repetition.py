@@ -352,8 +352,7 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
     longest = int(np.argmax(pauses))
     if pauses[longest] < _SEAM * max(arrays.median(pauses), 1.0):
         return at
-    result: Integers = (at - longest)[at >= longest]
-    return result
+    return (at - longest)[at >= longest]
 
 
 def _whole_passes(begins: Integers, end: int, lag: int) -> Repetition | None:

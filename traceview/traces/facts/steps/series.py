@@ -168,8 +168,7 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     chosen = np.where(deeper[thread] < NEVER, inside, chosen) & (depth == level[thread])
     # With those of their depth below the same parents.
     place = groups.group(thread, depth, tree.patterns.parent[kinds.pattern])
-    result: Mask = groups.marked(place.ids[chosen], place.size)[place.ids]
-    return result
+    return groups.marked(place.ids[chosen], place.size)[place.ids]
 
 
 def is_step(pattern: str) -> bool:
@@ -246,8 +245,7 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
             for text in tree.patterns.naming.values_of(used)
         ]
         named[kind[rows]] = counts[pattern]
-    sweeps: Mask = result & ~named
-    return sweeps
+    return result & ~named
 
 
 # Loops of a series: where they begin, and which are compared together.
@@ -363,8 +361,7 @@ def restarts(series: Array, number: Array) -> Mask:
     """True for the steps that repeat the number of the first one of their series."""
     begins = groups.opens(series)
     first = number[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
-    result: Mask = (number == first) & groups.opens(series, number)
-    return result
+    return (number == first) & groups.opens(series, number)
 
 
 def are_alike(duration_ns: Integers, loop: Integers, series: Array) -> Mask:
@@ -399,5 +396,4 @@ def _near(duration_ns: Integers, loop: Integers, series: Array, loops: Integers,
     off = groups.doubled_deviation(median[number], duration_ns)
     within = DEVIATIONS_PER_MAD * groups.medians(series, count, off) / 2
     middle = groups.medians(of, count, (2 * median).astype(np.int64)) / 2
-    result: Mask = np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]
-    return result
+    return np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]

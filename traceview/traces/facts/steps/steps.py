@@ -265,8 +265,7 @@ def warm_up_of(trace: Trace, rows: Integers) -> Mask:
     """
     warm = pace(trace).warm_up[rows].copy()
     warm[:1] |= len(rows) >= step_series.WARMED_UP_STEPS
-    result: Mask = warm & ~warm.all()
-    return result
+    return warm & ~warm.all()
 
 
 @fact
@@ -299,8 +298,7 @@ def steps_ahead(all_steps: Steps) -> Integers:
     key = nesting.Key(all_steps.series, all_steps.cpu_start_ns)
     starts = key.of(all_steps.series, all_steps.cpu_start_ns)
     begun = np.searchsorted(starts, key.of(all_steps.series, all_steps.gpu_start_ns), side="right")
-    result: Integers = np.maximum(begun - 1 - np.arange(len(all_steps)), 0)
-    return result
+    return np.maximum(begun - 1 - np.arange(len(all_steps)), 0)
 
 
 # Warm-up: work before the first steady step, and work launched in ranges named warm_up.
@@ -356,8 +354,7 @@ def longest_loop(trace: Trace, own: Mask, process: int | None = None) -> Integer
     rows = np.flatnonzero(np.isin(every.series, series) & (every.operations > 0) & timed.timed)
     rows = rows if process is None else rows[every.process[rows] == process]
     total_ns = np.bincount(every.series[rows], timed.duration_ns[rows], minlength=1)
-    loop: Integers = rows[every.series[rows] == np.argmax(total_ns)]
-    return loop
+    return rows[every.series[rows] == np.argmax(total_ns)]
 
 
 def launched_in_warm_up(trace: Trace) -> Mask:
