@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from traceview.base import groups
 from traceview.base.errors import ToolNotFoundError
+from traceview.base.records import record
 from traceview.base.tables import (
     NULL,
     Column,
+    ColumnRecord,
+    Integers,
     Share,
     Table,
     Texts,
@@ -57,6 +60,25 @@ def test_columns_are_declared_in_lines():
         Column("device", "int32", "GPU, or the last one", nullable=True),
         Column("why", "text", "what: and how", nullable=True, prose=True),
     )
+
+
+@record
+class Sites(ColumnRecord):
+    """Two columns."""
+
+    line: Integers
+    file: Texts
+
+
+@pytest.mark.parametrize("rows", [[2, 0], np.array([False, True, True])])
+def test_rows_of_a_record_of_columns(rows):
+    sites = Sites(np.array([4, 5, 6]), Texts.of(["a", None, "b"]))
+
+    chosen = sites.take(np.array(rows))
+
+    assert (len(sites), len(chosen)) == (3, 2)
+    assert chosen.line.tolist() == sites.line[np.array(rows)].tolist()
+    assert [*chosen.file.decode()] == [*sites.file.decode()[np.array(rows)]]
 
 
 def test_a_declared_dtype_exists():

@@ -23,6 +23,7 @@ from traceview.base.tables.arrays import (
     thrifty,
     unbroken,
 )
+from traceview.base.tables.column_record import ColumnRecord
 from traceview.base.tables.joined_table import JoinedTable
 from traceview.base.tables.table import (
     Cell,
@@ -42,6 +43,7 @@ __all__ = [
     "Array",
     "Cell",
     "Column",
+    "ColumnRecord",
     "Dtype",
     "Integers",
     "JoinedTable",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from traceview.base.intervals import Timed
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, arrays
+from traceview.base.tables import NULL, Array, ColumnRecord, Integers, Mask, arrays
 
 # Alignment of two streams of collectives by end time, where each recording may miss some.
 #
@@ -28,7 +28,7 @@ ABSENT = np.iinfo(np.int64).min
 
 
 @record
-class CollectiveStream:
+class CollectiveStream(ColumnRecord):
     """Collectives of a stream, in order of start; `bytes` and `step` are −1 where unknown.
 
     Ends need not ascend: a collective may end while an earlier one still runs.
@@ -38,9 +38,6 @@ class CollectiveStream:
     kind: Array
     bytes: Integers
     step: Integers
-
-    def __len__(self) -> int:
-        return len(self.end_ns)
 
 
 @record

@@ -27,7 +27,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, picked
+from traceview.base.tables import NULL, Array, ColumnRecord, Integers, Mask, RowNumbers, picked
 from traceview.traces.facts import code, operations, python_events, trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.ranges.origins import range_name_forms
@@ -47,7 +47,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @record
-class Compilation:
+class Compilation(ColumnRecord):
     """Windows of compilation, by process and start; one row per window.
 
     `tool` is an index into `code.TOOLS`: the one with most of the time.
@@ -57,9 +57,6 @@ class Compilation:
     start_ns: Integers
     end_ns: Integers
     tool: Array
-
-    def __len__(self) -> int:
-        return len(self.process)
 
     def of(self, process: int) -> Intervals:
         """The windows of one process, disjoint and in order."""

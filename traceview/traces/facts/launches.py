@@ -11,7 +11,16 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Depth, Intervals, Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, arrays, constant, picked
+from traceview.base.tables import (
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    RowNumbers,
+    arrays,
+    constant,
+    picked,
+)
 from traceview.traces.facts import copies
 from traceview.traces.facts.operations import (
     ApiCalls,
@@ -118,7 +127,7 @@ def cut_window(trace: Trace) -> CutWindow | None:
 
 
 @record
-class Waits(Timed):
+class Waits(Timed, ColumnRecord):
     """Blocking calls, one row per call, in order of start.
 
     `call` is the row in api_calls, `does` a `CallKind`, `device` the device waited for: −1 where
@@ -132,9 +141,6 @@ class Waits(Timed):
     process: Array
     thread: Array
     device: Integers
-
-    def __len__(self) -> int:
-        return len(self.call)
 
 
 @fact_without_ranges

@@ -17,6 +17,7 @@ from traceview.base.tables import (
     NULL,
     Array,
     Cell,
+    ColumnRecord,
     Integers,
     Mask,
     RowNumbers,
@@ -107,16 +108,13 @@ def call_kinds(trace: Trace) -> npt.NDArray[np.uint8]:
 
 
 @record
-class ApiCalls(Timed):
+class ApiCalls(Timed, ColumnRecord):
     """The rows of api_calls: calling thread, time and what each call does (a `CallKind`)."""
 
     thread: Array
     start_ns: Integers
     end_ns: Integers
     does: npt.NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.thread)
 
 
 @fact_without_ranges
@@ -232,7 +230,7 @@ TABLES = ("kernels", "copies", "sets", "graph_launches")
 
 
 @record
-class Operations(Timed):
+class Operations(Timed, ColumnRecord):
     """All operations, one row per operation, in order of start.
 
     Page migrations of unified memory are left out: nothing launched them, and they do not keep the
@@ -252,9 +250,6 @@ class Operations(Timed):
     call: RowNumbers
     streams: Integers
     """Process, device, context_id, stream_id of each stream; shape (streams, 4)."""
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
     @property
     def launched(self) -> Mask:

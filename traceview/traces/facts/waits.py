@@ -10,7 +10,17 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, Table, Texts, constant, object_array
+from traceview.base.tables import (
+    NULL,
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    Table,
+    Texts,
+    constant,
+    object_array,
+)
 from traceview.base.vocabulary.causes import ALLOCATION, COPY_WAIT, JIT_COMPILE, MODULE_LOAD
 from traceview.traces.facts.copies import uploads
 from traceview.traces.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
@@ -127,7 +137,7 @@ def chain_hints(trace: Trace) -> tuple[Integers, Texts]:
 
 
 @record
-class CallSites:
+class CallSites(ColumnRecord):
     """The call site of each wait, one row per wait; each column absent where it is not known.
 
     `site` is `train.py:31 in step`, `file` and `line` (0 if absent) its parts, `source` the text of
@@ -139,16 +149,6 @@ class CallSites:
     line: Integers
     source: Texts
     hint: Texts
-
-    def take(self, rows: Integers) -> CallSites:
-        """The call sites of these waits."""
-        return CallSites(
-            self.site.take(rows),
-            self.file.take(rows),
-            self.line[rows],
-            self.source.take(rows),
-            self.hint.take(rows),
-        )
 
 
 @fact

@@ -20,7 +20,7 @@ import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, picked
 from traceview.base.tables.arrays import quantile
 from traceview.traces.facts import operations
 from traceview.traces.facts.compilation import compilation, last_work_ns, working_processes
@@ -64,7 +64,7 @@ SHORTEST_NS = 1_000_000
 
 
 @record
-class Phases:
+class Phases(ColumnRecord):
     """One row per stretch of one phase, by process and start; they adjoin.
 
     `phase` is a `Phase`. `busy_ns` is the time within the stretch in which the process's GPUs ran
@@ -76,9 +76,6 @@ class Phases:
     start_ns: Integers
     end_ns: Integers
     busy_ns: Integers
-
-    def __len__(self) -> int:
-        return len(self.process)
 
 
 @fact

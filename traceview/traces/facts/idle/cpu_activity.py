@@ -13,7 +13,15 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals, Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, constant, row_numbers
+from traceview.base.tables import (
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    RowNumbers,
+    constant,
+    row_numbers,
+)
 from traceview.base.vocabulary.causes import CAUSES, LAUNCH_LATE
 from traceview.traces.facts.idle.gaps import Gaps, gaps
 from traceview.traces.facts.launches import queue_full
@@ -31,7 +39,7 @@ _AT_ONCE = 1 << 16
 
 
 @record
-class CpuActivity(Timed):
+class CpuActivity(Timed, ColumnRecord):
     """Idle times, cut wherever the activity of the thread that held the work up changes.
 
     `row` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
@@ -44,9 +52,6 @@ class CpuActivity(Timed):
     end_ns: Integers
     range: RowNumbers
     activity: RowNumbers
-
-    def __len__(self) -> int:
-        return len(self.row)
 
 
 def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:

@@ -11,7 +11,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, picked
 from traceview.traces.facts import operations
 from traceview.traces.facts.launches import cut_window, unpaired, waits
 from traceview.traces.facts.ranges.selection import issued_ns
@@ -19,15 +19,12 @@ from traceview.traces.trace import Trace, fact, fact_without_ranges
 from traceview.traces.trace.schema import TORCH_PROFILER
 
 
-class IdleTime(Timed):
+class IdleTime(Timed, ColumnRecord):
     """Base of tables with one row per idle gap."""
 
     @cached_property
     def idle_ns(self) -> Integers:
         return self.duration_ns
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
 
 @record

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -153,10 +153,6 @@ class Gaps(IdleTime):
     def count(self, chosen: Array) -> int:
         """The number of gaps of which some parts are chosen."""
         return len(groups.different(self.gap[chosen]))
-
-    def take(self, chosen: Array) -> Gaps:
-        """The parts selected by a mask or by row numbers."""
-        return Gaps(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def whole(self) -> Gaps:
         """One row per gap: its first start and last end, and its cause with most of its time.

@@ -19,7 +19,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, Texts
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, ACTIVITY_NAMES, CPU, RESULT_WAIT, SLEEP
 from traceview.traces.facts.idle import cpu_activity, gaps, stack_sites
 from traceview.traces.facts.operations import api_calls
@@ -72,7 +72,7 @@ def spread_idle(
 
 
 @record
-class IdleSamples:
+class IdleSamples(ColumnRecord):
     """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 
     `gap` is the row in gaps, `site` the row in stack_sites, `time_ns` the idle time that the sample
@@ -85,9 +85,6 @@ class IdleSamples:
     time_ns: Integers
     doing: Array
     sampled: Mask
-
-    def take(self, chosen: Mask) -> IdleSamples:
-        return IdleSamples(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 class Launched(NamedTuple):

@@ -11,9 +11,7 @@ before it ends, of whatever series. A step without GPU work lasts as long as its
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from traceview.base import groups
 from traceview.base.records import record
 from traceview.base.tables import (
     Array,
+    ColumnRecord,
     Integers,
     MadeTexts,
     Mask,
@@ -29,7 +28,6 @@ from traceview.base.tables import (
     object_array,
     picked,
     row_numbers,
-    rows_of,
     thrifty,
 )
 from traceview.traces.facts.operations import kernel_operations, operations
@@ -41,7 +39,7 @@ from traceview.traces.trace import Trace, fact
 
 
 @record
-class Steps:
+class Steps(ColumnRecord):
     """One row per step, sorted by series and start.
 
     `range` is its row in the range tree. `series` numbers the ranges of one pattern (`step_#`) on
@@ -59,16 +57,6 @@ class Steps:
     gpu_start_ns: Integers
     gpu_end_ns: Integers
     operations: Integers
-
-    def __len__(self) -> int:
-        return len(self.range)
-
-    def take(self, rows: Integers) -> Steps:
-        """The steps of these rows."""
-        columns: dict[str, Any] = {
-            field.name: rows_of(getattr(self, field.name), rows) for field in fields(self)
-        }
-        return Steps(**columns)
 
 
 @fact

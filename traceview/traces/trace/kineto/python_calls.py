@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, RowNumbers
+from traceview.base.tables import Array, ColumnRecord, Integers, RowNumbers
 from traceview.traces.trace.kineto.columns import BLOCK_ROWS, Codes, ColumnParts
 from traceview.traces.trace.kineto.cpu_work import CpuWork
 from traceview.traces.trace.kineto.events import Events
@@ -37,19 +37,13 @@ class PythonCalls:
 
 
 @record
-class CallRows:
+class CallRows(ColumnRecord):
     """Calls with a duration above 0. When sorted, a caller comes before its callees."""
 
     start: Integers
     end: Integers
     name: Integers
     id: Integers
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def take(self, rows: Array) -> CallRows:
-        return CallRows(self.start[rows], self.end[rows], self.name[rows], self.id[rows])
 
     def then(self, later: CallRows) -> CallRows:
         """These calls and the `later` ones, sorted."""
