@@ -52,42 +52,23 @@ class CallKind(IntEnum):
     """Prepares a CUDA graph for launching: instantiates, updates or uploads it."""
 
 
-_RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
-    (
-        CallKind.LAUNCH,
-        re.compile(r"(cuda|cu|hip)(Launch(?!HostFunc)|GraphLaunch)|hip(Ext|Module)+Launch"),
+_RULES = {
+    CallKind.LAUNCH: r"(cuda|cu|hip)(Launch(?!HostFunc)|GraphLaunch)|hip(Ext|Module)+Launch",
+    CallKind.SYNCHRONIZE: (
+        r"((cuda|hip)(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"
     ),
-    (
-        CallKind.SYNCHRONIZE,
-        re.compile(r"((cuda|hip)(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"),
-    ),
-    (CallKind.COPY_ASYNC, re.compile(r"(cuda|cu|hip)Memcpy\w*Async$")),
-    (CallKind.COPY, re.compile(r"(cuda|cu|hip)Memcpy(?!\w*Async)")),
-    (
-        CallKind.ALLOCATE,
-        re.compile(
-            r"(cuda|hip)(Malloc|Free)(?!\w*(Async|FromPool))"
-            r"|(cuda|hip)(HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister)$"
-            r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
-            r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
-        ),
-    ),
-    (
-        CallKind.LOAD,
-        re.compile(
-            r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
-            r"|cudaLibrary(Load|Unload)|hipModule(Load|Unload)"
-        ),
-    ),
-    (
-        CallKind.LOOK_UP,
-        re.compile(
-            r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)"
-            r"|cudaFuncGetAttributes|hipModuleGetFunction|hipFuncGetAttributes"
-        ),
-    ),
-    (CallKind.GRAPH, re.compile(r"(cuda|cu|hip)Graph(Instantiate|Upload|ExecUpdate)")),
-)
+    CallKind.COPY_ASYNC: r"(cuda|cu|hip)Memcpy\w*Async$",
+    CallKind.COPY: r"(cuda|cu|hip)Memcpy(?!\w*Async)",
+    CallKind.ALLOCATE: r"(cuda|hip)(Malloc|Free)(?!\w*(Async|FromPool))"
+    r"|(cuda|hip)(HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister)$"
+    r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
+    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$",
+    CallKind.LOAD: r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
+    r"|cudaLibrary(Load|Unload)|hipModule(Load|Unload)",
+    CallKind.LOOK_UP: r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)"
+    r"|cudaFuncGetAttributes|hipModuleGetFunction|hipFuncGetAttributes",
+    CallKind.GRAPH: r"(cuda|cu|hip)Graph(Instantiate|Upload|ExecUpdate)",
+}
 
 
 POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
@@ -96,7 +77,7 @@ POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 
 def classify(name: str) -> CallKind:
     """Kind of the CUDA or HIP call of that name."""
-    return next((does for does, rule in _RULES if rule.match(name)), CallKind.OTHER)
+    return next((does for does, rule in _RULES.items() if re.match(rule, name)), CallKind.OTHER)
 
 
 @fact_without_ranges
