@@ -37,7 +37,7 @@ _ROWS = TableSpec(
     "tried",
     "one row per trial",
     column_list("""
-        program text: script
+        program text: folder and script
         remedy text: name
         said text?: forecast, share of the step
         measured text?: share of the step that was saved
