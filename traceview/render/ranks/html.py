@@ -316,12 +316,7 @@ def _tables(page: _Page) -> Iterator[TableView]:
         yield table_view(spec, table, page.most, key(spec.name), page.marked.get(spec.name, ()))
     # The verdict and findings of each rank's own report, if it was made.
     rows: list[dict[str, Cell]] = [
-        {
-            "rank": rank.name.rank,
-            "limit": rank.limit,
-            "verdict": rank.verdict,
-            "path": rank.path,
-        }
+        {"rank": rank.name.rank, "limit": rank.limit, "verdict": rank.verdict, "path": rank.path}
         for rank in page.job.ranks
         if rank.verdict
     ]

@@ -322,11 +322,7 @@ def _sections(report: Report) -> Iterator[Section]:
 def single_ids(trace: TraceFacts) -> frozenset[str]:
     """Names of the id columns that have one value in the whole recording."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
-    few = {
-        "device_id": len(trace.gpus),
-        "process_id": len(trace.processes),
-        "host_id": len(hosts),
-    }
+    few = {"device_id": len(trace.gpus), "process_id": len(trace.processes), "host_id": len(hosts)}
     return frozenset(name for name, count in few.items() if count <= 1)
 
 

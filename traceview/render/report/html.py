@@ -185,11 +185,7 @@ class SectionView:
     skipped: Skipped | None = None
 
 
-def finding_view(
-    of: Finding | RankedFinding,
-    title: str = "",
-    section: str = "",
-) -> FindingEntry:
+def finding_view(of: Finding | RankedFinding, title: str = "", section: str = "") -> FindingEntry:
     """A finding with its possible saving."""
     finding = of if isinstance(of, Finding) else of.finding
     return FindingEntry(
@@ -203,10 +199,7 @@ def finding_view(
 
 
 def section_view(
-    analysis: Analysis,
-    outcome: Outcome,
-    most: int | None,
-    marked: MarkedRows | None = None,
+    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
 ) -> SectionView:
     """One analysis with at most `most` rows of each table, all if that is None.
 
@@ -232,11 +225,7 @@ def section_view(
 
 
 def _table(
-    analysis: str,
-    spec: TableSpec,
-    table: Table,
-    most: int | None,
-    marked: MarkedRows | None,
+    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
 ) -> TableView:
     if marked is None:
         return table_view(spec, table, most)

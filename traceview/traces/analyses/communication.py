@@ -17,16 +17,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.groups import Groups
 from traceview.base.hardware.rates import rates_of
-from traceview.base.tables import (
-    NULL,
-    Cell,
-    Integers,
-    Mask,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
-)
+from traceview.base.tables import NULL, Cell, Integers, Mask, Table, TableSpec, Texts, column_list
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.traces.analyses.communication_findings import EXPOSED, Waiting, cause_of, waiting
 from traceview.traces.analyses.contention import CONTENTION
@@ -178,10 +169,7 @@ def compute(trace: Trace) -> Result:
         tuple(findings(trace, [EXPOSED, CONTENTION])),
         Deferred(
             lambda: (
-                {
-                    "ranks": len(ranks),
-                    "most_exposed_ns": int(ranks["exposed_ns"].max()),
-                }
+                {"ranks": len(ranks), "most_exposed_ns": int(ranks["exposed_ns"].max())}
                 if len(ranks := tables["ranks"])
                 else {}
             )

@@ -152,12 +152,7 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
 
 
 def _exposed_claim(
-    trace: Trace,
-    copies: Table,
-    on_gpu: Table,
-    device: int,
-    lost_ns: tuple[int, int],
-    gain: Gain,
+    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int], gain: Gain
 ) -> TimeClaim:
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
@@ -426,10 +421,7 @@ def _sets(trace: Trace) -> Table:
     sets = sets.take(chosen_rows(trace, Kind.SET, len(sets)))
     if not len(sets):
         return Table.empty(SETS.columns)
-    size, time = (
-        sets["bytes"].sum(keepdims=True),
-        sets.duration_ns.sum(keepdims=True),
-    )
+    size, time = (sets["bytes"].sum(keepdims=True), sets.duration_ns.sum(keepdims=True))
     calls = np.array([len(sets)])
     rate = bytes_per_s(size, time)
     return Table(

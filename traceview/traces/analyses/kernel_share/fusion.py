@@ -408,12 +408,7 @@ def _of_device(
 # docs/accuracy.md).
 
 # Kernels of scaling, masks, casts and dropout.
-_BETWEEN = (
-    KernelClass.ELEMENTWISE,
-    KernelClass.CAST_COPY,
-    KernelClass.RANDOM,
-    KernelClass.SOFTMAX,
-)
+_BETWEEN = (KernelClass.ELEMENTWISE, KernelClass.CAST_COPY, KernelClass.RANDOM, KernelClass.SOFTMAX)
 _MOST_BETWEEN = 8
 _LEAST_SOFTMAXES = 2
 _NARROW = re.compile(r"b?f\d?16|[fsu]8|e\dm\d")

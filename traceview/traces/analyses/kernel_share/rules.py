@@ -16,11 +16,7 @@ from traceview.base.tables import NULL, Integers, Mask, RowNumbers
 from traceview.base.vocabulary.libraries import aligned_elements, architecture, classify, read
 from traceview.traces.analyses.kernel_share import fusion, own_kernels, products
 from traceview.traces.analyses.wording import is_compiled
-from traceview.traces.facts.kernel_classes import (
-    KernelClass,
-    framework,
-    kernel_classes,
-)
+from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.memory import levels
 from traceview.traces.facts.operations import Kind, gpu_cells, kernel_operations, operations

@@ -154,11 +154,7 @@ def _of_one_kind(kind: Integers, pause_ns: Integers, marked: Mask) -> Repetition
 
 
 def _several_launches(
-    kind: Integers,
-    pause_ns: Integers,
-    optimizer: Mask | None,
-    marked: Mask | None,
-    of_model: bool,
+    kind: Integers, pause_ns: Integers, optimizer: Mask | None, marked: Mask | None, of_model: bool
 ) -> Repetition | None:
     anchor = _best_anchor(kind)
     lag = anchor.lag if anchor else 0
