@@ -34,7 +34,7 @@ from traceview.traces.facts.memory import (
     steady_calls,
     steady_steps,
 )
-from traceview.traces.facts.operations import HOST, api_calls, gpu_cells, match, pool_calls
+from traceview.traces.facts.operations import HOST, api_calls, correlated, gpu_cells, pool_calls
 from traceview.traces.facts.ranges.paths import UNATTRIBUTED
 from traceview.traces.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.traces.facts.ranges.selection import selected
@@ -344,13 +344,7 @@ def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
     if last < 0 or not len(calls):
         return UNATTRIBUTED
     row = level.events[[last]]
-    call = match(
-        calls["process"],
-        calls["correlation_id"],
-        events["process"][row],
-        events["correlation_id"][row],
-        ~events.is_null("correlation_id")[row],
-    )
+    call = correlated(calls, events, row)
     if call[0] < 0:
         return UNATTRIBUTED
     tree = range_tree(trace)

@@ -31,6 +31,7 @@ from traceview.traces.facts.operations import (
     call_kinds,
     calls_that_enqueue,
     captured_calls,
+    correlated,
     first_launch_calls,
     graph_launch_calls,
     match,
@@ -181,11 +182,7 @@ def waits(trace: Trace) -> Waits:
 def _device_of_context(trace: Trace, call: Integers) -> Integers:
     """Device of the context in which each call waited, −1 where the trace does not say."""
     calls, syncs = trace.recorded("api_calls"), trace.recorded("synchronizations")
-    keyed = ~calls.is_null("correlation_id")[call]
-    process = calls["process"][call]
-    row = match(
-        syncs["process"], syncs["correlation_id"], process, calls["correlation_id"][call], keyed
-    )
+    process, row = calls["process"][call], correlated(syncs, calls, call)
     if not len(syncs):
         return row
     streams = operations(trace).streams

@@ -173,6 +173,13 @@ def match(
     return first_row
 
 
+def correlated(table: Table, of: Table, rows: RowNumbers | Integers) -> Integers:
+    """The row of a table with the process and correlation id of these rows of another, or −1."""
+    process, key = of["process"][rows], of["correlation_id"][rows]
+    usable = ~of.is_null("correlation_id")[rows]
+    return match(table["process"], table["correlation_id"], process, key, usable)
+
+
 def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
     least = int(key.min())
     span = int(key.max()) - least + 1

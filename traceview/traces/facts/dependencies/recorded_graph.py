@@ -27,7 +27,7 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers, Table, pick
 from traceview.traces.facts import operations as work
 from traceview.traces.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.traces.facts.launches import queue_full, waits
-from traceview.traces.facts.operations import CallKind, api_calls, match
+from traceview.traces.facts.operations import CallKind, api_calls, correlated
 from traceview.traces.facts.pacing import paced_loops
 from traceview.traces.trace import Trace, fact_without_ranges
 
@@ -480,13 +480,7 @@ class _Builder:
         kind[names.isin(_DEVICE_WIDE)[call]] = _CONTEXT
         if not len(syncs):
             return kind, stream
-        row = match(
-            syncs["process"],
-            syncs["correlation_id"],
-            calls["process"][call],
-            calls["correlation_id"][call],
-            ~calls.is_null("correlation_id")[call],
-        )
+        row = correlated(syncs, calls, call)
         texts = syncs.texts("kind")
         context, by_stream = texts.isin(["context"]), texts.isin(["stream"])
         found = np.flatnonzero(row >= 0)
