@@ -66,8 +66,8 @@ _CLASSES = {
 class Verdict:
     """The result of a recording in one line.
 
-    `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
-    the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
+    `steps` counts the steps of the main loop, `warm_up_steps` those of them that are warm-up;
+    `step_median_ns` is the median of the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
     the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
     `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
     about the same or not known. `shares` divides the recording into loops and what is outside of
@@ -83,12 +83,13 @@ class Verdict:
     step_unrecorded_ns: int | None = None
     shares: RunShares | None = None
     shares_text: str = ""
+    warm_up_steps: int = 0
 
 
 @fact
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
-    result = _limited(trace)
+    result = replace(_limited(trace), warm_up_steps=main_loop(trace).warm_up)
     if trace.selection:
         return result
     parts = steady_parts(trace)
@@ -271,7 +272,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         tool = "nsys" if trace.recorder == "nsys" else "the profiler"
         about = "" if UNRECORDED_NS in trace.run else "about "
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
-    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
+    after = f" after {units.counted(loop.warm_up, 'warm-up step')}" if loop.warm_up else ""
+    counted = units.counted(loop.steps - loop.warm_up, "step")
+    return f"{counted} of {units.duration(loop.median_ns)}{mean}{plain}{after}"
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:
