@@ -107,7 +107,8 @@ def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
-        return Scoreboard(None, 0, None, None, loop.steps, loop.warm_up, loop.median_ns, *[None] * 8)
+        figures = (loop.steps, loop.warm_up, loop.median_ns)
+        return Scoreboard(None, 0, None, None, *figures, *[None] * 8)
     ops, communicating = operations(trace), communication_operations(trace)
     own = selected_operations(trace) & (ops.device == parts.device)
     copying = (ops.kind == Kind.COPY) & ~communicating

@@ -67,8 +67,9 @@ class Verdict:
     """The result of a recording in one line.
 
     `steps` counts the steps of the main loop, `warm_up_steps` those of them that are warm-up;
-    `step_median_ns` is the median of the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
-    the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
+    `step_median_ns` is the median of the others, absent without steps. `gpu_busy_pct` is the busy
+    part of the steady time, on the GPU with most steady time; absent where no GPU work is selected,
+    or much of it was lost.
     `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
     about the same or not known. `shares` divides the recording into loops and what is outside of
     them; `shares_text` says so, empty for a selection and where one loop is nearly all.
