@@ -1,5 +1,6 @@
 """Recordings of first passes are called cold, and promise nothing per step."""
 
+import numpy as np
 import pytest
 
 import traceview
@@ -88,6 +89,35 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
 
 def test_as_many_more_are_a_program(tmp_path):
     assert not is_start_up_alone(start_up(tmp_path, 24))
+
+
+def set_up(tmp_path, count, gap_ns, repeats):
+    """Operations of 5 µs each, far apart: all different, or a loop of one kernel."""
+    draw, export, at = np.random.default_rng(count), Export(), 0
+    for number in range(count):
+        at += gap_ns if repeats else int(draw.integers(gap_ns // 4, 2 * gap_ns))
+        name = "step" if repeats else f"set_{number}"
+        if number % 3 or repeats:
+            export.launch((at, at + 4_000), (at + 5_000, at + 10_000), name=name)
+        else:
+            export.copy((at, at + 4_000), (at + 5_000, at + 10_000), bytes=4096 + number)
+    return with_steps(export.load(tmp_path))
+
+
+@pytest.mark.parametrize("count", [30, 62, 100])
+@pytest.mark.parametrize("gap_ms", [20, 60])
+def test_little_work_that_no_loop_repeats_is_the_start_of_a_program(tmp_path, count, gap_ms):
+    trace = set_up(tmp_path, count, gap_ms * MS, repeats=False)
+    assert is_start_up_alone(trace)
+    report = traceview.analyze(trace)
+    assert report.verdict.text.startswith(f"Next to no GPU work was recorded: {count} operations")
+    assert {each.finding.severity for each in report.findings} <= {"info"}
+
+
+@pytest.mark.parametrize(("gap_ms", "repeats"), [(1, False), (20, True)])
+def test_a_loop_of_little_work_is_a_program(tmp_path, gap_ms, repeats):
+    trace = set_up(tmp_path, 100, gap_ms * MS, repeats)
+    assert not is_start_up_alone(trace)
 
 
 def test_what_is_missing_in_a_recording_stays_a_finding():

@@ -22,7 +22,7 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses import trace_health
+from traceview.traces.analyses import phases, trace_health
 from traceview.traces.analyses.base import Result, Skipped
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import RankedFinding, likely_ns, planned, rank, whole
@@ -259,14 +259,14 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
 
 
 def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The findings of a recording that shows no habit: only what is missing in it matters."""
-    health = trace_health.ANALYSIS.name
+    """The findings of a recording that shows no habit: its start matters, and what it lacks."""
+    kept = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
     notes = (
         RankedFinding(
             row.analysis,
             replace(row.finding, severity="info", time_at_stake_ns=0, share_of_step_pct=None),
         )
         for row in findings
-        if row.analysis != health
+        if row.analysis not in kept
     )
-    return (*(row for row in findings if row.analysis == health), *notes)
+    return (*(row for row in findings if row.analysis in kept), *notes)

@@ -207,12 +207,12 @@ def test_code_that_does_not_tell_its_block_has_that_of_its_launches(unpack):
 
 HELD = {
     "holds no code of its kernels; record again with kernel code": lambda e: launch(e, 0, 10),
-    "holds no kernels, only 1 copy, 1 memset, 2 CUDA calls; traceview report": lambda e: (
-        e.copy((0, 1), (2, 3)).set((4, 5), (6, 7))
-    ),
-    "holds no kernels, only 1 CUDA call, 1 range; traceview report": lambda e: (
-        e.range("step", 0, 5).call("cudaMalloc", 1, 2)
-    ),
+    "holds no kernels, only 1 copy, 1 memset, 2 CUDA calls; traceview report": lambda e: e.copy(
+        (0, 1), (2, 3)
+    ).set((4, 5), (6, 7)),
+    "holds no kernels, only 1 CUDA call, 1 range; traceview report": lambda e: e.range(
+        "step", 0, 5
+    ).call("cudaMalloc", 1, 2),
     "holds no kernels, only nothing": lambda e: e,
 }
 

@@ -15,8 +15,10 @@ from traceview.base.vocabulary.causes import (
     ALLOCATION,
     CAUSES,
     COMPILATION,
+    JIT_COMPILE,
     LAUNCH_LATE,
     LOST_WORK,
+    MODULE_LOAD,
     SYNC_DRAIN,
 )
 from traceview.traces.analyses import wording
@@ -171,6 +173,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         sentences.in_function(idle, line)
     elif line:
         sentences.at_line(idle, line, None)
+    else:
+        sentences.in_range(idle)
     lone = gap_evidence.lone_gap(trace, within)
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, LAUNCH_LATE)
@@ -187,7 +191,9 @@ def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:
     What has a finding of its own stays.
     """
     rest, line, rows = usual.rest, usual.line, np.flatnonzero(usual.gaps)
-    if cause == LAUNCH_LATE and is_other_work(trace, line, usual.site):
+    # The time of a site is that of all late launches: the parts are in it.
+    site = None if usual.parts else usual.site
+    if cause == LAUNCH_LATE and is_other_work(trace, line, site):
         at_line = rest.take(lines_of(trace, rest) == line.number) if line else None
         return remedies.remove_pauses(trace, rows, at_line)
     edit = remedies.of_cause(trace, cause, rows)
@@ -232,6 +238,8 @@ def _after_selected_waits(trace: Trace) -> Mask:
 
 
 _LONG_NS = 1_000_000
+_FIRST_USES = "first uses, such as code loading and the first pinned allocation"
+_OF_FIRST_USES = (MODULE_LOAD, JIT_COMPILE, ALLOCATION)
 
 
 def one_time(trace: Trace) -> Iterator[TimeClaim]:
@@ -246,9 +254,14 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
     own = once & (every.device == device)
-    lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
+    by_cause = np.bincount(every.cause[own], every.idle_ns[own], len(CAUSES)).astype(np.int64)
+    main = int(np.argmax(by_cause))
+    lost = f"during warm-up and {_FIRST_USES if main in _OF_FIRST_USES else 'start-up'}"
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)
+    if main not in _OF_FIRST_USES:
+        what = CAUSES[main].idle or CAUSES[main].lost
+        idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
     sentences.during_jit(idle)
     compiling = (every.cause == COMPILATION) & (every.device == device)
     if compiling.any():

@@ -72,9 +72,12 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
     late = gaps(trace).after[rows]
     if not (operations(trace).call[late] >= 0).any():
         return None
+    launched, group = _launched_together(trace, late)
+    if 1 < len(launched) == len(groups.different(step_of_operations(trace)[launched])):
+        # Each step launches once already: to launch less often is to join steps.
+        return None
 
     def edit(changed: Changed) -> None:
-        launched, group = _launched_together(trace, late)
         item = model(trace).item_of_operation[launched]
         changed.launch_at_once(item[item >= 0], group[item >= 0])
 
@@ -271,6 +274,10 @@ _RETRIES = (
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch's allocator found no room, gave its "
     "cached memory back (cudaFree) and asked for new."
 )
+_GROWS = (
+    "Run the largest shapes once before: PyTorch's allocator keeps what they used, and asks for "
+    "more memory only where that is too little. An extension that calls cudaMalloc can use it, too."
+)
 _KEEP_POOL = (
     "Allocate before the loop, or let the pool keep its memory: by default it gives all of it back "
     "at each synchronization (cudaMemPoolSetAttribute, cudaMemPoolAttrReleaseThreshold)."
@@ -348,8 +355,12 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     rows = rows[every.within[rows] >= 0]
     code, idle_ns = names.codes[every.within[rows]], every.idle_ns[rows]
 
+    def calls_of(wanted: re.Pattern[str]) -> Mask:
+        result: Mask = names.matching(wanted.match)[every.within[rows]]
+        return result
+
     def time_in(wanted: re.Pattern[str]) -> int:
-        return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
+        return int(idle_ns[calls_of(wanted)].sum())
 
     if region := terms(trace).data_region:
         return region
@@ -357,10 +368,13 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     if len(code) and 2 * time_in(POOLS) > total_ns:
         return _KEEP_POOL
     allocated_ns, freed_ns = time_in(_DEVICE_MEMORY), time_in(_FREES)
-    # Only its allocator frees device memory in the middle of a PyTorch program.
-    if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
-        return _RETRIES
-    return action_for(trace, ALLOCATION)
+    if framework(trace) != "torch":
+        return action_for(trace, ALLOCATION)
+    # Only its allocator frees device memory in the middle of a PyTorch program, but for a few
+    # blocks that libraries free as they start.
+    often = calls_of(_FREES).sum() > LEAST_OF_RETRIES * calls_of(_DEVICE_MEMORY).sum()
+    both = min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns
+    return _RETRIES if often and both else _GROWS
 
 
 _MANY_KEPT = 100

@@ -34,7 +34,7 @@ from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked, row_numbers
 from traceview.traces.facts import operations as work
 from traceview.traces.facts.launches import queue_full, waits
-from traceview.traces.facts.operations import CallKind, api_calls, match
+from traceview.traces.facts.operations import CallKind, api_calls, loading_launches, match
 from traceview.traces.facts.pacing import paced_loops
 from traceview.traces.trace import Trace, fact_without_ranges
 
@@ -62,7 +62,7 @@ class Edge(IntEnum):
     THREAD = 0
     """The call before it on its thread, and what the thread did in between."""
     LAUNCH = 1
-    """The call that enqueued the operation, from its begin; after long calls from their end."""
+    """The call that enqueued the operation, from its begin; from its end where it loaded code."""
     STREAM = 2
     """The operation before it on its stream."""
     EVENT = 3
@@ -297,6 +297,10 @@ class _Builder:
         call = picked(ops.call, chosen)
         by_call = np.flatnonzero(call >= 0)
         self.launched_ns[by_call] = calls.start_ns[call[by_call]]
+        loaded = np.flatnonzero(picked(loading_launches(trace), chosen))
+        # Code is loaded before the kernel is enqueued.
+        enqueued_ns = np.minimum(calls.end_ns[call[loaded]], self.op_start[loaded]) - LATENCY_NS
+        self.launched_ns[loaded] = np.maximum(enqueued_ns, self.launched_ns[loaded])
         self.of: list[Array] = []
         self.on: list[Array] = []
         self.lag: list[Array] = []
@@ -372,7 +376,7 @@ class _Builder:
         # Work launched on an idle stream did not wait for it.
         self.add(of[rows] + self.calls, on[rows] + self.calls, lag, Edge.STREAM, idle[rows])
         rows = np.flatnonzero(launched)
-        lag = np.full(len(rows), self.latency)
+        lag = self.latency + launched_ns[rows] - self.start[self.launch[of[rows]]]
         self.add(of[rows] + self.calls, self.launch[of[rows]], lag, Edge.LAUNCH)
         expected = np.full(len(self.operation), _NEVER)
         stream = np.where(follows & ~idle, free_ns + self.pitch, _NEVER)

@@ -38,6 +38,7 @@ from traceview.traces.facts.idle.gap_bounds import (
 from traceview.traces.facts.idle.page_migrations import with_migrations
 from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import (
+    LAZY_LOAD_NS,
     ApiCalls,
     CallKind,
     Kind,
@@ -55,8 +56,6 @@ from traceview.traces.facts.pacing import paced_loops
 from traceview.traces.facts.python_events import collections
 from traceview.traces.trace import Trace, fact, fact_without_ranges
 
-LAZY_LOAD_NS = 200_000
-"""A first launch that lasts longer than this loads code; later launches take some 5 µs."""
 OWN_WORK_NS = replay.LONG_NS
 """A thread that stays longer outside of CUDA, or in one call, does something other than launch.
 From the return of `loss.item()` to the first launch of the next step the Python of a training loop
