@@ -124,3 +124,33 @@ def test_what_is_missing_in_a_recording_stays_a_finding():
     report = traceview.analyze(loaded("first_checkpoint"))
     kept = [each for each in as_notes(report.findings) if each.finding.severity != "info"]
     assert [each.analysis for each in kept] == ["trace-health"]
+
+
+def late_kernel(tmp_path, uploads, pause_ms, kernels):
+    """A program that uploads its data, works on the CPU, and computes once at last."""
+    export, at = Export(), 0
+    for _ in range(uploads):
+        export.copy((at, at + 4 * MS), (at + 20_000, at + 4 * MS), bytes=33_554_432)
+        at += 5 * MS
+    at += pause_ms * MS
+    for number in range(kernels):
+        took = (8 + number) * MS
+        export.launch((at, at + 5_000), (at + 8_000, at + took), name=f"solve_{number}")
+        at += took + 50_000
+    export.copy((at, at + 7 * MS), (at + 20_000, at + 7 * MS), kind="D2H", bytes=33_554_432)
+    return export.load(tmp_path)
+
+
+@pytest.mark.parametrize("uploads", [1, 3])
+@pytest.mark.parametrize("kernels", [1, 4])
+@pytest.mark.parametrize(("pause_ms", "mostly"), [(5, False), (400, True), (15_000, True)])
+def test_cpu_work_before_the_first_kernel_is_no_first_use(
+    tmp_path, uploads, kernels, pause_ms, mostly
+):
+    report = traceview.analyze(late_kernel(tmp_path, uploads, pause_ms, kernels))
+    assert "Cold" not in report.verdict.text
+    assert ("idle before the first kernel" in report.verdict.text) is mostly
+    late = [each for each in report.findings if "before its first kernel" in each.finding.message]
+    assert len(late) == mostly
+    assert all(each.finding.severity == "medium" for each in late)
+    assert all("first uses" not in each.finding.message for each in report.findings)

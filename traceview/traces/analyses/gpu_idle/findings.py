@@ -15,10 +15,9 @@ from traceview.base.vocabulary.causes import (
     ALLOCATION,
     CAUSES,
     COMPILATION,
-    JIT_COMPILE,
+    FIRST_USES,
     LAUNCH_LATE,
     LOST_WORK,
-    MODULE_LOAD,
     SYNC_DRAIN,
 )
 from traceview.traces.analyses import wording
@@ -35,6 +34,7 @@ from traceview.traces.facts.idle.gaps import (
     device_work,
     every_gap,
     gaps,
+    long_starts,
     steady_spans_ns,
     unknown_idle,
 )
@@ -238,8 +238,6 @@ def _after_selected_waits(trace: Trace) -> Mask:
 
 
 _LONG_NS = 1_000_000
-_FIRST_USES = "first uses, such as code loading and the first pinned allocation"
-_OF_FIRST_USES = (MODULE_LOAD, JIT_COMPILE, ALLOCATION)
 
 
 def one_time(trace: Trace) -> Iterator[TimeClaim]:
@@ -254,20 +252,29 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
         return
     own = once & (every.device == device)
-    by_cause = np.bincount(every.cause[own], every.idle_ns[own], len(CAUSES)).astype(np.int64)
+    by_cause = every.by_cause(own)
     main = int(np.argmax(by_cause))
-    lost = f"during warm-up and {_FIRST_USES if main in _OF_FIRST_USES else 'start-up'}"
+    uses = "first uses, such as code loading and the first pinned allocation"
+    lost = f"during warm-up and {uses if main in FIRST_USES else 'start-up'}"
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)
-    if main not in _OF_FIRST_USES:
+    severity: Severity = "info"
+    if main not in FIRST_USES:
         what = CAUSES[main].idle or CAUSES[main].lost
         idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
+        if device in long_starts(trace):
+            severity = "medium"
+            idle.lost = "before its first kernel"
+            idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), LAUNCH_LATE)
+            line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
+            if line:
+                sentences.at_line(idle, line, None)
     sentences.during_jit(idle)
     compiling = (every.cause == COMPILATION) & (every.device == device)
     if compiling.any():
         idle.values["compiling_ns"] = int(every.idle_ns[compiling].sum())
     sentences.on_other_gpus(idle, once & ~own)
-    yield idle.claim("info", "devices", gpu_cells(trace, device))
+    yield idle.claim(severity, "devices", gpu_cells(trace, device))
 
 
 def before_first_work(trace: Trace) -> Iterator[TimeClaim]:

@@ -255,10 +255,16 @@ KEEP_STREAM_FREE = (
 )
 _SHORT_GAPS = "Fuse small kernels, or give each more work."
 _SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
-SHARED_GPU = (
+_SHARED_GPU = (
     "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
     "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
 )
+_WITH_GRAPHICS = (
+    "The program draws on this GPU, too: graphics work takes turns with CUDA's, and is not in this "
+    "recording. Record it as well (--trace=cuda,opengl or vulkan), and draw less often, or on "
+    "another GPU."
+)
+_GRAPHICS = re.compile(r"(cuda|cu|hip)Graphics")
 IN_GRAPH = (
     "Time replays without a profiler first: recording each node of a graph lengthens the pauses "
     "between them. What is left is the GPU's own; fewer, larger nodes have fewer of them."
@@ -375,6 +381,12 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     often = calls_of(_FREES).sum() > LEAST_OF_RETRIES * calls_of(_DEVICE_MEMORY).sum()
     both = min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns
     return _RETRIES if often and both else _GROWS
+
+
+def shared_gpu(trace: Trace) -> str:
+    """The remedy where a free GPU starts launched work late."""
+    draws = trace.recorded("api_calls").texts("name").matching(_GRAPHICS.match).any()
+    return _WITH_GRAPHICS if draws else _SHARED_GPU
 
 
 _MANY_KEPT = 100

@@ -100,7 +100,8 @@ def in_range(idle: IdleClaim) -> None:
     if site and pattern and site.steady_ns > _NAMED_PART * idle.idle_ns:
         part_ns = min(site.steady_ns, idle.idle_ns)
         where = wording.inside(idle.trace, pattern, "range_pattern")
-        idle.say_part("in_range_ns", part_ns, f"was{where}.", range_pattern=pattern)
+        if "{" in where:
+            idle.say_part("in_range_ns", part_ns, f"was{where}.", range_pattern=pattern)
 
 
 def details(idle: IdleClaim, cause: int, severity: Severity, *, by_line: bool) -> Severity:
@@ -291,7 +292,7 @@ def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:
         held_gaps=gaps(idle.trace).count(held),
         started_ns=round(float(np.median(late_ns))),
     )
-    idle.remedy = remedies.SHARED_GPU
+    idle.remedy = remedies.shared_gpu(idle.trace)
     return True
 
 

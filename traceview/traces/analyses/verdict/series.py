@@ -7,8 +7,14 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.records import record
 from traceview.base.tables import Integers
+from traceview.base.vocabulary.causes import FIRST_USES
 from traceview.traces.analyses.verdict.recorded import recorded_span
-from traceview.traces.facts.idle.gaps import device_work, gaps, steady_spans_ns
+from traceview.traces.facts.idle.gaps import (
+    device_work,
+    first_compute_ns,
+    gaps,
+    steady_spans_ns,
+)
 from traceview.traces.facts.idle.step_parts import step_parts
 from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.selection import selected
@@ -81,7 +87,10 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
     ops, every = operations(trace), gaps(trace)
     own = ops.device == device
     total_ns = int(ops.end_ns[own].max() - ops.start_ns[own].min())
-    once_ns = int(every.idle_ns[(every.device == device) & every.one_time].sum())
+    # What the program itself does before its first kernel is no first use.
+    later = every.start_ns >= first_compute_ns(trace)[device]
+    once = (every.device == device) & every.one_time & (later | np.isin(every.cause, FIRST_USES))
+    once_ns = int(every.idle_ns[once].sum())
     return ColdPasses(0, once_ns, total_ns) if once_ns > COLD_FRACTION * total_ns else None
 
 

@@ -25,7 +25,7 @@ from traceview.traces.analyses.verdict.series import (
 )
 from traceview.traces.facts.copies import outer_migration_time
 from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
-from traceview.traces.facts.idle.gaps import UnknownIdle
+from traceview.traces.facts.idle.gaps import UnknownIdle, long_starts
 from traceview.traces.facts.idle.launching import drained_in_steps
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.pacing import paced
@@ -265,7 +265,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
-        return f"No steps found in {units.duration(parts.span_ns)}"
+        idle_ns = long_starts(trace).get(parts.device)
+        after = f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+        return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     plain = ""
