@@ -73,8 +73,8 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
     if not (operations(trace).call[late] >= 0).any():
         return None
     launched, group = _launched_together(trace, late)
-    if 1 < len(launched) == len(groups.different(step_of_operations(trace)[launched])):
-        # Each step launches once already: to launch less often is to join steps.
+    if 1 < len(launched) == len(groups.different(group)):
+        # Each is alone in its step, or between waits: to launch less often is to join these.
         return None
 
     def edit(changed: Changed) -> None:

@@ -304,7 +304,7 @@ def _joined(
 
 
 def _first_pinning_calls(trace: Trace) -> Mask:
-    """True for the call by which each process first allocates pinned memory.
+    """True for the calls by which each process first allocates pinned memory, one per function.
 
     Reading a result on the CPU for the first time allocates it implicitly. Pools keep pinned
     memory, so a loop that allocates more of it is not a first use. The last row is for no call.
@@ -312,7 +312,7 @@ def _first_pinning_calls(trace: Trace) -> Mask:
     calls = trace.recorded("api_calls")
     rows = np.flatnonzero(calls.texts("name").matching(_PINS.match))
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
-    _, first = np.unique(calls["process"][rows], return_index=True)
+    first = groups.group(calls["process"][rows], calls.texts("name").codes[rows]).first
     result = np.zeros(len(calls) + 1, bool)
     result[rows[first]] = True
     return result
