@@ -309,13 +309,13 @@ TORCH_KERNEL = "void at::native::vectorized_elementwise_kernel<4>(int)"
         (
             allocating("cudaMalloc_v3020", kernel=TORCH_KERNEL),
             "cudaMalloc",
-            "Run the largest shapes once before: PyTorch's allocator keeps what they used",
+            "Warm up with the largest shapes: PyTorch's allocator keeps what they used",
         ),
         (
             # One free of twenty allocations is that of a library that starts.
             allocating("cudaMalloc_v3020", kernel=TORCH_KERNEL, free_ns=3_000_000),
             "cudaMalloc",
-            "Run the largest shapes once before",
+            "Warm up with the largest shapes",
         ),
     ],
 )

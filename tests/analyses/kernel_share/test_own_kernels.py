@@ -72,7 +72,7 @@ def test_a_matrix_product_without_shared_memory(tmp_path, name, shared):
 
 
 @pytest.mark.parametrize(
-    "name", ["MatrixVectorProduct(double *)", "matVecMul(float*)", "naive_gemv(int)"]
+    "name", ["MatrixVectorProduct(double *)", "matVecMul(float*)", "MatrixVectorMultiply(int)"]
 )
 def test_a_product_with_a_vector_reads_its_matrix_once(tmp_path, name):
     assert "shared memory" not in only_finding(tmp_path, name, "H200").message

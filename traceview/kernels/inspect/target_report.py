@@ -339,8 +339,8 @@ def _without_code(trace: Trace) -> tuple[str, str]:
     if len(trace.recorded("kernels")) or len(trace.recorded("graph_launches")):
         what = f"{trace.path} holds no code of its kernels"
         return what, "record again with kernel code: traceview record SCRIPT"
-    rows = [(len(trace.recorded(table)), *names) for table, *names in _HELD]
-    held = [units.counted(*row) for row in rows if row[0]] or ["nothing"]
+    counts = {row: len(trace.recorded(row[0])) for row in _HELD}
+    held = [units.counted(n, one, many) for (_, one, many), n in counts.items() if n] or ["nothing"]
     return f"{trace.path} holds no kernels, only {', '.join(held)}", (
         f"traceview report {trace.path} says why. Code without a run: name a .ptx, .cubin, .cu or "
         ".py file"

@@ -281,7 +281,7 @@ _RETRIES = (
     "cached memory back (cudaFree) and asked for new."
 )
 _GROWS = (
-    "Run the largest shapes once before: PyTorch's allocator keeps what they used, and asks for "
+    "Warm up with the largest shapes: PyTorch's allocator keeps what they used, and asks for "
     "more memory only where that is too little. An extension that calls cudaMalloc can use it, too."
 )
 _KEEP_POOL = (
