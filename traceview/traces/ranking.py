@@ -29,6 +29,7 @@ from traceview.traces.plan import RankedFinding, likely_ns, planned, rank, whole
 
 Outcome = Result | Skipped
 
+_MOST_OF_STEP_PCT = 50.0
 MOST_ABOVE_INFO = 7
 """Most findings above `info`: nobody acts on more in one go."""
 
@@ -100,15 +101,20 @@ def _of_step(row: RankedFinding) -> RankedFinding:
 
 
 def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFinding:
-    """The finding; a general one is partial that comes after one that can save less time."""
+    """The finding; a general one is partial that comes after one that can save less time.
+
+    So is one that is most of a step, and that nothing replays: no change saves all of it.
+    """
     finding, saving = row.finding, row.forecast
     if saving is None:
         return row
-    is_partial = finding.general and any(
+    smaller = any(
         0 < each.finding.time_at_stake_ns < finding.time_at_stake_ns
         for each in earlier
         if each.finding.severity == finding.severity
     )
+    most = finding.edit is None and (saving.share_of_step_pct or 0.0) > _MOST_OF_STEP_PCT
+    is_partial = finding.general and (smaller or most)
     return replace(row, forecast=replace(saving, is_partial=is_partial))
 
 
