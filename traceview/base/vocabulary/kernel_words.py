@@ -101,7 +101,7 @@ _BASE_RULES = rules(
     ),
     (
         K.GEMM,
-        r"gemm|gemv|gevm|nvjet|mat_?mul|splitk_?reduce|reduce_?splitk|\bcublas|\bdot_kernel"
+        r"gemm|gemv|gevm|nvjet|mat(rix)?_?((mat|vec)\w*?)?(mul|prod)|splitk_?reduce|reduce_?splitk|\bcublas|\bdot_kernel"
         r"|\bmm_kernel|_mm_kernel|\bbmm|grouped_mm|marlin|fused_moe"
         # Those of rocBLAS and hipBLASLt, which Tensile generates.
         r"|\bCij\w?_A[i-l]+_B[i-l]+_",

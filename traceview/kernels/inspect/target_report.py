@@ -317,13 +317,34 @@ def inspect_trace(
 
 def _gathered(trace: Trace) -> GatheredCode:
     if "kernel_code" not in trace.tables:
-        what = f"{trace.path} holds no code of its kernels"
-        raise InputError(what, "record again with kernel code: traceview record SCRIPT")
+        raise InputError(*_without_code(trace))
     code = gathered_code(trace)
     if not (code.launched or code.idle):
         what = f"{trace.path} holds no code: its program compiled and loaded no Triton kernel"
         raise InputError(what, _NOT_OURS)
     return code
+
+
+_HELD = (
+    ("copies", "copy", "copies"),
+    ("sets", "memset", "memsets"),
+    ("api_calls", "CUDA call", "CUDA calls"),
+    ("ranges", "range", "ranges"),
+    ("os_calls", "call of the OS", "calls of the OS"),
+)
+
+
+def _without_code(trace: Trace) -> tuple[str, str]:
+    """What a recording without code holds instead, and what to do."""
+    if len(trace.recorded("kernels")) or len(trace.recorded("graph_launches")):
+        what = f"{trace.path} holds no code of its kernels"
+        return what, "record again with kernel code: traceview record SCRIPT"
+    counts = {row: len(trace.recorded(row[0])) for row in _HELD}
+    held = [units.counted(n, one, many) for (_, one, many), n in counts.items() if n] or ["nothing"]
+    return f"{trace.path} holds no kernels, only {', '.join(held)}", (
+        f"traceview report {trace.path} says why. Code without a run: name a .ptx, .cubin, .cu or "
+        ".py file"
+    )
 
 
 def _wanted(compiled: Compiled, options: CompileOptions) -> bool:
