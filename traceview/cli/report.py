@@ -20,7 +20,7 @@ from traceview.base import memory
 from traceview.base.errors import suggestion
 from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, debug_option, options
-from traceview.cli.options import Verb, complete_analyses, complete_ranges
+from traceview.cli.options import Verb, complete_analyses, complete_ranges, option
 from traceview.cli.output import Asked, Outputs, documents, print_text, progress
 from traceview.cli.report_outputs import (
     RanksRequest,
@@ -100,105 +100,89 @@ def _known(name: str, names: Sequence[str]) -> str:
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path(path_type=Path))
 @documents(". Default path: <trace>.html")
-@click.option(
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write every table as a CSV file into a folder.",
+@option(
+    "--csv DIR", "Write every table as a CSV file into a folder.", type=click.Path(path_type=Path)
 )
-@click.option("--all", "shows_all", is_flag=True, help="Print every table, not just one screen.")
-@click.option(
-    "--only",
+@option("--all", "Print every table, not just one screen.", "shows_all")
+@option(
+    "--only NAME[,NAME]",
+    "Run only these analyses, such as gpu-idle, and print their tables; for several ranks, "
+    "print only these tables, such as stragglers (repeatable).",
     multiple=True,
-    metavar="NAME[,NAME]",
     callback=_names,
     shell_complete=complete_analyses,
-    help="Run only these analyses, such as gpu-idle, and print their tables; for several ranks, "
-    "print only these tables, such as stragglers (repeatable).",
 )
-@click.option(
-    "--explain",
-    metavar="NAME",
+@option(
+    "--explain NAME",
+    "Print what an analysis answers, what its columns mean and how it computes them.",
     callback=_topic,
     shell_complete=complete_analyses,
-    help="Print what an analysis answers, what its columns mean and how it computes them.",
 )
-@click.option("--full-names", is_flag=True, help="Print full kernel names in tables.")
-@click.option("--no-pager", is_flag=True, help="Print --all and --only without a pager.")
+@option("--full-names", "Print full kernel names in tables.")
+@option("--no-pager", "Print --all and --only without a pager.")
 @color_option
-@click.option(
-    "--rank",
+@option(
+    "--rank N",
+    "Report on this rank of the job alone, as on a single recording.",
     type=click.IntRange(min=0),
-    metavar="N",
-    help="Report on this rank of the job alone, as on a single recording.",
 )
-@click.option("--ranks", is_flag=True, help="Compare the processes and GPUs of one recording.")
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Read N recordings at a time, each in its own process. Default: one per core, fewer if "
+@option("--ranks", "Compare the processes and GPUs of one recording.")
+@option(
+    "--jobs N",
+    "Read N recordings at a time, each in its own process. Default: one per core, fewer if "
     "memory is short.",
+    type=click.IntRange(min=1),
 )
-@click.option(
-    "--dask",
-    metavar="SCHEDULER",
-    help="Read the recordings on a Dask cluster, whose workers must see the same paths. SCHEDULER "
+@option(
+    "--dask SCHEDULER",
+    "Read the recordings on a Dask cluster, whose workers must see the same paths. SCHEDULER "
     "is its address or scheduler file, or local[:N] for N workers on this machine.",
 )
-@click.option(
-    "--range",
+@option(
+    "--range GLOB",
+    "Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
+    "(repeatable).",
     "ranges",
     multiple=True,
-    metavar="GLOB",
     shell_complete=complete_ranges,
-    help="Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
-    "(repeatable).",
 )
-@click.option(
-    "--exclude-range",
+@option(
+    "--exclude-range GLOB",
+    "Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
     "exclude_ranges",
     multiple=True,
-    metavar="GLOB",
     shell_complete=complete_ranges,
-    help="Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
 )
-@click.option(
+@option(
     "--strict",
-    is_flag=True,
-    help="Do not assign work from threads without ranges, such as autograd's, to a range of "
+    "Do not assign work from threads without ranges, such as autograd's, to a range of "
     "the main thread.",
 )
-@click.option(
-    "--peak",
+@option(
+    "--peak NAME=VALUE",
+    "Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
+    "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
     "peaks",
     multiple=True,
     callback=options.peaks,
-    metavar="NAME=VALUE",
-    help="Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
-    "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
 )
-@click.option(
-    "--ncu",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read Nsight Compute counters of the same program, for roofline, from a .ncu-rep or the "
+@option(
+    "--ncu FILE",
+    "Read Nsight Compute counters of the same program, for roofline, from a .ncu-rep or the "
     "CSV of ncu --csv --page raw.",
+    type=click.Path(path_type=Path),
 )
-@click.option(
-    "--cubin",
+@option(
+    "--cubin FILE",
+    "Read kernel code that the trace lacks, for load-widths, from a .cubin, a .ptx, or a "
+    "binary built by nvcc such as an extension module (.so) (repeatable).",
     "cubins",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read kernel code that the trace lacks, for load-widths, from a .cubin, a .ptx, or a "
-    "binary built by nvcc such as an extension module (.so) (repeatable).",
 )
-@click.option(
+@option(
     "--all-rows",
-    is_flag=True,
-    help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to "
-    "HTML.",
+    "Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to HTML.",
 )
 @debug_option
 def command(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import color_option, debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import (
     Asked,
     check_writable,
@@ -35,56 +35,48 @@ from traceview.cli.output import (
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
-@click.option(
-    "-m", "--module", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m."
-)
-@click.option(
-    "--from",
+@option("-m, --module", "SCRIPT is a module, as in python -m.", "is_module")
+@option(
+    "--from TRACE",
+    "Take the findings of this recording. Default: record SCRIPT first.",
     "trace",
     type=click.Path(path_type=Path),
-    metavar="TRACE",
-    help="Take the findings of this recording. Default: record SCRIPT first.",
 )
-@click.option(
-    "--remedy",
+@option(
+    "--remedy NAME",
+    "Try this remedy, whatever the findings are (repeatable).",
     "remedies",
     multiple=True,
-    metavar="NAME",
-    help="Try this remedy, whatever the findings are (repeatable).",
 )
-@click.option("--dry-run", is_flag=True, help="Only list what would be tried. Runs nothing.")
-@click.option(
-    "--steps",
+@option("--dry-run", "Only list what would be tried. Runs nothing.")
+@option(
+    "--steps N",
+    "Training steps to time per run.",
     type=click.IntRange(4),
     default=20,
     show_default=True,
-    metavar="N",
-    help="Training steps to time per run.",
 )
-@click.option(
-    "--runs",
+@option(
+    "--runs N",
+    "Most runs with a remedy, and without. Fewer where it is decided sooner.",
     type=click.IntRange(4, 100),
     default=8,
     show_default=True,
-    metavar="N",
-    help="Most runs with a remedy, and without. Fewer where it is decided sooner.",
 )
-@click.option(
-    "--seconds",
+@option(
+    "--seconds S",
+    "Bound all runs together, and the recording by half of it.",
     type=click.FloatRange(1),
     default=1_800,
     show_default=True,
-    metavar="S",
-    help="Bound all runs together, and the recording by half of it.",
 )
-@click.option(
-    "--patch",
+@option(
+    "--patch OUT.diff",
+    "Write the change of the source that the kept remedies make.",
     type=click.Path(path_type=Path),
-    metavar="OUT.diff",
-    help="Write the change of the source that the kept remedies make.",
 )
 @json_option
-@click.option("--no-table", is_flag=True, help="Do not append the outcome to the local table.")
+@option("--no-table", "Do not append the outcome to the local table.")
 @color_option
 @force_option
 @debug_option

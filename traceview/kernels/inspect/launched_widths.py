@@ -120,27 +120,24 @@ def _disassembled(cubin: bytes) -> None:
 
 def _widths(compiled: Compiled) -> RunningWidths:
     try:
-        return _of_code(compiled, listings.code_of(compiled, ptxas=False))
+        code = listings.code_of(compiled, ptxas=False)
+        written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
+        running = sass_accesses.accesses(code.sass) if code.sass else ()
+        level: Level = "sass" if code.sass else "ptx"
+        main = running if code.sass else written
+        kernel = KernelContext(compiled, code, written)
+        return RunningWidths(
+            accesses=(*written, *running),
+            level=level,
+            loads=main_width(main, _LOADS),
+            stores=main_width(main, _STORES),
+            traffic=traffic_of(code.ptx, code.sass),
+            narrow=ranked(each.finding for each in advice_by(narrow_global_accesses, kernel)),
+            notes=code.notes,
+        )
     except TraceviewError as error:
         nothing = Traffic(None, None, "its code cannot be read")
         return RunningWidths((), "ptx", None, None, nothing, (), (str(error),))
-
-
-def _of_code(compiled: Compiled, code: listings.Code) -> RunningWidths:
-    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-    running = sass_accesses.accesses(code.sass) if code.sass else ()
-    level: Level = "sass" if code.sass else "ptx"
-    main = running if code.sass else written
-    kernel = KernelContext(compiled, code, written)
-    return RunningWidths(
-        accesses=(*written, *running),
-        level=level,
-        loads=main_width(main, _LOADS),
-        stores=main_width(main, _STORES),
-        traffic=traffic_of(code.ptx, code.sass),
-        narrow=ranked(each.finding for each in advice_by(narrow_global_accesses, kernel)),
-        notes=code.notes,
-    )
 
 
 def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> MainWidth | None:

@@ -30,14 +30,6 @@ _WRITTEN_TO = re.compile(rb"\[__output_code\].* Output code written to: (\S+\.py
 _MOST_BYTES = 1 << 24
 
 
-def refuse_debug_folder(folder: Path) -> None:
-    """Raise InputError if a folder holds generated graphs, as that of TORCH_COMPILE_DEBUG does."""
-    graph = min(folder.rglob("output_code.py"), default=None)
-    if graph:
-        what = f"{folder} holds no compiled kernel, but graphs that torch.compile has generated"
-        raise InputError(what, f"pass one, such as {graph}")
-
-
 def refuse_log(path: Path) -> None:
     """Raise InputError if a file is what TORCH_LOGS=output_code prints."""
     if not path.is_file():
@@ -109,19 +101,15 @@ def parse_target(text: str, kernel: str | None = None) -> Target:
         raise InputError(f"{text} and --kernel {kernel} name different kernels", remedy)
     selected = name or kernel or None
     if place.endswith(".py"):
-        return Target(text, _existing(place), None, selected)
+        path = Path(place)
+        if not path.is_file():
+            reason = "is a folder" if path.is_dir() else "does not exist"
+            raise InputError(f"{place} {reason}", "check the path")
+        return Target(text, str(path.absolute()), None, selected)
     if _MODULE.fullmatch(place):
         return Target(text, None, place, selected)
     remedy = "write FILE.py, FILE.py:kernel or package.module:kernel"
     raise InputError(f"{text[:200]!r} is not a Python target", remedy)
-
-
-def _existing(place: str) -> str:
-    path = Path(place)
-    if not path.is_file():
-        reason = "is a folder" if path.is_dir() else "does not exist"
-        raise InputError(f"{place} {reason}", "check the path")
-    return str(path.absolute())
 
 
 def _name(target: Target) -> str:
@@ -193,8 +181,13 @@ def read_cache(folder: Path, *, note: Callable[[str], None] = lambda _: None) ->
     each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
     kernels = [generated.described(compiled) for compiled in each]
     if not kernels:
-        refuse_amd_cache(folder)
-        refuse_debug_folder(folder)
+        binary = next(folder.rglob("*.hsaco"), None) or next(folder.rglob("*.amdgcn"), None)
+        if binary:
+            raise InputError(f"{folder} holds kernels for AMD GPUs ({binary.name})", _REMEDY)
+        graph = min(folder.rglob("output_code.py"), default=None)
+        if graph:
+            what = f"{folder} holds no compiled kernel, but graphs that torch.compile has generated"
+            raise InputError(what, f"pass one, such as {graph}")
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
     return sorted(kernels, key=lambda compiled: compiled.name)
@@ -301,10 +294,3 @@ def is_amd(start: bytes) -> bool:
     machine = int.from_bytes(start[_MACHINE_AT : _MACHINE_AT + 2], "little")
     is_object = start.startswith(_ELF) and machine == _AMDGPU
     return is_object or start.startswith(_BUNDLES) or bool(_ASSEMBLY.search(start))
-
-
-def refuse_amd_cache(folder: Path) -> None:
-    """Raise InputError if a Triton cache holds kernels for AMD GPUs."""
-    binary = next(folder.rglob("*.hsaco"), None) or next(folder.rglob("*.amdgcn"), None)
-    if binary:
-        raise InputError(f"{folder} holds kernels for AMD GPUs ({binary.name})", _REMEDY)

@@ -62,7 +62,10 @@ def _kernels(path: Path) -> Iterator[Compiled]:
     except OSError as error:
         raise unreadable(path, error) from None
     if path.suffix == ".ptx":
-        yield from _embedded_ptx(path, ptx_text(raw))
+        text = ptx_text(raw)
+        arch = arch_for(text)
+        for kernel in parse_ptx(text, str(path)).kernels():
+            yield Compiled(kernel.name, arch, "given", text, source_file=str(path))
         return
     if _is_cubin(raw):
         yield from _embedded_cubin(path, raw)
@@ -73,12 +76,6 @@ def _kernels(path: Path) -> Iterator[Compiled]:
 def _is_cubin(raw: bytes) -> bool:
     machine = int.from_bytes(raw[_MACHINE_AT : _MACHINE_AT + 2], "little")
     return raw.startswith(_ELF) and machine == _CUDA
-
-
-def _embedded_ptx(path: Path, text: str) -> Iterator[Compiled]:
-    arch = arch_for(text)
-    for kernel in parse_ptx(text, str(path)).kernels():
-        yield Compiled(kernel.name, arch, "given", text, source_file=str(path))
 
 
 def _embedded_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
@@ -249,7 +246,14 @@ def _kernels_in_file(
 ) -> list[Compiled]:
     path = Path(target)
     if path.is_dir():
-        return _of_cache(path, options, note)
+        kernels = read_cache(path, note=note)
+        selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
+        if not selected:
+            archs = ", ".join(sorted({each.arch for each in kernels}))
+            raise InputError(
+                f"{path} has no kernel for {options.arch}", f"its kernels are for {archs}"
+            )
+        return selected
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
     refuse_amd_code(path)
@@ -260,17 +264,6 @@ def _kernels_in_file(
         refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     return read(path, options)
-
-
-def _of_cache(folder: Path, options: CompileOptions, note: Callable[[str], None]) -> list[Compiled]:
-    kernels = read_cache(folder, note=note)
-    selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
-    if not selected:
-        archs = ", ".join(sorted({each.arch for each in kernels}))
-        raise InputError(
-            f"{folder} has no kernel for {options.arch}", f"its kernels are for {archs}"
-        )
-    return selected
 
 
 def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:

@@ -14,7 +14,6 @@ from traceview.base import units
 from traceview.base.errors import InputError
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import CompileOptions
-from traceview.kernels.headless.events import Rejected
 from traceview.kernels.inspect.comparison import ComparedVersion, Comparison, compare
 from traceview.kernels.inspect.kernel_report import KernelReport
 from traceview.kernels.inspect.matching import Matched
@@ -269,14 +268,12 @@ def _rejected_by_all(every: Sequence[TritonBuild]) -> Iterator[KernelUpgrade]:
     for each in first.rejected:
         same = identity(each.kernel)
         if all(any(identity(o.kernel) == same for o in b.rejected) for b in others):
-            yield _rejected(each, first)
-
-
-def _rejected(each: Rejected, build: TritonBuild) -> KernelUpgrade:
-    change = UpgradeChange("rejected", each.reason, each.reason, 0.0)
-    everything = [*build.kernels, *(other.kernel for other in build.rejected)]
-    text = _configuration(each.kernel, everything)
-    return KernelUpgrade(each.kernel.name, text, build.arch, build.version, (change,), 0, None, 0.0)
+            change = UpgradeChange("rejected", each.reason, each.reason, 0.0)
+            everything = [*first.kernels, *(other.kernel for other in first.rejected)]
+            text = _configuration(each.kernel, everything)
+            yield KernelUpgrade(
+                each.kernel.name, text, first.arch, first.version, (change,), 0, None, 0.0
+            )
 
 
 # What one version changes about one kernel.

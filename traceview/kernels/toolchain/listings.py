@@ -123,7 +123,7 @@ def _run(
         source = text.encode()
         result = tools.run(path, lambda file, cubin: (*flags, file, "-o", cubin), source, ".ptx")
         if older := _KNOWN_VERSION.search(result.err):
-            known.setdefault(_numbers(older[1]), path)
+            known.setdefault(tuple(map(int, older[1].split("."))), path)
         return result
 
     result = tools.run_first_able(paths, attempt, _TOO_OLD)
@@ -135,10 +135,6 @@ def _run(
     as_older = attempt(known[newest], _VERSION.sub(rf"\g<1>{version}", ptx, count=1))
     known_as = f"assembled as PTX ISA {version}, the newest that ptxas here knows"
     return (as_older, (f"{known_as}; it is {written[2]}",)) if as_older.ok else (result, ())
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def arch_for(ptx: str, arch: str | None = None) -> str:

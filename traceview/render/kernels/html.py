@@ -223,7 +223,9 @@ def _findings(
     for view, kernel in zip(views, kernels, strict=True):
         for finding in kernel.findings:
             same = (kernel.name, finding.severity, finding.template, finding.remedy)
-            place = _place(finding, view)
+            source = source_of(finding)
+            line = view.code.lines.get(source) if source else None
+            place = FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
             alike.setdefault((*same, source_of(finding)), []).append((finding, place))
     for variants in alike.values():
         same_findings, places = zip(*variants, strict=True)
@@ -235,12 +237,6 @@ def _findings(
             evidence=basis_of(same_findings, [place.title for place in places]),
             places=places,
         )
-
-
-def _place(finding: Finding, view: KernelView) -> FindingPlace:
-    source = source_of(finding)
-    line = view.code.lines.get(source) if source else None
-    return FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
 
 
 def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames) -> ComparisonView:

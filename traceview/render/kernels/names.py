@@ -27,7 +27,14 @@ class SourceNames:
     def of(cls, kernels: Iterable[KernelReport]) -> SourceNames:
         """Names for the files that the accesses of these kernels come from."""
         accesses = (access for kernel in kernels for access in kernel.accesses)
-        names = _apart({access.source.file for access in accesses if access.source})
+        by_name: dict[str, list[str]] = defaultdict(list)
+        for file in {access.source.file for access in accesses if access.source}:
+            by_name[PurePath(file).name].append(file)
+        names = {
+            file: name if len(same) == 1 else _ending(file, same)
+            for name, same in by_name.items()
+            for file in same
+        }
         short = shortened_apart(list(names.values()), _MOST_CELLS)
         return cls(dict(zip(names, short, strict=True)))
 
@@ -37,17 +44,6 @@ class SourceNames:
             return "?"
         name = self._names.get(source.file)
         return f"{name or shortened(PurePath(source.file).name, _MOST_CELLS)}:{source.line}"
-
-
-def _apart(files: Iterable[str]) -> dict[str, str]:
-    by_name: dict[str, list[str]] = defaultdict(list)
-    for file in files:
-        by_name[PurePath(file).name].append(file)
-    return {
-        file: name if len(same) == 1 else _ending(file, same)
-        for name, same in by_name.items()
-        for file in same
-    }
 
 
 def _ending(file: str, others: Iterable[str]) -> str:

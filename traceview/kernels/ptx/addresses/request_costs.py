@@ -90,15 +90,11 @@ def _in_parts(
     counts = count(WARP_THREADS // words)
     if words == 1:
         return counts
-    return np.where(_alike_in_pairs(address, active), count(2 * WARP_THREADS // words), counts)
-
-
-def _alike_in_pairs(address: Addresses, active: Active) -> npt.NDArray[np.bool_]:
-    """True where threads 2i and 2i + 1 read the same in the whole warp, or neither takes part."""
+    # Threads 2i and 2i + 1 read the same in the whole warp, or neither takes part.
     same = (address[:, ::2] == address[:, 1::2]) & active[:, ::2] & active[:, 1::2]
     idle = ~active[:, ::2] & ~active[:, 1::2]
     alike: npt.NDArray[np.bool_] = (same | idle).all(axis=1)
-    return alike
+    return np.where(alike, count(2 * WARP_THREADS // words), counts)
 
 
 def matrix_wavefronts(address: Addresses, matrices: int) -> Counts:

@@ -69,11 +69,6 @@ def harm(before: Outcome, after: Outcome) -> str:
     return " and ".join(harms[:_MOST]) + more
 
 
-def harm_of_requests(text: str) -> bool:
-    """Whether a harm is that there are more uncoalesced accesses."""
-    return text.startswith(_UNCOALESCED)
-
-
 def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
     widths_after = _reached(after)
     for (place, array), width in _reached(before).items():
@@ -417,7 +412,7 @@ class _Case:
             if self._changes_results(best.cause)
             else "has a cost elsewhere"
         )
-        if harm_of_requests(best.harm):
+        if best.harm.startswith(_UNCOALESCED):
             basis = f"{self._shown(change, best.width)}, but {best.harm}"
             return NarrowReason(best.cause.clause, _COALESCE, basis, True, best.width)
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
