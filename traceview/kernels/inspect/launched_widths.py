@@ -16,8 +16,7 @@ from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.rules import ranked
 from traceview.kernels.inspect.rules.engine import advice_by
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.addresses.request_costs import Traffic, traffic_of
 from traceview.kernels.ptx.model import Access, Compiled, Kind, Level, SourceLine
 from traceview.kernels.toolchain import listings
@@ -121,8 +120,8 @@ def _disassembled(cubin: bytes) -> None:
 def _widths(compiled: Compiled) -> RunningWidths:
     try:
         code = listings.code_of(compiled, ptxas=False)
-        written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-        running = sass_accesses.accesses(code.sass) if code.sass else ()
+        written = accesses(code.ptx) if code.ptx else ()
+        running = accesses(code.sass) if code.sass else ()
         level: Level = "sass" if code.sass else "ptx"
         main = running if code.sass else written
         kernel = KernelContext(compiled, code, written)

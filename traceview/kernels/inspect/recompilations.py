@@ -13,8 +13,7 @@ from traceview.base.hardware import Occupancy
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import Change, Equivalence
 from traceview.kernels.inspect.kernel_report import Difference, occupancy_of
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.addresses.slicing import Array, Provenance
 from traceview.kernels.ptx.model import Access, Compiled, Function, Kind, Level, SourceLine
@@ -132,7 +131,7 @@ class Outcome:
     @cached_property
     def ptx_accesses(self) -> tuple[Access, ...]:
         """The accesses in its PTX. Raises TraceviewError if that is damaged."""
-        return ptx_accesses.accesses(self.function)
+        return accesses(self.function)
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -157,7 +156,7 @@ class Outcome:
     def sass_accesses(self) -> tuple[Access, ...]:
         """The accesses in its SASS; none without a disassembler."""
         sass = code_of(self.compiled).sass
-        return sass_accesses.accesses(sass) if sass else ()
+        return accesses(sass) if sass else ()
 
     @property
     def spill_bytes(self) -> int | None:

@@ -33,9 +33,7 @@ from traceview.kernels.inspect.recompilations import Compare, Recompilations, Re
 from traceview.kernels.inspect.rules import findings_of
 from traceview.kernels.inspect.targets import is_named, is_python, kernels_of
 from traceview.kernels.inspect.what_if import TIME_S, what_if
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
-from traceview.kernels.ptx.accesses import elements_per_thread
+from traceview.kernels.ptx.accesses import accesses, elements_per_thread, instruction_mix
 from traceview.kernels.ptx.addresses.slicing import Provenance
 from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.issue_cycles import LoopCycles, loop_cycles
@@ -164,9 +162,7 @@ def _without_lines(code: listings.Code, producer: Producer) -> tuple[str, ...]:
 
 
 def _accesses(code: listings.Code) -> tuple[Access, ...]:
-    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-    running = sass_accesses.accesses(code.sass) if code.sass else ()
-    return (*written, *running)
+    return tuple(a for function in (code.ptx, code.sass) if function for a in accesses(function))
 
 
 def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> int | None:
@@ -182,7 +178,7 @@ def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> in
 def _instruction_mix(code: listings.Code) -> Mapping[str, int]:
     """Instructions by family of the PTX; by opcode where there is only SASS."""
     if code.ptx:
-        mix = ptx_accesses.instruction_mix(code.ptx)
+        mix = instruction_mix(code.ptx)
         return {family: count for family, count in mix.items() if count}
     running = code.sass.instructions if code.sass else ()
     return Counter(instruction.opcode.partition(".")[0] for instruction in running)

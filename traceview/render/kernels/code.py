@@ -12,13 +12,13 @@ from itertools import pairwise
 
 from traceview.base.records import record
 from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
+from traceview.kernels.ptx.accesses import access_finder
 from traceview.kernels.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.kernels.ptx.stages import StageLine, stage_lines
 from traceview.render.base.code import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.text import (
-    access_finder,
     accesses_by_line,
     instruction_row,
     is_narrow,

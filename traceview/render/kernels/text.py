@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from rich.console import Group, RenderableType
@@ -16,8 +16,7 @@ from traceview.kernels.inspect.comparison import Diff
 from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
 from traceview.kernels.inspect.recompilations import widths, widths_text
 from traceview.kernels.inspect.target_report import PtxReport
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.accesses import access_finder
 from traceview.kernels.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.kernels.ptx.stages import STAGES, stage_lines
 from traceview.render.base.safe_text import shortened, visible
@@ -257,11 +256,6 @@ def _stage(kernel: KernelReport, stage: str, names: SourceNames, width: int) -> 
     for place, code in rows:
         lines.append(Text(f"{place:<{room}}", "dim").append(_cut(f"  {code}", width - room)))
     return Group(*lines)
-
-
-def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
-    """The function that returns the access of an instruction of this listing."""
-    return ptx_accesses.access_of if function.level == "ptx" else sass_accesses.access_of
 
 
 def instruction_row(

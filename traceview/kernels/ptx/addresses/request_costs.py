@@ -12,10 +12,8 @@ import numpy.typing as npt
 
 from traceview.base.records import record
 from traceview.base.vocabulary.amounts import WARP_THREADS
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
 from traceview.kernels.ptx import instruction_mix, lexer
-from traceview.kernels.ptx.accesses import MATRIX_COUNT
+from traceview.kernels.ptx.accesses import MATRIX_COUNT, access_finder
 from traceview.kernels.ptx.addresses.evaluation import Registers, as_launched
 from traceview.kernels.ptx.addresses.integers import Values
 from traceview.kernels.ptx.addresses.slicing import Provenance, Slices, registers_in
@@ -338,8 +336,8 @@ def traffic_of(ptx: Function | None, sass: Function | None) -> Traffic:
 
 def _traffic(function: Function) -> Traffic:
     is_ptx = function.level == "ptx"
-    access_of = ptx_accesses.access_of if is_ptx else sass_accesses.access_of
-    pairs = [(i, access_of(i)) for i in function.instructions]
+    find = access_finder(function)
+    pairs = [(i, find(i)) for i in function.instructions]
     unknown = next((why for i, access in pairs if (why := _unknown(i, access))), "")
     if unknown:
         return Traffic(None, None, unknown)
