@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         Description,
         Profile,
         VersionResult,
-        option,
     )
     from traceview.trials.bench.history import BenchDifference, SavedBench
 

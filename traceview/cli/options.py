@@ -64,7 +64,8 @@ def option(shown: str, text: str, name: str | None = None, **settings: Any) -> C
     """
     *others, last = shown.split(", ")
     last, _, metavar = last.partition(" ")
-    settings.setdefault("is_flag", not (metavar or {"type", "default"} & settings.keys()))
+    if not (metavar or {"type", "default"} & settings.keys()):
+        settings.setdefault("is_flag", True)
     declared = (*others, last, *([name] if name else []))
     return click.option(*declared, metavar=metavar or None, help=text, **settings)
 

@@ -19,18 +19,10 @@ from traceview.api.traces import AnalysisOptions
 from traceview.base import memory
 from traceview.base.errors import suggestion
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option, options
+from traceview.cli import color_option, debug_option, options, report_outputs
 from traceview.cli.options import Verb, complete_analyses, complete_ranges, option
 from traceview.cli.output import Asked, Outputs, documents, print_text, progress
-from traceview.cli.report_outputs import (
-    RanksRequest,
-    ScreenOptions,
-    check_folder,
-    check_tables,
-    print_report,
-    put_job,
-    put_report,
-)
+from traceview.cli.report_outputs import RanksRequest, ScreenOptions
 
 if TYPE_CHECKING:
     from traceview.traces.ranks.job import JobReport
@@ -235,7 +227,7 @@ def command(
     stem = Path(unpacked_name(trace)).stem if trace else request.stem
     sources = (trace,) if trace else traces
     outputs = asked.outputs(stem, sources, csv=csv, all_rows=all_rows)
-    check_folder(outputs.csv, force=asked.force)
+    report_outputs.check_folder(outputs.csv, force=asked.force)
     options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
     if trace is None and rank is None:
         of_one_recording = {
@@ -248,15 +240,15 @@ def command(
             "--full-names": full_names,
         }
         request.check_job(of_one_recording)
-        check_tables(only, outputs)
-        put_job(_compared(request), outputs, shown, only)
+        report_outputs.check_tables(only, outputs)
+        report_outputs.put_job(_compared(request), outputs, shown, only)
     else:
         if trace:
             request.check_one()
         _check_analyses(only)
         load = partial(traceview.load, trace) if trace else request.load_rank
         tables = bool(outputs.files or outputs.stdout or outputs.csv) or shown.tables
-        put_report(_analyzed(load, options, tables, outputs), outputs, shown)
+        report_outputs.put_report(_analyzed(load, options, tables, outputs), outputs, shown)
     outputs.open_page()
 
 
@@ -267,13 +259,13 @@ def _compared(request: RanksRequest) -> JobReport:
 
 def print_summary(path: Path) -> None:
     """Print the screen of a trace. Raises TraceviewError if it cannot be read."""
-    print_report(_analyzed(partial(traceview.load, path)), ScreenOptions())
+    report_outputs.print_report(_analyzed(partial(traceview.load, path)), ScreenOptions())
 
 
 def print_job_summary(paths: Sequence[Path]) -> None:
     """Print the screen of the ranks of a job. Raises TraceviewError if none can be read."""
     request = RanksRequest(tuple(paths))
-    put_job(_compared(request), _SCREEN, ScreenOptions(), ())
+    report_outputs.put_job(_compared(request), _SCREEN, ScreenOptions(), ())
 
 
 def _import_ahead(outputs: Outputs) -> None:

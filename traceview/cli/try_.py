@@ -6,17 +6,9 @@ from pathlib import Path
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option, debug_option, output
 from traceview.cli.options import Verb, option
-from traceview.cli.output import (
-    Asked,
-    check_writable,
-    force_option,
-    json_option,
-    progress,
-    say_written,
-    write_file,
-)
+from traceview.cli.output import Asked
 
 
 @click.command(
@@ -75,10 +67,10 @@ from traceview.cli.output import (
     "Write the change of the source that the kept remedies make.",
     type=click.Path(path_type=Path),
 )
-@json_option
+@output.json_option
 @option("--no-table", "Do not append the outcome to the local table.")
 @color_option
-@force_option
+@output.force_option
 @debug_option
 def command(
     script: str,
@@ -111,12 +103,13 @@ def command(
 
     outputs = Asked(json_=json_).outputs("")
     files = [*([patch] if patch else []), *outputs.files]
-    check_writable(files, source=Path(script), force=force, kind="script")
-    with progress("Starting") as note:
+    output.check_writable(files, source=Path(script), force=force, kind="script")
+    with output.progress("Starting") as note:
         report = traceview.try_remedies(
             *(["-m"] if is_module else []),
             script,
-            *_after_dashes(arguments),
+            # A first `--` only separates the script's arguments from ours.
+            *arguments[arguments[:1] == ("--",) :],
             trace=trace,
             remedies=remedies,
             steps=steps,
@@ -129,11 +122,6 @@ def command(
     outputs.screen(lambda width, color: render_try(report, width=width, color=color))
     outputs.put("json", lambda: render_rows_json(report.rows(), traceview.__version__))
     if patch and report.trials:
-        write_file(patch, report.patch().diff)
+        output.write_file(patch, report.patch().diff)
     if report.table:
-        say_written(report.table, " (shown by traceview accuracy)")
-
-
-def _after_dashes(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The script's arguments; a first `--` only separates them from ours."""
-    return arguments[1:] if arguments[:1] == ("--",) else arguments
+        output.say_written(report.table, " (shown by traceview accuracy)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -109,28 +108,17 @@ def _varied(options: Mapping[str, Any]) -> Iterator[_VariedOption]:
 
 
 def _of_targets(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
-    labelled = zip(_labels(targets), targets, strict=True)
-    return Plan(
-        None,
-        frozenset(),
-        tuple(VersionRequest(label, target, options) for label, target in labelled),
-    )
-
-
-def _labels(targets: Sequence[str]) -> Sequence[str]:
-    """The names of files without their folders, if these differ."""
+    # The names of files without their folders, if these differ.
     short = [PurePath(target).name for target in targets]
-    return short if len(set(short)) == len(short) and all(short) else targets
+    labels = short if len(set(short)) == len(short) and all(short) else targets
+    versions = (VersionRequest(*each, options) for each in zip(labels, targets, strict=True))
+    return Plan(None, frozenset(), tuple(versions))
 
 
 def _of_option(target: str, options: Mapping[str, Any], varied: _VariedOption) -> Plan:
     versions = (VersionRequest(str(v), target, varied.one(options, v)) for v in varied.values)
     return Plan(varied.option, frozenset({varied.name}), tuple(versions))
 
-
-# Versions of kernels side by side: what is equal, what differs, which findings come and go.
-#
-# Compares finished reports; versions.py plans the versions to compile.
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -146,15 +134,13 @@ def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[matching.Matc
         matching.MatchRule(_remedy, in_order=True),
     )
     matched: list[matching.Matched[Finding]] = matching.match(versions, rules)
-    return tuple(sorted(matched, key=_rank))
+    return tuple(
+        sorted(matched, key=lambda same: min(SEVERITIES.index(f.severity) for f in same if f))
+    )
 
 
 def _remedy(finding: Finding) -> Hashable:
     return _NUMBER.sub("#", finding.action)
-
-
-def _rank(findings: matching.Matched[Finding]) -> int:
-    return min(SEVERITIES.index(finding.severity) for finding in findings if finding)
 
 
 _MOST_NAMES = 6
@@ -241,7 +227,16 @@ def compare(
     return Diff(
         option,
         tuple(versions),
-        tuple(_compared(kernels) for kernels in whole if kernels),
+        tuple(
+            Comparison(
+                kernels,
+                tuple(_quantities(kernels)),
+                matching.compared_lines(kernels),
+                match_findings([kernel.findings for kernel in kernels]),
+            )
+            for kernels in whole
+            if kernels
+        ),
         tuple(
             (version, kernel)
             for kernels in matched
@@ -270,15 +265,6 @@ def _nothing_in_common(versions: Sequence[ComparedVersion]) -> tuple[str, str]:
 def _listed(names: Iterable[str]) -> str:
     each = list(dict.fromkeys(name[:80] for name in names))
     return ", ".join(each[:_MOST_NAMES]) + (" …" if len(each) > _MOST_NAMES else "")
-
-
-def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
-    return Comparison(
-        kernels,
-        tuple(_quantities(kernels)),
-        matching.compared_lines(kernels),
-        match_findings([kernel.findings for kernel in kernels]),
-    )
 
 
 def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
@@ -344,25 +330,17 @@ def _instructions(kernel: KernelReport) -> dict[str, Value]:
     return {"all": sum(mix.values()), **mix} if mix else {}
 
 
-def _between_threads(kernel: KernelReport) -> dict[str, Value]:
-    return {"barriers": kernel.barriers, "shuffles": kernel.shuffles}
-
-
-def _tensor_ops(kernel: KernelReport) -> dict[str, Value]:
-    counts: Counter[str] = Counter()
-    for op in kernel.tensor_ops:
-        counts[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
-    return dict(counts)
-
-
 _TOPICS: dict[str, Callable[[KernelReport], Mapping[str, Value]]] = {
     "launch": _launch,
     "constexprs": _constexprs,
     "arguments": _arguments,
     "resources": _resources,
     "instructions": _instructions,
-    "tensor cores": _tensor_ops,
-    "between threads": _between_threads,
+    "tensor cores": lambda kernel: kernel.counted_tensor_ops,
+    "between threads": lambda kernel: {
+        "barriers": kernel.barriers,
+        "shuffles": kernel.shuffles,
+    },
 }
 _COUNTED = ("instructions", "tensor cores", "between threads")
 """Topics in which an absent name means a count of zero."""

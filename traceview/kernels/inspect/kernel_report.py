@@ -22,7 +22,7 @@ from traceview.kernels.ptx.instruction_mix import InstructionMix
 from traceview.kernels.ptx.issue_cycles import LoopCycles
 from traceview.kernels.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, Kind, SourceLine
-from traceview.kernels.ptx.producers import Producer, dynamic_shared_variables, own_name, short_name
+from traceview.kernels.ptx.producers import EXTERN_SHARED, Producer, own_name, short_name
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion
 from traceview.kernels.toolchain.listings import Code
@@ -122,7 +122,7 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
 def _uses_dynamic_shared(compiled: Compiled, code: Code) -> bool:
     if not code.ptx:
         return False
-    names = dynamic_shared_variables(compiled.ptx or "")
+    names = EXTERN_SHARED.findall(compiled.ptx or "")
     operands = [instruction.operands for instruction in code.ptx.instructions]
     if any(name in text for name in names for text in operands):
         return True
@@ -334,6 +334,14 @@ class KernelReport(display.Described):
         if own := own_name(self.name):
             return own
         return short_name(self.demangled_name) if self.demangled_name else self.name
+
+    @property
+    def counted_tensor_ops(self) -> Mapping[str, int]:
+        """The number of tensor-core instructions by operation, shape and types."""
+        counts = Counter[str]()
+        for op in self.tensor_ops:
+            counts[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
+        return counts
 
     @property
     def shared_memory_bytes(self) -> int | None:

@@ -18,16 +18,10 @@ from traceview.base.hardware.occupancy import waves_of
 from traceview.kernels.headless.compile_function import compile_function
 from traceview.kernels.headless.compile_options import CompileOptions
 from traceview.kernels.headless.recompile import Recompiler
+from traceview.kernels.inspect import kernel_report
 from traceview.kernels.inspect.expectations import ExpectationResult
 from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
-from traceview.kernels.inspect.kernel_report import (
-    KernelReport,
-    SmCount,
-    occupancy_of,
-    sm_count_of,
-    static_shared,
-    with_helper_lines,
-)
+from traceview.kernels.inspect.kernel_report import KernelReport, SmCount
 from traceview.kernels.inspect.python_targets import DEFAULT_ARCH
 from traceview.kernels.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.kernels.inspect.rules import findings_of
@@ -66,13 +60,13 @@ def inspect(
     """
     code = listings.code_of(compiled, sass=sass)
     compiled = replace(compiled, notes=code.remarks, cubin=code.cubin)
-    occupancy, notes = occupancy_of(compiled, code)
+    occupancy, notes = kernel_report.occupancy_of(compiled, code)
     kernel = KernelContext(
         compiled,
         code,
         _accesses(code),
         occupancy,
-        sm_count_of(compiled, sm_count) if compiled.grid else None,
+        kernel_report.sm_count_of(compiled, sm_count) if compiled.grid else None,
         Recompilations(recompile, compare) if recompile else None,
     )
     return _kernel_report(kernel, findings_of(kernel), notes)
@@ -87,7 +81,9 @@ def _kernel_report(
         compiled=compiled,
         ptx=code.ptx,
         sass=code.sass,
-        accesses=tuple(with_helper_lines(kernel.accesses_with_costs, (code.ptx, code.sass))),
+        accesses=tuple(
+            kernel_report.with_helper_lines(kernel.accesses_with_costs, (code.ptx, code.sass))
+        ),
         differences=kernel.differences,
         elements_per_thread=_elements(kernel.accesses, kernel.provenance),
         instruction_mix=_instruction_mix(code),
@@ -97,7 +93,7 @@ def _kernel_report(
         registers=resources.registers if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,
         stack_bytes=resources.stack_bytes if resources else None,
-        static_shared_bytes=static_shared(code),
+        static_shared_bytes=kernel_report.static_shared(code),
         dynamic_shared_bytes=compiled.dynamic_shared_bytes,
         occupancy=kernel.occupancy,
         waves=_waves(kernel),

@@ -16,7 +16,7 @@ from traceview.kernels.ptx.disassembly import parse, with_sources_of
 from traceview.kernels.ptx.model import Compiled, Function, Listing, Resources
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.toolchain import tools
-from traceview.kernels.toolchain.tools import ProcessResult
+from traceview.kernels.toolchain.tools import ProcessResult, number_of
 
 MOST_KEPT = 16
 
@@ -152,14 +152,10 @@ def arch_for(ptx: str, arch: str | None = None) -> str:
     own, suffix = target.groups()
     if arch in (None, own):
         return own + suffix
-    if _number(str(arch)) < _number(own) or (suffix == "a" and arch != own + suffix):
+    if number_of(str(arch)) < number_of(own) or (suffix == "a" and arch != own + suffix):
         remedy = "recompile the source for that GPU"
         raise TraceviewError(f"the PTX is for {own}{suffix} and cannot run on {arch}", remedy)
     return str(arch)
-
-
-def _number(arch: str) -> int:
-    return int(re.sub(r"\D", "", arch) or 0)
 
 
 def _first_error(result: ProcessResult) -> str:
@@ -266,6 +262,7 @@ def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
 
 
 _parsed = lru_cache(maxsize=2)(parse_ptx)
+_resources = _once(cubin_file.resources)
 
 
 @_once
@@ -277,11 +274,6 @@ def _assembled(ptx: str, arch: str) -> Assembled:
 def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
     listing = disassemble(cubin)
     return with_sources_of(listing, _parsed(ptx)) if ptx else listing
-
-
-@_once
-def _resources(cubin: bytes) -> dict[str, Resources]:
-    return cubin_file.resources(cubin)
 
 
 def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes | None]:

@@ -189,9 +189,6 @@ class TerminalColumn:
         """True if no row has a value in the column."""
         return all(cell == units.ABSENT for cell in self.cells)
 
-    def with_width(self, width: int) -> TerminalColumn:
-        return replace(self, width=width)
-
     def cut(self) -> list[str]:
         """The cells for `width`: names shortened to one line, prose left whole for wrapping."""
         return cells_of(self.cells, self.width, self.prose)
@@ -248,7 +245,7 @@ def _grown(columns: Sequence[TerminalColumn], width: int, least_text: int) -> li
         more = min(lacking[i], spare // (len(waiting) - position))
         widths[i] += more
         spare -= more
-    return [c.with_width(w) for c, w in zip(columns, widths, strict=True)]
+    return [replace(c, width=w) for c, w in zip(columns, widths, strict=True)]
 
 
 # Blocks of a report in text: headings, grids, notes, laid out for a width.

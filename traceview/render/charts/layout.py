@@ -12,16 +12,8 @@ from traceview.base.errors import InputError, ToolNotFoundError
 from traceview.base.records import record
 from traceview.base.tables import Cell, Table
 from traceview.render.base.safe_text import shortened_apart, visible
-from traceview.render.charts import marks
-from traceview.render.charts.bars import (
-    BarChart,
-    StairsChart,
-    bar_chart,
-    columns_plot,
-    rows_of_bars,
-    stairs_chart,
-    stairs_plots,
-)
+from traceview.render.charts import bars, marks
+from traceview.render.charts.bars import BarChart, StairsChart
 from traceview.render.charts.marks import ChartAxis, Disc, Drawing, Label, Line, Mark, Plot, Plots
 from traceview.traces.analyses.base import Chart, Result
 
@@ -176,8 +168,8 @@ def layout(chart: Chart, table: Table) -> Layout | None:
     if chart.kind == "roofline":
         return roofline_chart(chart, table)
     if chart.kind == "stairs":
-        return stairs_chart(chart, table)
-    return bar_chart(chart, table)
+        return bars.stairs_chart(chart, table)
+    return bars.bar_chart(chart, table)
 
 
 def drawing_of(chart: Layout) -> Drawing:
@@ -185,8 +177,8 @@ def drawing_of(chart: Layout) -> Drawing:
     if isinstance(chart, RooflineChart):
         return roofline_plot(chart)
     if isinstance(chart, StairsChart):
-        return stairs_plots(chart)
-    return columns_plot(chart) if chart.upright else rows_of_bars(chart)
+        return bars.stairs_plots(chart)
+    return bars.columns_plot(chart) if chart.upright else bars.rows_of_bars(chart)
 
 
 def figure_of(result: Result, table: str) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 from rich.cells import cell_len
@@ -272,7 +273,13 @@ def _comparison(
         first = (diff.option or "").removeprefix("--")
         labels = [version.label for version in diff.versions]
         columns = list(
-            zip(*((_named(row), *row.values, row.change) for row in differing), strict=True)
+            zip(
+                *(
+                    (f"  {row.name}" if row.is_part else row.name, *row.values, row.change)
+                    for row in differing
+                ),
+                strict=True,
+            )
         )
         heads = (first, *labels, _CHANGE if len(labels) == 2 else "")
         yield cells(_fitted(heads, columns, width))
@@ -282,10 +289,6 @@ def _comparison(
     yield Text.assemble(("equal: ", "bold dim"), visible(same, _MOST_EQUAL))
     yield from _findings(findings(comparison), diff)
     yield from _notes(comparison, diff)
-
-
-def _named(row: DiffRow) -> str:
-    return f"  {row.name}" if row.is_part else row.name
 
 
 def _versions(diff: Diff) -> str:
@@ -305,7 +308,7 @@ def _fitted(
     room = width - GAP * (len(widths) - 1)
     while sum(widths) > room and max(widths) > _LEAST:
         widths[widths.index(max(widths))] -= 1
-    return [column.with_width(least) for column, least in zip(shown, widths, strict=True)]
+    return [replace(column, width=least) for column, least in zip(shown, widths, strict=True)]
 
 
 def _column(head: str, texts: Sequence[str]) -> TerminalColumn:

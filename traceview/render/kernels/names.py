@@ -98,16 +98,12 @@ def _order(value: Value) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
 def _with_ranges(texts: Sequence[str]) -> str:
     """Merge texts that differ only in numbers, with ranges: `16 to 64 × 32 bits`."""
     columns = iter(zip(*map(_NUMBER.findall, texts), strict=True))
 
     def both(_: re.Match[str]) -> str:
-        numbers = sorted(next(columns), key=_number)
+        numbers = sorted(next(columns), key=lambda text: float(text.replace(",", "")))
         return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
     return _NUMBER.sub(both, texts[0])

@@ -31,25 +31,10 @@ from traceview.render.base.text import (
     heading,
     note_block,
 )
+from traceview.render.kernels import summary, tables
 from traceview.render.kernels.diff import render_diff_text
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.names import SourceNames
-from traceview.render.kernels.summary import (
-    circumstances,
-    differences,
-    figures,
-    limited,
-    made_of,
-    shown_name,
-)
-from traceview.render.kernels.tables import (
-    ACCESSES,
-    STALLS,
-    access_table,
-    detail_tables,
-    stall_table,
-    what_if_table,
-)
 
 _LEAST_TEXT = 12
 # Long enough for a command with the signature of a kernel with fifty arguments.
@@ -75,8 +60,8 @@ def render_ptx_text(
 def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
     """The heading of a kernel, and how it was compiled."""
     return Group(
-        heading(visible(shown_name(kernel, report.kernels)), kernel.compiled.arch),
-        Prose(visible(circumstances(kernel, report.kernels), SENTENCE)),
+        heading(visible(summary.shown_name(kernel, report.kernels)), kernel.compiled.arch),
+        Prose(visible(summary.circumstances(kernel, report.kernels), SENTENCE)),
     )
 
 
@@ -86,14 +71,14 @@ def _kernel(
     yield Group(title(kernel, report), Prose(_figures(kernel)), *_made_of(kernel))
     yield _accesses(kernel, names, width)
     if kernel.differences:
-        lines = (note_block("", line) for line in differences(kernel, names))
+        lines = (note_block("", line) for line in summary.differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
     if kernel.warp_stalls:
-        yield _detail(STALLS, stall_table(kernel.warp_stalls, names), width)
+        yield _detail(tables.STALLS, tables.stall_table(kernel.warp_stalls, names), width)
     if kernel.what_if:
-        yield _detail(*what_if_table(kernel), width)
+        yield _detail(*tables.what_if_table(kernel), width)
     if details:
-        yield from (_detail(*each, width) for each in detail_tables(kernel, names))
+        yield from (_detail(*each, width) for each in tables.detail_tables(kernel, names))
     yield _findings(kernel.findings)
     texts = (*kernel.compiled.notes, *kernel.notes)
     notes = [note_block("Note: ", text, "dim", _LONGEST_NOTE) for text in texts]
@@ -102,21 +87,22 @@ def _kernel(
 
 
 def _figures(kernel: KernelReport) -> str:
-    limits = f" ({limited(kernel)})" if kernel.occupancy else ""
+    limits = f" ({summary.limited(kernel)})" if kernel.occupancy else ""
     return " · ".join(
-        f"{name} {value}{limits if name == 'occupancy' else ''}" for name, value in figures(kernel)
+        f"{name} {value}{limits if name == 'occupancy' else ''}"
+        for name, value in summary.figures(kernel)
     )
 
 
 def _made_of(kernel: KernelReport) -> list[RenderableType]:
-    return [note_block(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)]
+    return [note_block(f"{lead}: ", text, "dim") for lead, text in summary.made_of(kernel)]
 
 
 def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:
-    table = access_table(kernel, names)
+    table = tables.access_table(kernel, names)
     if not len(table):
         return Text("no memory accesses")
-    return cells(fitting(ACCESSES, table, width, _LEAST_TEXT))
+    return cells(fitting(tables.ACCESSES, table, width, _LEAST_TEXT))
 
 
 def _detail(spec: TableSpec, table: Table, width: int) -> RenderableType:

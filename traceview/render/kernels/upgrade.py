@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -81,7 +81,10 @@ def _blocks(report: UpgradeReport, width: int) -> Iterator[RenderableType]:
         yield Text(f"{units.counted(report.unchanged, 'kernel')} unchanged.")
     for group in groups_of(report.rejected):
         yield Group(
-            heading(shortened(visible(group.kernel), width), ", ".join(_archs(group))),
+            heading(
+                shortened(visible(group.kernel), width),
+                ", ".join(dict.fromkeys(each.arch for each in group.members)),
+            ),
             note_block("", f"no version compiles {_variants(group)}: {_reason(group)}", "dim"),
         )
     if report.failures:
@@ -96,10 +99,6 @@ def _group(group: UpgradeGroup, width: int) -> RenderableType:
     lead = heading(shortened(visible(group.kernel), width), group.where)
     about = [note_block("", visible(group.about, SENTENCE), "dim")] if group.about else []
     return Group(lead, *about, rows)
-
-
-def _archs(group: UpgradeGroup) -> Sequence[str]:
-    return list(dict.fromkeys(each.arch for each in group.members))
 
 
 def _variants(group: UpgradeGroup) -> str:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.trials.remedies.base import (
-    TF32,
-    ProgramRemedy,
-    RemedyRun,
-    around_models,
-    replace_function,
-)
+from traceview.trials.remedies import base
+from traceview.trials.remedies.base import ProgramRemedy, RemedyRun
 
 _SLOW = ("GroupNorm", "InstanceNorm2d")
 """torch has no NHWC kernels for them: with GroupNorm a step took 41 % longer, a UNet's 32 %
@@ -58,8 +53,8 @@ def _install(torch: Any, run: RemedyRun) -> None:
         return transform
 
     for name in _TRANSFORMS:
-        replace_function(torch.fft, name, rejected)
-    around_models(torch, call)
+        base.replace_function(torch.fft, name, rejected)
+    base.around_models(torch, call)
 
 
 REMEDY = ProgramRemedy(
@@ -70,5 +65,5 @@ REMEDY = ProgramRemedy(
     install=_install,
     how=".to(memory_format=torch.channels_last) of the model and of its input",
     may_change="algorithms of convolutions",
-    bound=TF32,
+    bound=base.TF32,
 )

@@ -151,9 +151,9 @@ def fill(module: ModuleType) -> None:
             raise AttributeError(name)
         if name == "Version":
             # Comparisons with a stand-in would take the branch for old versions.
-            return _imported("packaging.version").Version
+            return importlib.import_module("packaging.version").Version
         if name in _PASSED_ON:
-            return sys.modules.get(_PASSED_ON[name]) or _imported(_PASSED_ON[name])
+            return sys.modules.get(_PASSED_ON[name]) or importlib.import_module(_PASSED_ON[name])
         value = StandIn(f"{module.__name__}.{name}")
         setattr(module, name, value)
         return value
@@ -216,12 +216,6 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, (type, KernelInterface)) or (
         callable(value) and hasattr(value, "__code__")
     )
-
-
-def _imported(name: str) -> Any:
-    import importlib
-
-    return importlib.import_module(name)
 
 
 # The packages of a project, imported without running their `__init__.py` unless it is needed.

@@ -22,6 +22,7 @@ from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.ptx.addresses.slicing import Provenance, results, together
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, SourceLine
 from traceview.kernels.toolchain.listings import code_of
+from traceview.kernels.toolchain.tools import number_of
 
 _VECTORS_FROM = 90
 _NARROWABLE = re.compile(r"\.(?:f32|f16|bf16|f16x2|bf16x2)$")
@@ -57,10 +58,9 @@ _CONTENDED = Diagnosis(
 
 def has_wider_form(access: Access, arch: str) -> bool:
     """Whether the PTX ISA has a vector of this atomic for the architecture."""
-    number = int(re.sub(r"\D", "", arch) or 0)
     words = set(access.opcode.split("."))
     type_ = _NARROWABLE.search(access.opcode)
-    if number < _VECTORS_FROM or access.space != "global" or not type_:
+    if number_of(arch) < _VECTORS_FROM or access.space != "global" or not type_:
         return False
     kind = "f32" if type_[0] == ".f32" else "f16"
     return bool(words & _OPERATIONS[kind])

@@ -169,11 +169,6 @@ def with_grid(compared: Equivalence) -> str:
     return f" with {blocks} (the program passes a fixed grid)"
 
 
-def imperative(chosen: Sequence[Tested[T]]) -> str:
-    """Remedies as one imperative, as alternatives."""
-    return actions_in_words([each.remedy for each in chosen])
-
-
 def actions_in_words(remedies: Sequence[Remedy]) -> str:
     """Actions as one imperative, as alternatives."""
     actions = [remedy.action for remedy in remedies]
@@ -304,7 +299,7 @@ class Reconciliation:
     def _harm(self, change: Change, severity: Severity) -> str:
         """The harm of a change to the kernel; empty if there is none."""
         outcome = self.trials.together(change)
-        if outcome is None and self.trials.is_left_out(change):
+        if outcome is None and change in self.trials.left_out:
             return f"there was no time to try it with {self.applied.description}"
         if outcome is None:
             return f"it does not compile with {change.description}"

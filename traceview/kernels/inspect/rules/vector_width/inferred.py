@@ -40,8 +40,14 @@ def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Narro
 
 def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     """Reasons visible in the addresses alone: elements that are not adjacent fit into no vector."""
-    if _is_transposed(narrow, compiled):
-        return _transposed(narrow)
+    is_copy = narrow.place[1] == "async-copy" and narrow.width <= 32
+    if is_copy and _K_MAJOR.search(compiled.ptx or ""):
+        name = _names(narrow) or "the operand"
+        return NarrowReason(
+            "the operand is transposed element by element on the way to shared memory",
+            f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
+            "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
+        )
     cuda = narrow.is_cuda(compiled)
     if narrow.layout.scattered:
         return _strided(narrow, cuda=cuda)
@@ -209,23 +215,9 @@ def _in_the_source(narrow: Narrow) -> NarrowReason:
     )
 
 
-def _is_transposed(narrow: Narrow, compiled: Compiled) -> bool:
-    is_copy = narrow.place[1] == "async-copy" and narrow.width <= 32
-    return is_copy and bool(_K_MAJOR.search(compiled.ptx or ""))
-
-
 def _names(narrow: Narrow) -> str:
     """The names of the arrays that an access may touch: `x or y`."""
     return " or ".join(sorted(narrow.array))
-
-
-def _transposed(narrow: Narrow) -> NarrowReason:
-    name = _names(narrow) or "the operand"
-    return NarrowReason(
-        "the operand is transposed element by element on the way to shared memory",
-        f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
-        "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
-    )
 
 
 _UNKNOWN = NarrowReason(

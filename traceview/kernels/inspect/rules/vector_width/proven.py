@@ -7,15 +7,9 @@ from dataclasses import replace
 
 from traceview.base import units
 from traceview.base.records import record
+from traceview.kernels.inspect import recompilations
 from traceview.kernels.inspect.kernel_report import line_name
-from traceview.kernels.inspect.recompilations import (
-    Outcome,
-    Place,
-    Recompilations,
-    by_place,
-    narrower_fraction,
-    widths,
-)
+from traceview.kernels.inspect.recompilations import Outcome, Place, Recompilations
 from traceview.kernels.inspect.rules.remedies import Remedy, results_text, with_grid
 from traceview.kernels.inspect.rules.vector_width.causes import (
     TOO_FEW,
@@ -94,7 +88,7 @@ def _scattered(before: Outcome, after: Outcome) -> Iterator[str]:
 def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
     """The number of uncoalesced accesses at each place, by width in bits."""
     counts: dict[tuple[Place, int], int] = {}
-    for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
+    for place, listed in recompilations.by_place(outcome.ptx_accesses, "ptx").items():
         for access in listed if place[1] in ("load", "store") and place[2] == "global" else ():
             cost = outcome.request_costs.cost(access)
             if cost and cost.is_uncoalesced:
@@ -106,15 +100,15 @@ def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
 def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
     """The width that most bits at each place move at; loads and async copies are one kind."""
     accesses: dict[tuple[Place, Array], list[Access]] = {}
-    for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
+    for place, listed in recompilations.by_place(outcome.ptx_accesses, "ptx").items():
         source, kind, space = place
         if space == "global" and kind in KINDS:
             one = (source, "load" if kind == "async-copy" else kind, space)
             for array, part in outcome.provenance.by_array(listed).items():
                 accesses.setdefault((one, array), []).extend(part)
-    counts = {at: widths(listed) for at, listed in accesses.items()}
+    counts = {at: recompilations.widths(listed) for at, listed in accesses.items()}
     return {
-        at: next(w for w in each if narrower_fraction(each, w) <= 0.5)
+        at: next(w for w in each if recompilations.narrower_fraction(each, w) <= 0.5)
         for at, each in counts.items()
         if each
     }
