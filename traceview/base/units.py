@@ -248,6 +248,12 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+def first(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first texts, and the number of the others: `a, b and 3 more`."""
+    more = len(texts) - most
+    return between.join(texts[:most]) + (f" and {count(more)} more" if more > 0 else "")
+
+
 def either(numbers: Iterable[int], form: str = "") -> str:
     """Alternatives, each formatted by `form`: `132 or 264`."""
     return " or ".join(format(number, form) for number in numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -273,10 +273,11 @@ def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
     Instruction counts are left out if some versions have PTX and others only SASS.
     """
     counted = len({kernel.ptx is None for kernel in kernels}) == 1
-    for topic, properties in _TOPICS.items():
+    topics = [_topics(kernel) for kernel in kernels]
+    for topic in topics[0]:
         if topic in _COUNTED and not counted:
             continue
-        versions = [properties(kernel) for kernel in kernels]
+        versions = [version[topic] for version in topics]
         absent = 0 if topic in _COUNTED else None
         for name in dict.fromkeys(name for values in versions for name in values):
             values = tuple(each.get(name, absent) for each in versions)
@@ -284,64 +285,37 @@ def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
                 yield Quantity(topic, name, values)
 
 
-def _launch(kernel: KernelReport) -> dict[str, Value]:
-    compiled = kernel.compiled
-    grid = " × ".join(f"{size:,}" for size in compiled.grid) if compiled.grid else None
+def _topics(kernel: KernelReport) -> dict[str, Mapping[str, Value]]:
+    compiled, occupancy, mix = kernel.compiled, kernel.occupancy, kernel.instruction_mix
+    typed = [a for a in compiled.arguments if a.type != "constexpr"]
     return {
-        "arch": compiled.arch,
-        "how": compiled.how,
-        "grid": grid,
-        "num_warps": compiled.num_warps,
-        "num_stages": compiled.num_stages,
+        "launch": {
+            "arch": compiled.arch,
+            "how": compiled.how,
+            "grid": " × ".join(f"{size:,}" for size in compiled.grid) if compiled.grid else None,
+            "num_warps": compiled.num_warps,
+            "num_stages": compiled.num_stages,
+        },
+        "constexprs": {a.name: str(a.value) for a in compiled.arguments if a.type == "constexpr"},
+        # `:16` marks arguments known to be divisible by 16.
+        "arguments": {a.name: f"{a.type}:16" if a.divisible_by_16 else a.type for a in typed},
+        "resources": {
+            "registers": kernel.registers,
+            "spill_bytes": kernel.spill_bytes,
+            "stack_bytes": kernel.stack_bytes,
+            "shared_memory_bytes": kernel.shared_memory_bytes,
+            "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct if occupancy else None,
+            "blocks_per_sm": occupancy.blocks_per_sm if occupancy else None,
+            "limited_by": " and ".join(occupancy.limiters) if occupancy else None,
+            "waves": kernel.waves,
+            "elements_per_thread": kernel.elements_per_thread,
+        },
+        "instructions": {"all": sum(mix.values()), **mix} if mix else {},
+        "tensor cores": kernel.counted_tensor_ops,
+        "between threads": {"barriers": kernel.barriers, "shuffles": kernel.shuffles},
     }
 
 
-def _constexprs(kernel: KernelReport) -> dict[str, Value]:
-    arguments = kernel.compiled.arguments
-    return {a.name: str(a.value) for a in arguments if a.type == "constexpr"}
-
-
-def _arguments(kernel: KernelReport) -> dict[str, Value]:
-    """The argument types; `:16` marks those known to be divisible by 16."""
-    return {
-        a.name: f"{a.type}:16" if a.divisible_by_16 else a.type
-        for a in kernel.compiled.arguments
-        if a.type != "constexpr"
-    }
-
-
-def _resources(kernel: KernelReport) -> dict[str, Value]:
-    occupancy = kernel.occupancy
-    return {
-        "registers": kernel.registers,
-        "spill_bytes": kernel.spill_bytes,
-        "stack_bytes": kernel.stack_bytes,
-        "shared_memory_bytes": kernel.shared_memory_bytes,
-        "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct if occupancy else None,
-        "blocks_per_sm": occupancy.blocks_per_sm if occupancy else None,
-        "limited_by": " and ".join(occupancy.limiters) if occupancy else None,
-        "waves": kernel.waves,
-        "elements_per_thread": kernel.elements_per_thread,
-    }
-
-
-def _instructions(kernel: KernelReport) -> dict[str, Value]:
-    mix = kernel.instruction_mix
-    return {"all": sum(mix.values()), **mix} if mix else {}
-
-
-_TOPICS: dict[str, Callable[[KernelReport], Mapping[str, Value]]] = {
-    "launch": _launch,
-    "constexprs": _constexprs,
-    "arguments": _arguments,
-    "resources": _resources,
-    "instructions": _instructions,
-    "tensor cores": lambda kernel: kernel.counted_tensor_ops,
-    "between threads": lambda kernel: {
-        "barriers": kernel.barriers,
-        "shuffles": kernel.shuffles,
-    },
-}
 _COUNTED = ("instructions", "tensor cores", "between threads")
 """Topics in which an absent name means a count of zero."""
 

@@ -310,12 +310,11 @@ def _places(accesses: Sequence[Access]) -> str:
     for access in accesses:
         place = f"{access.width_bits} bits at {line_name(access.source)}"
         opcodes[place][access.opcode] += access.count
-    each = [
+    places = [
         f"{place} ({' + '.join(f'{count} × {opcode}' for opcode, count in listed.items())})"
         for place, listed in opcodes.items()
     ]
-    more = len(each) - _MOST_PLACES
-    return ", ".join(each[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+    return units.first(places, _MOST_PLACES)
 
 
 def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:

@@ -446,10 +446,8 @@ def with_helper_lines(
 
 def inlined_text(lines: Sequence[SourceLine]) -> str:
     """Evidence on helpers, such as `inlined from gelu.py:18`; empty for none."""
-    if not lines:
-        return ""
-    more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-    return f"inlined from {', '.join(map(line_name, lines[:_MOST_LINES]))}{more}"
+    names = units.first([line_name(line) for line in lines], _MOST_LINES)
+    return f"inlined from {names}" if lines else ""
 
 
 def _in_helper(instruction: Instruction) -> SourceLine | None:

@@ -87,8 +87,8 @@ def compile_python(
         events = Events.read(worker.events, arch)
         kernels = _compiled(events, ended, parts, note)
         if recompiler:
-            broken = _why_not_recompilable(worker, parts, ended)
-            recompiler.take(worker, broken, events.left_out)
+            why = f"{_name(parts)} {ended or 'exited'}, so its kernels cannot be recompiled"
+            recompiler.take(worker, None if worker.lives else why, events.left_out)
             stack.pop_all()
         return kernels
 
@@ -116,13 +116,6 @@ def _name(target: Target) -> str:
     return Path(target.file).name if target.file else str(target.module)
 
 
-def _why_not_recompilable(worker: Worker, target: Target, ended: str | None) -> str | None:
-    """Why the kernels cannot be recompiled; None if they can."""
-    if worker.lives:
-        return None
-    return f"{_name(target)} {ended or 'exited'}, so its kernels cannot be recompiled"
-
-
 def _compiled(
     events: Events, ended: str | None, target: Target, note: Callable[[str], None]
 ) -> list[Compiled]:
@@ -131,7 +124,9 @@ def _compiled(
         raise events.failure
     name = _name(target)
     if ended and not events.compiled:
-        raise TraceviewError(f"{name} {ended} before any kernel was compiled", _remedy(ended))
+        limit = "budget" if "still compiling" in ended else "timeout" if "within" in ended else ""
+        remedy = f"allow more time with --{limit}" if limit else ""
+        raise TraceviewError(f"{name} {ended} before any kernel was compiled", remedy)
     if not events.compiled:
         raise InputError(f"{name} exited before it compiled any kernel", _REACH)
     if ended:
@@ -142,12 +137,6 @@ def _compiled(
         note(f"{name} did not run to its end: launch counts are lower bounds")
     note(f"{name}: {events.summary}")
     return events.compiled
-
-
-def _remedy(ended: str) -> str:
-    if "still compiling" in ended:
-        return "allow more time with --budget"
-    return "allow more time with --timeout" if "within" in ended else ""
 
 
 # Kernels in a cache folder of Triton's or of Inductor's: what a real run has compiled.

@@ -23,6 +23,7 @@ from traceview.kernels.toolchain.listings import Code, code_of
 Place = tuple[SourceLine | None, Kind, str]
 _COMPARED: tuple[Kind, ...] = ("load", "store", "async-copy")
 _SPACES = ("global", "shared")
+_NOT_COMPARED = Equivalence("unknown", "the arguments of a launch are not known")
 
 
 def place_of(access: Access) -> Place:
@@ -224,7 +225,8 @@ class Recompilations:
             return Equivalence("same", "")
         key = Change(constexprs=change.constexprs)
         if key not in self._compared:
-            self._compared[key] = self._differs_already(key) or self._now_compared(change)
+            compare = self.compare or (lambda _: _NOT_COMPARED)
+            self._compared[key] = self._differs_already(key) or compare(change)
         return self._compared[key]
 
     def _differs_already(self, key: Change) -> Equivalence | None:
@@ -234,11 +236,6 @@ class Recompilations:
             if answer.verdict == "differs" and {name for name, _ in other.constexprs} <= names:
                 return answer
         return None
-
-    def _now_compared(self, change: Change) -> Equivalence:
-        if self.compare is None:
-            return Equivalence("unknown", "the arguments of a launch are not known")
-        return self.compare(change)
 
     def refused(self, change: Change) -> bool:
         """Whether a change is not tried: there were too many, or the time is spent."""

@@ -37,11 +37,8 @@ class UpgradeGroup:
     @property
     def about(self) -> str:
         """The variants, their launches, and their time in the recording."""
-        every = list(
-            dict.fromkeys(each.configuration for each in self.members if each.configuration)
-        )
-        more = f" and {len(every) - _MOST_CONFIGURATIONS} more"
-        shown = "; ".join(every[:_MOST_CONFIGURATIONS]) + more * (len(every) > _MOST_CONFIGURATIONS)
+        every = dict.fromkeys(kernel.configuration for kernel in self.members)
+        shown = units.first([name for name in every if name], _MOST_CONFIGURATIONS, "; ")
         variants = {each.configuration: each for each in self.members}.values()
         times = [each.time_ns for each in variants if each.time_ns is not None]
         time = f"{units.duration(sum(times))} in the recording" if times else ""

@@ -16,8 +16,8 @@ from typing import Any
 
 from traceview.kernels.headless.events import places_in
 from traceview.kernels.headless.fakes import torch_cuda, torch_values
-from traceview.kernels.headless.fakes.torch_cuda import answer, torch_
-from traceview.kernels.headless.fakes.triton_driver import Gpu, NoLaunchDriver, Trials
+from traceview.kernels.headless.fakes.torch_cuda import torch_
+from traceview.kernels.headless.fakes.triton_driver import Gpu, NoLaunchDriver, Trials, answer
 
 # torch.compile with a backward pass: autograd needs a real device, so it is traced on the CPU.
 #

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from traceview.base import units
 from traceview.kernels.headless.project.package import Package
 
 # Stand-ins for modules that a kernel file imports and that this machine lacks.
@@ -352,13 +353,9 @@ class ProjectImports:
     def notes(self) -> Iterator[str]:
         """Lines on modules that stand-ins replaced."""
         if self.missing.names:
-            yield f"not installed, and stood in for: {_listed(self.missing.names)}"
+            names = units.first(self.missing.names, _MOST_NAMED)
+            yield f"not installed, and stood in for: {names}"
         failed = self.packages.failed if self.packages else {}
         if failed:
             each = [f"{name} ({error})" for name, error in failed.items()]
-            yield f"raised when imported, and stood in for: {_listed(each, 3)}"
-
-
-def _listed(names: list[str], most: int = _MOST_NAMED) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+            yield f"raised when imported, and stood in for: {units.first(each, 3)}"

@@ -75,7 +75,9 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
     before = _Pressure(occupancy.theoretical_occupancy_pct, kernel.spill_bytes or 0)
 
     def pressure(outcome: Outcome) -> _Pressure | None:
-        return _pressure(outcome) if keeps_tensor_cores(kernel, outcome) else None
+        if outcome.occupancy is None or not keeps_tensor_cores(kernel, outcome):
+            return None
+        return _Pressure(outcome.occupancy.theoretical_occupancy_pct, outcome.spill_bytes or 0)
 
     tries = remedies.tested_remedies(_remedies(kernel, occupancy), kernel.trials, pressure)
     raised = [each for each in tries if each.after.occupancy_pct > before.occupancy_pct]
@@ -152,12 +154,6 @@ def _remedies(kernel: KernelContext, occupancy: Occupancy) -> Iterator[Remedy]:
     if not _is_asynchronous(kernel):
         yield from remedies.more_warps(kernel.compiled)
     yield from remedies.smaller_tiles(kernel.compiled)
-
-
-def _pressure(outcome: Outcome) -> _Pressure | None:
-    if outcome.occupancy is None:
-        return None
-    return _Pressure(outcome.occupancy.theoretical_occupancy_pct, outcome.spill_bytes or 0)
 
 
 def _compared(before: _Pressure, after: _Pressure) -> str:

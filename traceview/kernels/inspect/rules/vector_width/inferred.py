@@ -68,8 +68,14 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
         )
     if narrow.moved < WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
+    if layout.consecutive and cuda:
+        return NarrowReason(
+            f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
+            f"{_FLOAT4} (16 bytes) from addresses that are multiples of 16",
+            "addresses in PTX are consecutive",
+        )
     if layout.consecutive:
-        return _in_the_source(narrow) if cuda else _of_adjacent(narrow) or _UNKNOWN
+        return _of_adjacent(narrow) or _UNKNOWN
     return _UNKNOWN
 
 
@@ -77,7 +83,14 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     """Why adjacent elements are moved one by one although all sizes are multiples of 16."""
     layout = narrow.layout
     if not layout.starts_wide and narrow.address.loaded:
-        return _loaded_start(loaded_from(narrow), masked=layout.masks_differ)
+        masked = layout.masks_differ
+        other = "; and load under a mask whose bound is such a multiple" if masked else ""
+        return NarrowReason(
+            f"the access starts at an offset loaded{loaded_from(narrow)}, of unknown alignment",
+            f"{declared('such offset', '…', 16)} around it{other}",
+            "addresses in PTX are consecutive, but start at a loaded offset",
+            conditional=True,
+        )
     if layout.masks_differ:
         cause = "the mask differs from element to element"
         basis = "addresses in PTX are consecutive, but masks differ within 16 bytes"
@@ -174,16 +187,6 @@ _SAME = NarrowReason(
 _STORE_ONCE = "Store each value once, from a tensor without the repeated axis or from a scalar"
 
 
-def _loaded_start(source: str, *, masked: bool) -> NarrowReason:
-    other = "; and load under a mask whose bound is such a multiple" if masked else ""
-    return NarrowReason(
-        f"the access starts at an offset loaded{source}, of unknown alignment",
-        f"{declared('such offset', '…', 16)} around it{other}",
-        "addresses in PTX are consecutive, but start at a loaded offset",
-        conditional=True,
-    )
-
-
 _UNALIGNED = NarrowReason(
     "the access does not start at a multiple of 16 bytes",
     "Align the start of the tile to 16 bytes: use another offset, or pad the data in front",
@@ -193,25 +196,17 @@ _UNALIGNED = NarrowReason(
     ),
 )
 
+_FLOAT4 = "Give each thread adjacent elements, and move them as float4"
 MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 
 
 def _too_few(moved: int, cuda: bool) -> NarrowReason:
     return NarrowReason(
         f"each thread moves only {moved} bits there",
-        "Give each thread adjacent elements, and move them as float4 (16 bytes)"
+        f"{_FLOAT4} (16 bytes)"
         if cuda
         else "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes",
         f"all accesses of the line together move {moved} bits per thread",
-    )
-
-
-def _in_the_source(narrow: Narrow) -> NarrowReason:
-    return NarrowReason(
-        f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
-        "Give each thread adjacent elements, and move them as float4 (16 bytes) from addresses "
-        "that are multiples of 16",
-        "addresses in PTX are consecutive",
     )
 
 

@@ -59,8 +59,7 @@ def harm(before: Outcome, after: Outcome) -> str:
         *_shared(before, after),
         *_lost(before, after),
     ]
-    more = f" and {len(harms) - _MOST} more" if len(harms) > _MOST else ""
-    return " and ".join(harms[:_MOST]) + more
+    return units.first(harms, _MOST, " and ")
 
 
 def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
