@@ -117,6 +117,7 @@ import torch
         triton.Config({"BLOCK": 1024}, num_warps=4, num_stages=3),
         triton.Config({"BLOCK": 65536}, num_warps=1),
         triton.Config({"BLOCK": 2048}, num_warps=4),
+        triton.Config({"BLOCK": 2000}, num_warps=4),
     ],
     key=["n"],
 )
@@ -142,12 +143,14 @@ def test_the_list_of_a_script(tmp_path, capfd):
     jsonschema.validate(document, schema("ptx-configs"))
     [kernel] = document["kernels"]
     dropped = [each["dropped"] or "" for each in kernel["configurations"]]
-    assert [text.partition(" ")[0] for text in dropped] == ["", "the", "spills", ""]
+    reasons = [text.partition(" ")[0] for text in dropped]
+    assert reasons == ["", "the", "spills", "", "CompilationError"]
     assert [each["values"]["BLOCK"] for each in kernel["configurations"]] == [
         1024,
         1024,
         65536,
         2048,
+        2000,
     ]
 
 

@@ -79,6 +79,7 @@ class Tied(nn.Module):
         super().__init__()
         self.token, self.out = nn.Embedding(rows, 8), nn.Linear(8, rows)
         self.out.weight = self.token.weight
+        nn.init.normal_(self.out.weight)
 
     def forward(self, tokens):
         return self.out(self.token(tokens)).softmax(-1)[..., :5] * 1_000
@@ -173,7 +174,12 @@ def compiled_below_hooks(torch, run):
     compile_models(torch, run, backend=counted_graph)
 
 
-INSTALL = {"compiled": compiled_below_hooks}
+def switched_off(torch, run):
+    compiled_below_hooks(torch, run)
+    run.on = False
+
+
+INSTALL = {"compiled": compiled_below_hooks, "compiled_not_now": switched_off}
 Loader = torch.utils.data.DataLoader
 PROGRAMS = {
     # Trained by a remedy that keeps the results.
@@ -211,6 +217,7 @@ PROGRAMS = {
     "emptied": lambda _: torch.cuda.empty_cache(),
     "buckets": buckets,
     "compiled": lambda _: (losses(mlp, [vector()]), GRAPHS),
+    "compiled_not_now": lambda _: losses(mlp, [vector()]) and GRAPHS,
     "compiled_by_hand": lambda _: (
         losses(lambda: torch.compile(mlp(), backend=counted_graph), [vector()]),
         GRAPHS,

@@ -60,6 +60,7 @@ def test_results_stay_within_what_a_remedy_may_change(name):
         # Workers that are kept need workers: none of both where one is passed by position.
         ("num_workers", "by_position", 0),
         ("checkpoints", "switched", [1, 2, 1]),
+        ("compile", "compiled_not_now", []),
         ("bucket_view", "buckets", True),
     ],
 )

@@ -143,7 +143,7 @@ def test_remedies_are_kept_and_rejected_and_the_user_s_files_stay(folder, capsys
     assert "num_workers" in shown
     assert "keep" in shown
     kept = [row for row in ledger.read() if row.outcome == "keep"]
-    assert [(row.program, row.device) for row in kept] == [("train.py", "cpu")]
+    assert [(row.program, row.device) for row in kept] == [("user/train.py", "cpu")]
     # The samples sleep; how long the rest takes is the machine's affair.
     assert 10 < kept[0].saved_pct < 100
 

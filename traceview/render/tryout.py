@@ -37,7 +37,7 @@ _ROWS = TableSpec(
     "tried",
     "one row per trial",
     (
-        Column("program", "text", "script"),
+        Column("program", "text", "folder and script"),
         Column("remedy", "text", "name"),
         Column("said", "text", "forecast, share of the step", nullable=True),
         Column("measured", "text", "share of the step that was saved", nullable=True),

@@ -52,3 +52,11 @@ def test_only_loops_without_inner_loops():
     jumps = [Jump(2, (1,), True), Jump(4, (0,), True)]
     (loop,) = cycles(opcodes, jumps, stalls=[9, 2, 3, 9, 9, 5])
     assert loop.warp_cycles == 5
+
+
+def test_an_inner_loop_that_polls_has_no_part():
+    """2 and 3 wait for a barrier, as in a loop whose tiles the TMA copies."""
+    opcodes = ["HGMMA.64x8x16.F32", "FADD", "SYNCS.PHASECHK.TRANS64.TRYWAIT", "BRA", "BRA", "EXIT"]
+    jumps = [Jump(3, (2,), True), Jump(4, (0,), True)]
+    (loop,) = cycles(opcodes, jumps, "9.0", stalls=[9, 4, 2, 3, 5, 5])
+    assert (loop.instructions, loop.warp_cycles) == (3, 18)

@@ -241,6 +241,10 @@ class Runtime:
     cudaProfilerStop = staticmethod(lambda: calls.append("stop"))
 torch.cuda.is_available, torch.cuda.synchronize = (lambda: True), (lambda: None)
 torch.cuda.cudart = lambda: Runtime
+class Nvtx:
+    rangePushA = staticmethod(lambda text: calls.append(text.rstrip("0123456789")))
+    rangePop = staticmethod(lambda: None)
+torch._C._nvtx = Nvtx
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters())
 for number in range(6):
@@ -254,4 +258,4 @@ print(calls)
     added = record_options.environment(options, tmp_path / "gathered")
     command = [sys.executable, "train.py"]
     done = run_script(command, {**os.environ, **added}, folder=tmp_path)
-    assert done.stdout == "[0, 1, 'start', 2, 3, 'stop', 4, 5]\n"
+    assert done.stdout == "[0, 1, 'start', 'traceview:clock:', 2, 3, 'stop', 4, 5]\n"

@@ -176,9 +176,12 @@ def _fitting(events: Events) -> tuple[Compiled, ...]:
 
 
 def identity(kernel: Compiled) -> object:
-    """What tells a variant from others in every version."""
+    """What tells a variant from others in every version.
+
+    Values at run time are no part of it: a launch has them, a kernel that does not compile none.
+    """
     arguments = tuple(
-        (a.name, a.type, a.divisible_by_16, str(a.value))
+        (a.name, a.type, a.divisible_by_16, str(a.value) if a.type == "constexpr" else None)
         for a in kernel.arguments
         if a.type == "constexpr" or a.divisible_by_16
     )

@@ -19,6 +19,7 @@ from traceview.base.hardware import lanes_of
 from traceview.base.records import record
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.ptx.instruction_mix import LoopMix, Passes, class_of
+from traceview.kernels.ptx.loops import loop_nest
 from traceview.kernels.ptx.model import Function, SourceLine
 from traceview.kernels.ptx.scoreboards import Control
 
@@ -29,6 +30,8 @@ _SPECIAL_FUNCTIONS = dict.fromkeys(("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"), 1
 @record
 class LoopCycles:
     """The least cycles of one pass of an innermost loop, on its path of most cycles.
+
+    A loop inside it that only polls, as for a barrier, has no part in it.
 
     `warp_cycles` are those of one warp by itself, `sm_cycles_per_warp` those of an SM for each warp
     on it, None for a loop with matrix products. `limit` is what takes the latter: issue, fp32,
@@ -47,11 +50,13 @@ def loop_cycles(
 ) -> Iterator[LoopCycles]:
     """The cycles of the loops without inner loops. `capability` is such as "9.0"."""
     code, passes = function.instructions, Passes(function)
+    innermost = loop_nest(len(code), function.jumps).innermost
     for loop in loops:
         if any(other.instructions < loop.instructions for other in loops):
             continue
-        stalls = {id(code[at]): controls[at].stall_cycles for at in loop.instructions}
-        path = passes.heaviest((code[at], stalls[id(code[at])]) for at in loop.instructions)
+        own = [at for at in loop.instructions if innermost[at] == loop.header]
+        stalls = {id(code[at]): controls[at].stall_cycles for at in own}
+        path = passes.heaviest((code[at], stalls[id(code[at])]) for at in own)
         classes = Counter(class_of(instruction, function.level) for instruction in path)
         cycles = _sm_cycles(len(path), classes, capability)
         limit = None if classes["MMA"] else max(cycles, key=lambda name: cycles[name])

@@ -18,6 +18,8 @@ def compile_models(torch: Any, run: RemedyRun, **options: Any) -> None:
     known: dict[int, Any] = {}
 
     def call(original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        if not run.on:
+            return original(module, *args, **kwargs)
         if id(module) not in known:
             is_compiled = hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
             compiles = has_parameters(module) and not is_compiled
@@ -42,4 +44,5 @@ REMEDY = ProgramRemedy(
     may_change="roundings, dropout's numbers",
     bound=BOUND,
     reseeds=True,
+    is_switchable=True,
 )

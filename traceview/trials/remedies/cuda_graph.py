@@ -27,5 +27,6 @@ REMEDY = ProgramRemedy(
     may_change="roundings, dropout's numbers",
     bound=BOUND,
     reseeds=True,
+    is_switchable=True,
     instead_of=("compile",),
 )

@@ -10,10 +10,12 @@ from traceview.trials.remedies.base import TF32, ProgramRemedy, RemedyRun, need_
 def _install(torch: Any, run: RemedyRun) -> None:
     need_gpu(torch, run)
 
-    def switch(_: bool) -> None:
-        if not torch.backends.cudnn.benchmark:
+    def switch(on: bool) -> None:
+        if on and not torch.backends.cudnn.benchmark:
             torch.backends.cudnn.benchmark = True
             run.applied()
+        elif not on:
+            torch.backends.cudnn.benchmark = False
 
     run.at_switch(switch)
 
@@ -27,4 +29,5 @@ REMEDY = ProgramRemedy(
     line="torch.backends.cudnn.benchmark = True",
     may_change="algorithms of convolutions",
     bound=TF32,
+    is_switchable=True,
 )

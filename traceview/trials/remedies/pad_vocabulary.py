@@ -1,11 +1,13 @@
 """Weights of an output layer padded to a multiple of 64 rows, so that GEMMs use wide loads.
 
-The added rows are zero, get no gradient, and their outputs are cut off: results stay the same.
+Padded as the optimizer is created. The added rows are zero, get no gradient, and their outputs are
+cut off: results stay the same.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakSet
 
 from traceview.trials.remedies.base import ProgramRemedy, RemedyRun, replace_function
 
@@ -14,40 +16,53 @@ MULTIPLE, ALIGNED, LEAST = 64, 8, 1_024
 _ROWS = "_traceview_rows"
 
 
+def _pad(torch: Any, weight: Any) -> bool:
+    """Pad a weight in place where that helps, and note its rows."""
+    rows = weight.shape[0]
+    if rows < LEAST or rows % ALIGNED == 0:
+        return False
+    weight.data = torch.nn.functional.pad(weight.data, (0, 0, 0, -rows % MULTIPLE))
+    setattr(weight, _ROWS, rows)
+    return True
+
+
+def _cut(functional: Any, original: Any) -> Any:
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
+        rows = getattr(weight, _ROWS, None)
+        if rows is None:
+            return original(input, weight, bias)
+        if bias is not None:
+            bias = functional.pad(bias, (0, weight.shape[0] - rows))
+        return original(input, weight, bias)[..., :rows]
+
+    return linear
+
+
 def _install(torch: Any, run: RemedyRun) -> None:
-    nn, functional = torch.nn, torch.nn.functional
+    nn = torch.nn
+    unpadded: WeakSet[Any] = WeakSet()
 
-    def pad(layer: Any, rows: int) -> None:
-        with torch.no_grad():
-            added = functional.pad(layer.weight, (0, 0, 0, -rows % MULTIPLE))
-        layer.weight = nn.Parameter(added, layer.weight.requires_grad)
-        setattr(layer.weight, _ROWS, rows)
-        run.applied()
-
-    def padded(original: Any) -> Any:
+    def noted(original: Any) -> Any:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             original(self, *args, **kwargs)
-            rows = self.weight.shape[0]
-            if rows >= LEAST and rows % ALIGNED:
-                pad(self, rows)
+            unpadded.add(self)
 
         return __init__
 
-    def cut(original: Any) -> Any:
-        def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
-            rows = getattr(weight, _ROWS, None)
-            if rows is None:
-                return original(input, weight, bias)
-            if bias is not None:
-                bias = functional.pad(bias, (0, weight.shape[0] - rows))
-            return original(input, weight, bias)[..., :rows]
+    def padding(original: Any) -> Any:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            # Not earlier: the program fills weights with random numbers, of which there would be
+            # more. In place, as others may hold the weight, such as the embedding that shares it.
+            while unpadded:
+                if _pad(torch, unpadded.pop().weight):
+                    run.applied()
+            original(self, *args, **kwargs)
 
-        return linear
+        return __init__
 
-    # Embeddings too: output layers often share their weight.
-    for holder in (nn.Linear, nn.Embedding):
-        replace_function(holder, "__init__", padded)
-    replace_function(functional, "linear", cut)
+    replace_function(nn.Linear, "__init__", noted)
+    replace_function(torch.optim.Optimizer, "__init__", padding)
+    replace_function(nn.functional, "linear", lambda original: _cut(nn.functional, original))
 
 
 REMEDY = ProgramRemedy(

@@ -77,7 +77,7 @@ class TryReport:
         """The outcome as rows of the local table."""
         every = [*self.trials, *([self.together] if self.together else [])]
         by_hand = self.patch().by_hand
-        return ledger.rows_of(self.program.script.name, self.device, every, by_hand)
+        return ledger.rows_of(self.program.label, self.device, every, by_hand)
 
     def patch(self) -> Patch:
         """The change of the source that the kept remedies make."""

@@ -41,6 +41,13 @@ class Program:
     folder: Path
     module: str = ""
 
+    @property
+    def label(self) -> str:
+        """The script below the name of its folder: many are called train.py."""
+        script, folder = self.script, self.folder
+        inside = script.relative_to(folder) if script.is_relative_to(folder) else script.name
+        return (Path(folder.name) / inside).as_posix()
+
     @classmethod
     def of(cls, words: Sequence[str]) -> Program:
         """The program of a command line. Raises InputError where it is no Python script."""

@@ -46,7 +46,7 @@ LEAST_COMPARED = 10
 RECORDER_CALL_NS = 8_000
 """What a recorder adds to a CUDA call: 4 to 12 µs explain the steps that eleven programs, whose
 limit is the CPU, took without nsys on H200 hosts (docs/accuracy.md)."""
-MOST_CALL_NS = 32_000
+MOST_CALL_NS = 128_000
 
 _GUESSED = INFERRED - {Edge.HAND_OVER}
 
@@ -261,7 +261,7 @@ class Model(StepModel):
         if not told.isdecimal() or not len(self.follows):
             return RECORDER_CALL_NS
         least, most = 0, MOST_CALL_NS
-        while most - least > MOST_CALL_NS // 64:
+        while most - least > MOST_CALL_NS // 512:
             middle = (least + most) // 2
             if self.durations(replay(self.graph, [cheaper_by(middle)])).mean() > int(told):
                 least = middle

@@ -27,6 +27,9 @@ launch of a kernel loads its code for 0.1 to 70 ms, others take 5 µs (tests/dat
 LONG_NS = 1_000_000
 """A thread that stays longer in a call or outside of calls does something other than launch: see
 facts.idle.causes.OWN_WORK_NS."""
+KEPT_NS = 16_000
+"""Without a recorder that adds more than twice as much to a call, it and the pause before it keep
+this share of that cost."""
 _OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD)
 _NO_LAG = int(np.iinfo(np.int64).min) // 4
 
@@ -204,16 +207,17 @@ class Changed:
         """Each call costs its thread so much less, as without a recorder.
 
         A call keeps half of its own time and the thread half of its pause before it: a recorder
-        works at both ends of a call.
+        works at both ends of a call. They keep less where only a cost beyond `2 * KEPT_NS` explains
+        how long steps took without it.
         """
-        graph = self.graph
+        graph, gone = self.graph, 1 - min(0.5, KEPT_NS / max(cost_ns, 1))
         own = self.own_ns[: graph.calls]
-        less = np.minimum(cost_ns, own - own // 2)
+        less = np.minimum(cost_ns, np.ceil(own * gone).astype(np.int64))
         own -= less
         edges = graph.begin
         rows = np.flatnonzero((edges.kind == Edge.THREAD) & (self.begin_ns > 0))
         rest = (cost_ns - less)[edges.of[rows]]
-        self.begin_ns[rows] -= np.minimum(rest, self.begin_ns[rows] // 2)
+        self.begin_ns[rows] -= np.minimum(rest, (self.begin_ns[rows] * gone).astype(np.int64))
 
     def _of(self, edges: Edges, item: Array) -> Mask:
         """True for the edges of these items."""

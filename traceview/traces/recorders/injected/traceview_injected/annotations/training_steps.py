@@ -14,6 +14,7 @@ import sys
 from _thread import get_ident
 from time import perf_counter
 
+from ..python_sampler import mark_clock
 from . import nvtx_ranges
 
 TYPE_CHECKING = False
@@ -191,9 +192,13 @@ def _tell(folder: str | None, step_s: float, steps: int) -> None:
 def capture(bounds: str, folder: str | None) -> None:
     """Capture the steps of `bounds` with nsys: for `10:20`, from the start of step 10 to 20's."""
     first, end = map(int, bounds.split(":"))
-    window(
-        (first, end), lambda: _call("cudaProfilerStart"), lambda: _call("cudaProfilerStop"), folder
-    )
+
+    def start() -> None:
+        _call("cudaProfilerStart")
+        # The sampler's own marks are a second apart: a short window may have none.
+        mark_clock()
+
+    window((first, end), start, lambda: _call("cudaProfilerStop"), folder)
 
 
 def _call(name: str) -> None:
