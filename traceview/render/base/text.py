@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from traceview.base import units
@@ -305,6 +305,13 @@ def heading(title: str, name: str = "") -> Text:
     line = f"{title}  {name}" if name else title
     ruler = "-" * min(len(line), _LONGEST_RULER)
     return Text.assemble((title, "bold"), (line[len(title) :], "dim"), (f"\n{ruler}", "dim"))
+
+
+def note_blocks(lead: str, notes: Iterable[str], most: int = SENTENCE) -> Iterator[RenderableType]:
+    """Dim notes without empty lines in between; nothing if there are none."""
+    blocks = [note_block(lead, note, "dim", most) for note in notes]
+    if blocks:
+        yield Group(*blocks)
 
 
 def note_block(lead: str, text: str, style: str = "", most: int = SENTENCE) -> RenderableType:

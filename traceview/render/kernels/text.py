@@ -30,6 +30,7 @@ from traceview.render.base.text import (
     grid,
     heading,
     note_block,
+    note_blocks,
 )
 from traceview.render.kernels import summary, tables
 from traceview.render.kernels.diff import render_diff_text
@@ -80,10 +81,7 @@ def _kernel(
     if details:
         yield from (_detail(*each, width) for each in tables.detail_tables(kernel, names))
     yield _findings(kernel.findings)
-    texts = (*kernel.compiled.notes, *kernel.notes)
-    notes = [note_block("Note: ", text, "dim", _LONGEST_NOTE) for text in texts]
-    if notes:
-        yield Group(*notes)
+    yield from note_blocks("Note: ", (*kernel.compiled.notes, *kernel.notes), _LONGEST_NOTE)
 
 
 def _figures(kernel: KernelReport) -> str:

@@ -12,7 +12,7 @@ from traceview.base.records import record
 from traceview.kernels.inspect.upgrade import KernelUpgrade, UpgradeChange, UpgradeReport
 from traceview.render.base.json_text import JsonShape, document, items_of, written
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block
+from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block, note_blocks
 
 _MOST_CONFIGURATIONS = 4
 _MOST_REASON = 160
@@ -84,8 +84,7 @@ def _blocks(report: UpgradeReport, width: int) -> Iterator[RenderableType]:
             ),
             note_block("", f"no version compiles {_variants(group)}: {_reason(group)}", "dim"),
         )
-    if report.failures:
-        yield Group(*(note_block("Note: ", visible(f, SENTENCE), "dim") for f in report.failures))
+    yield from note_blocks("Note: ", report.failures)
 
 
 def _group(group: UpgradeGroup, width: int) -> RenderableType:
