@@ -33,6 +33,7 @@ from traceview.base.vocabulary.frameworks import Framework
 from traceview.traces.facts import savings
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, terms
+from traceview.traces.facts.launch_lines import launch_line
 from traceview.traces.facts.module_lines import most_of_kernel
 from traceview.traces.facts.operations import device_hosts, gpu_cells, kernel_operations
 from traceview.traces.facts.savings import GONE, Effect, Gain
@@ -89,6 +90,7 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
+_AT_LINE = " Most are launched at {launched_at}[ in {launched_in}][ (`{launched_source}`)]."
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
@@ -163,8 +165,8 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     if known is None or subject.file:
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
-    values, said = {**claim.values, **known.values}, (*claim.said, _LAUNCHED)
-    return replace(claim, subject=at, values=values, said=said)
+    said = (*(each for each in claim.said if each != _AT_LINE), _LAUNCHED)
+    return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
 
 
 def _severity(claim: TimeClaim) -> Severity | None:
@@ -327,7 +329,8 @@ def kernel_claim(
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain = of_kernels(trace, gains, effect)
+    gain, line = of_kernels(trace, gains, effect), launch_line(trace, rows)
+    at = (line.place, line.named_function, line.source) if line else (None, None, None)
     return TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": gain.saved_ns},
@@ -339,7 +342,9 @@ def kernel_claim(
             "kernels": len(rows),
             "total_ns": int(duration_ns.sum()),
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
+            **dict(zip(("launched_at", "launched_in", "launched_source"), at, strict=True)),
         },
+        said=(_AT_LINE,) if line else (),
     )
 
 

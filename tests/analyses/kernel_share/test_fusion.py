@@ -189,3 +189,30 @@ def test_thousands_of_tiny_kernels_are_told_without_a_claim(tmp_path):
 @pytest.mark.parametrize("name", [GEMM, ADD, "triton_per_fused_add_0", "cupy_add__float32"])
 def test_nobody_is_asked_to_make_the_kernel_of_a_library_faster(name, tmp_path):
     assert not ask(ANALYSIS, Export().launch((0, 1), (10, 20), name=name), tmp_path).findings
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ((7, 7, 7, 8), " Most are launched at train.py:7 in step."),
+        # No line launches most, or samples are too few.
+        ((7, 8, 9, 6), ""),
+        ((7, None, None, None), ""),
+    ],
+)
+def test_the_line_that_launches_most_of_the_kernels_is_told(tmp_path, lines, told):
+    """Before each launch the CPU works for 40 µs; without a line, no sample shows where."""
+    export, now = Export(), 0
+    for step in range(40):
+        for name in (GEMM, ADD, ADD):
+            now += 40_000
+            line = lines[step % 4] if name == ADD else 30
+            if line is not None and step < 16:
+                export.python_sample(now - 10_000, ("train.py", line, "step"))
+            export.launch((now, now + 5_000), (now + 6_000, now + 60_000), name=name)
+
+    chains = [each for each in ask(ANALYSIS, export, tmp_path).findings if "chain" in each.message]
+
+    assert len(chains) == 1
+    assert ("launched" in chains[0].message) == bool(told)
+    assert told in chains[0].message

@@ -14,16 +14,16 @@ STEP = ("train.py", 31, "step")
 SIZES = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
 
 
-def program(recompiled: dict[int, str], steps: int = 40) -> Export:
-    """Steps of 20 ms; some first compile for 200 ms, for a reason."""
+def program(recompiled: dict[int, str], steps: int = 40, step_ns: int = 20 * MS) -> Export:
+    """Steps, usually of 20 ms; some first compile for 200 ms, for a reason."""
     export, now = Export(), 0
     for step in range(steps):
         begin = now
         if reason := recompiled.get(step):
             export.python_event("recompilation", now, now + 200 * MS, at=STEP, reason=reason)
             now += 200 * MS
-        export.launch(call=(now, now + 5_000), kernel=(now + 10_000, now + 20 * MS))
-        now += 20 * MS
+        export.launch(call=(now, now + 5_000), kernel=(now + 10_000, now + step_ns))
+        now += step_ns
         export.range(f"step_{step}", begin, now)
     return export
 
@@ -55,6 +55,25 @@ def test_a_number_that_changes_has_another_remedy(tmp_path):
 
     assert "`step` at train.py:31 is compiled again: n == 10 (then 12, 14, …)." in finding.message
     assert finding.action.startswith("Pass the number that changes as a tensor")
+
+
+@pytest.mark.parametrize(
+    ("recompiling", "told"),
+    [
+        (range(1, 12), "in 11 of 12 steps"),
+        # Sizes that vary are learned once.
+        (range(1, 4), None),
+        (range(1, 6), None),
+    ],
+)
+def test_what_each_step_recompiles_is_told_though_it_is_one_window(tmp_path, recompiling, told):
+    export = program({n: f"self.schedule == {n - 1}" for n in recompiling}, 12, step_ns=15 * MS)
+
+    said = [text for text in messages(export, tmp_path) if "inside the loop" in text]
+
+    assert len(said) == (told is not None)
+    assert all(told in text for text in said)
+    assert all("is compiled again: self.schedule == 0 (then 1, 2, …)." in text for text in said)
 
 
 def test_garbage_of_the_compiler_is_compilation(tmp_path):

@@ -151,6 +151,13 @@ def stack_lines(trace: Trace) -> StackLines:
     )
 
 
+@fact
+def program_frames(trace: Trace) -> Integers:
+    """The rows of python_frames in the user's program."""
+    own = _named_frames(trace).matching(re.compile(_OWN))
+    return np.flatnonzero(~_of_library(trace.recorded("python_frames")) & ~own)
+
+
 def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
     """True for the stacks with a frame, such as `torch/nn/functional.py::linear`, that matches."""
     result = np.zeros(len(stack_lines(trace).frame), bool)
@@ -269,6 +276,11 @@ class SampledLine(NamedTuple):
     def place(self) -> str:
         """Such as `train.py:31`."""
         return self.subject.name
+
+    @property
+    def named_function(self) -> str | None:
+        """The function, if it has a name."""
+        return None if self.function in UNNAMED_FUNCTIONS else self.function
 
     @property
     def subject(self) -> Subject:

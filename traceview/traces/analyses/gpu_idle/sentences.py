@@ -47,6 +47,15 @@ def at_line(idle: IdleClaim, line: LineSite, cause: int | None) -> None:
     """Name the line with most of the time, and set the remedy that fits it."""
     place, values = line.place()
     idle.say_part("line_ns", line.time_ns, f"was {place}.", **values)
+    if through := line.through:
+        idle.say(
+            " {through_ns} passed in or under {through}[ in {through_function}][ "
+            "(`{through_source}`)].",
+            through_ns=line.through_ns,
+            through=through.place,
+            through_function=through.named_function,
+            through_source=through.source,
+        )
     if cause == LAUNCH_LATE:
         idle.remedy = (
             remedies.other_work_remedy(idle.trace, line)

@@ -409,8 +409,15 @@ def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
 
 
 def _steps_hit(trace: Trace, process: int, chosen: Mask) -> dict[str, Cell]:
-    """The steps of a process in which a window began, and all of them; empty without steps."""
-    all_steps, start_ns = steps(trace), compilation(trace).start_ns[chosen]
+    """The steps of a process in which a window or a reported recompilation in it began, and all.
+
+    Empty without steps.
+    """
+    all_steps, windows = steps(trace), compilation(trace)
+    told = python_events.events_of(trace, RECOMPILATION)
+    told = told.take(told["process"] == process)
+    inside = intervals.inside(intervals.covered(windows, chosen), told["start_ns"])
+    start_ns = np.concatenate([windows.start_ns[chosen], told["start_ns"][inside]])
     own = np.flatnonzero(all_steps.process == process)
     if not len(own):
         return {}
