@@ -96,14 +96,13 @@ class ComparisonView:
 def render_ptx_html(report: PtxReport, version: str) -> str:
     """The page of one target. `version` is traceview's own."""
     names = SourceNames.of(report.kernels)
-    names_of_all = [kernel.name for kernel in report.kernels]
     stages = STAGES if len(report.kernels) <= _MOST_WITH_STAGES else ()
     kernels = [
         replace(
             _kernel(kernel, f"k{n}", names, stages),
             circumstances=how_compiled(kernel, report.kernels),
             name=shown_name(kernel, report.kernels),
-            number=str(n) if names_of_all.count(kernel.name) > 1 else "",
+            number=str(n) if sum(other.name == kernel.name for other in report.kernels) > 1 else "",
         )
         for n, kernel in enumerate(report.kernels, 1)
     ]

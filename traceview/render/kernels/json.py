@@ -69,8 +69,7 @@ def _part(value: Any, _: _Lines, *, at: int) -> Any:
 
 
 def _source_line(value: Any, _: _Lines) -> SourceLine | None:
-    source: SourceLine | None = value.source
-    return source
+    return value.source
 
 
 _FIRST, _SECOND = partial(_part, at=0), partial(_part, at=1)
@@ -112,9 +111,7 @@ _LOOP = JsonShape(
     "instructions=counts.total classes=counts.by_class",
 )
 _LINE_MIX = JsonShape(
-    LineMix,
-    _SOURCE,
-    "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class",
+    LineMix, _SOURCE, "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class"
 )
 _CLASSES = JsonShape(
     InstructionMix,
@@ -210,10 +207,7 @@ _KERNEL = JsonShape(
     context=lambda kernel, _: _Lines.of(kernel),
 )
 KERNELS = JsonShape(
-    PtxReport,
-    "target arch",
-    json_text.items_of("kernels", _KERNEL),
-    "expectations=verdicts",
+    PtxReport, "target arch", json_text.items_of("kernels", _KERNEL), "expectations=verdicts"
 )
 
 _WIDTH = JsonShape(tuple, JsonKey("width_bits", int, _FIRST), JsonKey("count", int, _SECOND))
