@@ -246,7 +246,7 @@ _INDUCTOR_POINTS = rules(
     (K.ELEMENTWISE, r""),
 )
 # XLA names a fusion by its kind and its last operation.
-_XLA_RULES = rules(
+XLA_RULES = rules(
     (K.GEMM, r"gemm|dot"),
     (K.RANDOM, r"threefry|rng"),
     (K.SOFTMAX, r"softmax"),
@@ -266,11 +266,6 @@ def class_of_inductor(form: str, ops: str) -> KernelClass:
     if form == "spl":
         return K.SORT_SCAN
     return K.CAST_COPY if _MOVES_ONLY.fullmatch(ops) else first_of(_INDUCTOR_POINTS, ops)
-
-
-def class_of_xla(base: str) -> KernelClass:
-    """The class of a fusion of XLA."""
-    return first_of(_XLA_RULES, base)
 
 
 def class_of_cupy(function: str) -> KernelClass:

@@ -81,8 +81,7 @@ def _on(host: int, hosts: Set[int]) -> str:
 
 def _listed(named: Counter[str]) -> str:
     names = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return units.first(names, _MOST_NAMED)
 
 
 def _rows(trace: TraceFacts) -> str:
