@@ -102,14 +102,16 @@ def test_without_gpu_work_nothing_is_judged(tmp_path):
             "cupy",
             "gpu-compute",
             6,
-            "6 steps of 29.3 ms · GPU busy 96.6 % · 94.1 % of kernel time in fp32 GEMMs · "
+            "5 steps of 29.3 ms after 1 warm-up step · GPU busy 96.6 % · "
+            "94.1 % of kernel time in fp32 GEMMs · "
             "the CPU waits for the GPU in each step",
         ),
         (
             "cuda_graphs",
             "cpu-launch",
             8,
-            "8 steps of 3.59 ms (about 2.04 ms without nsys) · GPU busy 17.6 % · "
+            "6 steps of 3.59 ms (about 2.04 ms without nsys) after 2 warm-up steps · "
+            "GPU busy 17.6 % · "
             "80.5 % of the time waiting for the CPU to launch work · "
             "the CPU waits for the GPU in each step",
         ),

@@ -180,7 +180,8 @@ def test_what_is_recorded_is_exact(tmp_path_factory):
             counted[name] += len(off_ns)
 
     check()
-    assert min(counted[name] for name in ("gaps", "KernelFactor", "WaitGone", "CallGone")) > 4
+    # Hypothesis draws other programs where other modules are loaded.
+    assert min(counted[name] for name in ("gaps", "KernelFactor", "WaitGone", "CallGone")) > 2
 
 
 NAMES = ("k0", "k1", "k2")

@@ -221,3 +221,5 @@ UNKNOWN = add(IdleCause(
     action="Record the CUDA API too (--trace=cuda), so that the launch calls are known.",
     idle="for an unknown cause",
 ))
+FIRST_USES = (MODULE_LOAD, JIT_COMPILE, COMPILATION, ALLOCATION)
+"""What a first use of code or memory costs."""

@@ -224,14 +224,10 @@ Others = Sequence[TunedConfiguration]
 
 def _equal(one: TunedConfiguration, left: Others) -> str | None:
     before = left[: next(at for at, each in enumerate(left) if each is one)]
-    same = (o for o in before if o.code == one.code and one.code and _same_launch(o, one))
-    first = next(same, None)
+    alike = ("code", "shared_memory_bytes", "fill", "grid")
+    same = (o for o in before if all(getattr(o, name) == getattr(one, name) for name in alike))
+    first = next(same, None) if one.code else None
     return f"the same machine code as {first.text}" if first else None
-
-
-def _same_launch(one: TunedConfiguration, other: TunedConfiguration) -> bool:
-    mine, others = ((each.shared_memory_bytes, each.fill, each.grid) for each in (one, other))
-    return mine == others
 
 
 def _spilling(one: TunedConfiguration, left: Others) -> str | None:
@@ -285,7 +281,11 @@ def _emptier(one: TunedConfiguration, left: Others) -> str | None:
         if other.tile != one.tile or min(ratios) < 1.0:
             continue
         # Of one tile, more blocks have more loads in flight, however few their warps.
-        fewer = _blocks(other) < _blocks(one)
+        blocks, others = (
+            (each.warps_per_sm or 0) // int(each.values.get("num_warps") or 4)
+            for each in (one, other)
+        )
+        fewer = others < blocks
         if ratios[0] >= MORE_IN_FLIGHT and not one.tensor_cores and not fewer:
             each = f"{mine[0]} instead of {units.counted(theirs[0], 'warp')}"
             return f"{each} per SM, as {_options(other)} has"
@@ -293,11 +293,6 @@ def _emptier(one: TunedConfiguration, left: Others) -> str | None:
             each = f"{units.size(mine[1])} instead of {units.size(theirs[1])}"
             return f"{each} in flight per SM, as {_options(other)} has"
     return None
-
-
-def _blocks(one: TunedConfiguration) -> int:
-    """Blocks on an SM."""
-    return (one.warps_per_sm or 0) // int(one.values.get("num_warps") or 4)
 
 
 def _options(one: TunedConfiguration) -> str:

@@ -10,15 +10,9 @@ from functools import cached_property
 
 from traceview.base.hardware import Occupancy
 from traceview.base.records import record
+from traceview.kernels.inspect import recompilations
 from traceview.kernels.inspect.kernel_report import Difference, SmCount
-from traceview.kernels.inspect.recompilations import (
-    Place,
-    Recompilations,
-    by_place,
-    differences,
-    place_of,
-    stores_of_tensor_maps,
-)
+from traceview.kernels.inspect.recompilations import Place, Recompilations, differences
 from traceview.kernels.ptx.accesses import AsyncWait, TensorOp, async_waits, tensor_ops
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.addresses.slicing import Array, Origin, Provenance, together
@@ -54,7 +48,7 @@ class AccessContext:
     @property
     def place(self) -> Place:
         """Its source line, kind and memory space."""
-        return place_of(self.access)
+        return recompilations.place_of(self.access)
 
 
 @record
@@ -138,7 +132,7 @@ class KernelContext:
     def global_accesses(self) -> Mapping[tuple[Place, Array], tuple[AccessContext, ...]]:
         """The accesses of the PTX to global memory, by place and array, in program order."""
         streams: dict[tuple[Place, Array], list[AccessContext]] = defaultdict(list)
-        for place, listed in by_place(self.accesses, "ptx").items():
+        for place, listed in recompilations.by_place(self.accesses, "ptx").items():
             if self.provenance and place[2] == "global":
                 for access in listed:
                     for context in _of_each_array(access, self.provenance):
@@ -174,7 +168,7 @@ class KernelContext:
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """The places whose widths differ between PTX and SASS."""
-        ignored = stores_of_tensor_maps(self.code.ptx) if self.code.ptx else ()
+        ignored = recompilations.stores_of_tensor_maps(self.code.ptx) if self.code.ptx else ()
         return differences(self.accesses, ignored)
 
 

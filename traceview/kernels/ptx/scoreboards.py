@@ -83,7 +83,10 @@ class Scoreboards:
         waits = [
             {**_named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
         ]
-        return cls([c.sets for c in decoded], waits, _before(function))
+        before: dict[int, list[int]] = defaultdict(list)
+        for earlier, later in _steps(function):
+            before[later].append(earlier)
+        return cls([c.sets for c in decoded], waits, before)
 
     def awaited(self, at: int) -> tuple[int, ...]:
         """The instructions whose results or operands the instruction `at` waits for, in order.
@@ -117,14 +120,6 @@ def _named(instruction: Instruction) -> Mapping[int, int]:
         return {}
     named = _NAMED.finditer(instruction.operands)
     return {int(each["scoreboard"]): int(each["left"] or "0", 16) for each in named}
-
-
-def _before(function: Function) -> Mapping[int, Sequence[int]]:
-    """The instructions that may run right before each."""
-    before: dict[int, list[int]] = defaultdict(list)
-    for earlier, later in _steps(function):
-        before[later].append(earlier)
-    return before
 
 
 def _steps(function: Function) -> Iterator[tuple[int, int]]:

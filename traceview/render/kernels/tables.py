@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from traceview.base import units
 from traceview.base.tables import Cell, Table, TableSpec, column_list
@@ -354,99 +355,68 @@ HOLDERS = TableSpec(
 
 def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     """The detailed tables that have rows, with their declarations."""
-    for spec, table in _detail_tables(kernel, names):
-        if len(table):
-            yield spec, table
-
-
-def _detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     mix, live = kernel.mix, kernel.live_registers
     hottest = mix.hottest_loop if mix else None
+    warps = kernel.occupancy.active_warps if kernel.occupancy else None
 
     def variable(source: SourceLine | None) -> str | None:
         return kernel.variables.get(source) if source else None
 
-    yield (
+    def table(
+        spec: TableSpec, listed: Sequence[Any], **cells: Any
+    ) -> Iterator[tuple[TableSpec, Table]]:
+        if listed:
+            name = {"source": lambda each: names.of_line(each.source)}
+            yield spec, table_of(spec, listed, **name | cells)
+
+    yield from table(
         SPILLS,
-        table_of(
-            SPILLS,
-            kernel.spilled_values,
-            source=lambda value: names.of_line(value.source),
-            variable=lambda value: variable(value.source),
-            stored_bytes="store_bytes",
-            loaded_bytes="load_bytes",
-        ),
+        kernel.spilled_values,
+        variable=lambda value: variable(value.source),
+        stored_bytes="store_bytes",
+        loaded_bytes="load_bytes",
     )
-    yield (
+    yield from table(
         HOLDERS,
-        table_of(
-            HOLDERS,
-            live.holders if live else (),
-            source=lambda holder: names.of_line(holder[0]),
-            variable=lambda holder: variable(holder[0]),
-            registers=lambda holder: holder[1],
-        ),
+        live.holders if live else (),
+        source=lambda holder: names.of_line(holder[0]),
+        variable=lambda holder: variable(holder[0]),
+        registers=lambda holder: holder[1],
     )
-    yield (
+    yield from table(
         WAITS,
-        table_of(
-            WAITS,
-            kernel.async_waits,
-            source=lambda wait: names.of_line(wait.source),
-            waits_for="kind",
-            meanwhile=lambda wait: most_first(ClassCounts(wait.meanwhile)) or "nothing",
-        ),
+        kernel.async_waits,
+        waits_for="kind",
+        meanwhile=lambda wait: most_first(ClassCounts(wait.meanwhile)) or "nothing",
     )
-    yield (
-        CONVERSIONS,
-        table_of(
-            CONVERSIONS,
-            kernel.layout_conversions,
-            source=lambda conversion: names.of_line(conversion.source),
-            through="path",
-            loop="loop_depth",
-        ),
-    )
-    yield (
+    yield from table(CONVERSIONS, kernel.layout_conversions, through="path", loop="loop_depth")
+    yield from table(
         LOOPS,
-        table_of(
-            LOOPS,
-            mix.loops if mix else (),
-            source=lambda loop: names.of_line(loop.source),
-            loop="depth",
-            instructions="counts.total",
-            share_pct=lambda loop: 100 * loop.counts.total / mix.counts.total if mix else None,
-            instruction_mix=lambda loop: most_first(loop.counts),
-        ),
+        mix.loops if mix else (),
+        loop="depth",
+        instructions="counts.total",
+        share_pct=lambda loop: 100 * loop.counts.total / mix.counts.total if mix else None,
+        instruction_mix=lambda loop: most_first(loop.counts),
     )
-    warps = kernel.occupancy.active_warps if kernel.occupancy else None
-    yield (
+    yield from table(
         CYCLES,
-        table_of(
-            CYCLES,
-            kernel.loop_cycles,
-            source=lambda loop: names.of_line(loop.source),
-            sm_cycles=lambda loop: (
-                warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
-            ),
+        kernel.loop_cycles,
+        sm_cycles=lambda loop: (
+            warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
         ),
     )
-    yield (
+    yield from table(
         LINES,
-        table_of(
-            LINES,
-            # Those of the hottest loop first.
-            sorted(mix.lines if mix else (), key=lambda line: -line.in_hottest_loop),
-            source=lambda line: names.of_line(line.source),
-            loop="loop_depth",
-            instructions="counts.total",
-            hottest_loop_pct=lambda line: (
-                100 * line.in_hottest_loop / hottest.counts.total
-                if hottest and line.in_hottest_loop
-                else None
-            ),
-            instruction_mix=lambda line: most_first(line.counts),
+        # Those of the hottest loop first.
+        sorted(mix.lines if mix else (), key=lambda line: -line.in_hottest_loop),
+        loop="loop_depth",
+        instructions="counts.total",
+        hottest_loop_pct=lambda line: (
+            100 * line.in_hottest_loop / hottest.counts.total
+            if hottest and line.in_hottest_loop
+            else None
         ),
+        instruction_mix=lambda line: most_first(line.counts),
     )
 
 

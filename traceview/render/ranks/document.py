@@ -117,11 +117,7 @@ def _absent(job: JobReport) -> list[str]:
 
 
 def _listed(lead: str, texts: Sequence[str]) -> str:
-    if not texts:
-        return ""
-    more = len(texts) - _MOST_NAMED
-    rest = f" and {units.count(more)} more" if more > 0 else ""
-    return f"{lead}: {'; '.join(texts[:_MOST_NAMED])}{rest}"
+    return f"{lead}: {units.first(texts, _MOST_NAMED, '; ')}" if texts else ""
 
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:

@@ -81,8 +81,7 @@ def _on(host: int, hosts: Set[int]) -> str:
 
 def _listed(named: Counter[str]) -> str:
     names = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return units.first(names, _MOST_NAMED)
 
 
 def _rows(trace: TraceFacts) -> str:
@@ -139,7 +138,8 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     lost = board.launch == "unknown"
     busy = "unknown" if lost else units.percent(board.gpu_busy_pct)
     yield ScoreTile("gpu_busy_pct", "GPU busy", busy, most)
-    of = f"median of {units.count(board.steps)}" if board.steps else "no steps found"
+    counted = board.steps - board.warm_up_steps
+    of = f"median of {units.count(counted)}" if board.steps else "no steps found"
     yield ScoreTile("step_median_ns", "Step", units.duration(board.step_median_ns), of)
     # Without any recorded GPU work, it is unknown whether there was communication or a copy.
     none = "none" if board.gpu_busy_pct is not None or lost else units.ABSENT

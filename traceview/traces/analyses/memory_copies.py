@@ -133,12 +133,15 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
                 gain = Gain(most.own_ns, most.saved_ns)
-            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
             needless = row["direction"] == "D2H" and _in_steps(trace, own)
             about = needless and not _beside_others(copies, row, device)
+            if not about and exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
+                # Replayed, waits around the copies go, too: not while the GPU copies all the time.
+                gain = gain.at_most(own_ns)
+            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             yield replace(claim, saving="about" if about else "at-most")
 
 

@@ -15,7 +15,7 @@ from traceview.base.findings import Clause, Finding, Subject, severity_of
 from traceview.base.groups import Groups
 from traceview.base.records import record
 from traceview.base.tables import Array, Cell, Integers, Mask, Texts
-from traceview.base.vocabulary.causes import CAUSES, COPY_WAIT, SYNC_DRAIN
+from traceview.base.vocabulary.causes import CAUSES, COPY_WAIT, LAUNCH_LATE, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.facts import savings
 from traceview.traces.facts.copies import downloads, uses_managed_memory
@@ -175,6 +175,8 @@ _MANAGED = (
 )
 _MUCH_MORE = 1.5
 """From here on a saving needs a word on why it is more than the idle time after the waits."""
+_RELAUNCH_NS = 10_000
+"""From a wait to the next work a launch call and its pause pass: about two calls, recorded."""
 _AFTER_IT = "Look first at what comes after the wait (gpu-idle): it takes longer."
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
@@ -392,6 +394,9 @@ def _after_waits(trace: Trace, rows: Integers) -> _After | None:
         return None
     idle_ns = every.by_cause(others)
     most = int(np.argmax(idle_ns))
+    if most == LAUNCH_LATE and idle_ns[most] < _RELAUNCH_NS * every.count(others):
+        # That is what the next launch takes, which the CPU would have done before without the wait.
+        return None
     return _After(most, int(idle_ns[most]))
 
 

@@ -80,6 +80,8 @@ def compare_runs(
         )
     if not others:
         notes = (*notes, *_unlike_steps(parts))
+    if all(stepping):
+        notes = (*notes, *_other_loops(before, after))
     return comparison.RunComparison(
         before=tuple(before),
         after=tuple(after),
@@ -91,6 +93,29 @@ def compare_runs(
         environment=environment.environment_differences(before, after),
         notes=notes,
     )
+
+
+def _other_loops(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Iterator[str]:
+    """Notes on the loops that are compared, such as decodes, and on those that are not."""
+    sides = (before, after)
+    compared = [sorted({next(iter(run.loops), "") for run in side}) for side in sides]
+    if max(len(run.loops) for side in sides for run in side) < 2:
+        return
+    if compared[0] != compared[1]:
+        names = " and ".join(", ".join(each) for each in compared)
+        yield (
+            f"Steps of different loops are compared: {names}. Select the same on both sides: "
+            "--before GLOB --after GLOB."
+        )
+    shared = [
+        name
+        for name in before[0].loops
+        if name not in compared[0] and all(name in run.loops for side in sides for run in side)
+    ]
+    for name in shared:
+        times = [total(Fraction(run.loops[name][1]) for run in side) / len(side) for side in sides]
+        was, now = (units.duration(round(each)) for each in times)
+        yield f"Of another loop, {name}, a step takes {was} before and {now} after (medians)."
 
 
 _BY_CLASS = "they are different programs, compared by class of kernel, and by ranges of one name"

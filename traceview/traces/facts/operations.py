@@ -347,6 +347,20 @@ def first_launches(trace: Trace) -> Mask:
     return first
 
 
+LAZY_LOAD_NS = 200_000
+"""A first launch that takes longer loaded code."""
+
+
+@fact_without_ranges
+def loading_launches(trace: Trace) -> Mask:
+    """True for the operations whose launch call first loaded their code, then enqueued them."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    result = first_launches(trace) & ops.launched
+    call = ops.call[result]
+    result[result] = calls["end_ns"][call] - calls["start_ns"][call] > LAZY_LOAD_NS
+    return result
+
+
 def calls_that_enqueue(ops: Operations, calls: int, chosen: Mask | None = None) -> Mask:
     """True for the API calls that enqueued operations, all of them or the chosen ones.
 

@@ -6,13 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
-from traceview.trials.remedies.base import (
-    TF32,
-    ProgramRemedy,
-    RemedyRun,
-    around_models,
-    replace_function,
-)
+from traceview.trials.remedies import base
+from traceview.trials.remedies.base import ProgramRemedy, RemedyRun
 
 _SLOW = ("GroupNorm", "InstanceNorm2d")
 """torch has no NHWC kernels for them: with GroupNorm a step took 41 % longer, a UNet's 32 %
@@ -88,10 +83,12 @@ def _install(torch: Any, run: RemedyRun) -> None:
         _lay_out(torch, form, filter(None, known.values()), optimizers)
 
     for name in _TRANSFORMS:
-        replace_function(torch.fft, name, lambda original: _rejected(original, run))
-    replace_function(torch.optim.Optimizer, "__init__", lambda first: _noted(first, optimizers))
+        base.replace_function(torch.fft, name, lambda original: _rejected(original, run))
+    base.replace_function(
+        torch.optim.Optimizer, "__init__", lambda first: _noted(first, optimizers)
+    )
     run.at_switch(switch)
-    around_models(torch, call)
+    base.around_models(torch, call)
 
 
 REMEDY = ProgramRemedy(
@@ -102,6 +99,6 @@ REMEDY = ProgramRemedy(
     install=_install,
     how=".to(memory_format=torch.channels_last) of the model's convolutions and of its input",
     may_change="algorithms of convolutions",
-    bound=TF32,
+    bound=base.TF32,
     is_switchable=True,
 )

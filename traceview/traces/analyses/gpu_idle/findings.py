@@ -160,6 +160,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         sentences.in_function(idle, line)
     elif line:
         sentences.at_line(idle, line, None)
+    else:
+        sentences.in_range(idle)
     lone = gap_evidence.lone_gap(trace, within)
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, causes.LAUNCH_LATE)
@@ -176,7 +178,9 @@ def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:
     What has a finding of its own stays.
     """
     rest, line, rows = usual.rest, usual.line, np.flatnonzero(usual.gaps)
-    if cause == causes.LAUNCH_LATE and is_other_work(trace, line, usual.site):
+    # The time of a site is that of all late launches: the parts are in it.
+    site = None if usual.parts else usual.site
+    if cause == causes.LAUNCH_LATE and is_other_work(trace, line, site):
         at_line = rest.take(lines.lines_of(trace, rest) == line.number) if line else None
         return remedies.remove_pauses(trace, rows, at_line)
     edit = remedies.of_cause(trace, cause, rows)
@@ -227,15 +231,29 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     if severity_of(idle_ns, gaps.steady_spans_ns(trace).get(device, 0)) is None:
         return
     own = once & (every.device == device)
-    lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
+    by_cause = every.by_cause(own)
+    main = int(np.argmax(by_cause))
+    uses = "first uses, such as code loading and the first pinned allocation"
+    lost = f"during warm-up and {uses if main in causes.FIRST_USES else 'start-up'}"
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)
+    severity: Severity = "info"
+    if main not in causes.FIRST_USES:
+        what = causes.CAUSES[main].idle or causes.CAUSES[main].lost
+        idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
+        if device in gaps.long_starts(trace):
+            severity = "medium"
+            idle.lost = "before its first kernel"
+            idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), causes.LAUNCH_LATE)
+            line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
+            if line:
+                sentences.at_line(idle, line, None)
     sentences.during_jit(idle)
     compiling = (every.cause == causes.COMPILATION) & (every.device == device)
     if compiling.any():
         idle.values["compiling_ns"] = int(every.idle_ns[compiling].sum())
     sentences.on_other_gpus(idle, once & ~own)
-    yield idle.claim("info", "devices", gpu_cells(trace, device))
+    yield idle.claim(severity, "devices", gpu_cells(trace, device))
 
 
 def before_first_work(trace: Trace) -> Iterator[TimeClaim]:

@@ -61,9 +61,12 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
     late = gaps(trace).after[rows]
     if not (operations(trace).call[late] >= 0).any():
         return None
+    launched, group = _launched_together(trace, late)
+    if 1 < len(launched) == len(groups.different(group)):
+        # Each is alone in its step, or between waits: to launch less often is to join these.
+        return None
 
     def edit(changed: Changed) -> None:
-        launched, group = _launched_together(trace, late)
         item = model(trace).item_of_operation[launched]
         changed.launch_at_once(item[item >= 0], group[item >= 0])
 
@@ -241,10 +244,16 @@ KEEP_STREAM_FREE = (
 )
 _SHORT_GAPS = "Fuse small kernels, or give each more work."
 _SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
-SHARED_GPU = (
+_SHARED_GPU = (
     "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
     "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
 )
+_WITH_GRAPHICS = (
+    "The program draws on this GPU, too: graphics work takes turns with CUDA's, and is not in this "
+    "recording. Record it as well (--trace=cuda,opengl or vulkan), and draw less often, or on "
+    "another GPU."
+)
+_GRAPHICS = re.compile(r"(cuda|cu|hip)Graphics")
 IN_GRAPH = (
     "Time replays without a profiler first: recording each node of a graph lengthens the pauses "
     "between them. What is left is the GPU's own; fewer, larger nodes have fewer of them."
@@ -259,6 +268,10 @@ _RETRIES = (
     "Use less memory at the peak (a smaller batch, fewer tensors kept alive), and set "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch's allocator found no room, gave its "
     "cached memory back (cudaFree) and asked for new."
+)
+_GROWS = (
+    "Warm up with the largest shapes: PyTorch's allocator keeps what they used, and asks for "
+    "more memory only where that is too little. An extension that calls cudaMalloc can use it, too."
 )
 _KEEP_POOL = (
     "Allocate before the loop, or let the pool keep its memory: by default it gives all of it back "
@@ -337,8 +350,12 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     rows = rows[every.within[rows] >= 0]
     code, idle_ns = names.codes[every.within[rows]], every.idle_ns[rows]
 
+    def calls_of(wanted: re.Pattern[str]) -> Mask:
+        result: Mask = names.matching(wanted.match)[every.within[rows]]
+        return result
+
     def time_in(wanted: re.Pattern[str]) -> int:
-        return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
+        return int(idle_ns[calls_of(wanted)].sum())
 
     if region := terms(trace).data_region:
         return region
@@ -346,10 +363,19 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     if len(code) and 2 * time_in(POOLS) > total_ns:
         return _KEEP_POOL
     allocated_ns, freed_ns = time_in(_DEVICE_MEMORY), time_in(_FREES)
-    # Only its allocator frees device memory in the middle of a PyTorch program.
-    if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
-        return _RETRIES
-    return action_for(trace, causes.ALLOCATION)
+    if framework(trace) != "torch":
+        return action_for(trace, causes.ALLOCATION)
+    # Only its allocator frees device memory in the middle of a PyTorch program, but for a few
+    # blocks that libraries free as they start.
+    often = calls_of(_FREES).sum() > LEAST_OF_RETRIES * calls_of(_DEVICE_MEMORY).sum()
+    both = min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns
+    return _RETRIES if often and both else _GROWS
+
+
+def shared_gpu(trace: Trace) -> str:
+    """The remedy where a free GPU starts launched work late."""
+    draws = trace.recorded("api_calls").texts("name").matching(_GRAPHICS.match).any()
+    return _WITH_GRAPHICS if draws else _SHARED_GPU
 
 
 _MANY_KEPT = 100

@@ -12,7 +12,13 @@ from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, remedies
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.line_sites import Accident, LineSite
-from traceview.traces.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL, LateSite
+from traceview.traces.facts.idle.cpu_activity import (
+    OFF_CPU,
+    OUTSIDE_CUDA,
+    QUEUE_FULL,
+    LateSite,
+    late_idle_in,
+)
 from traceview.traces.facts.idle.gaps import gaps
 from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.operations import CallKind, api_calls, operations
@@ -20,7 +26,7 @@ from traceview.traces.facts.python_events import asked_for, collections
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
-_GOOD_PART = 0.25
+_GOOD_PART, _NAMED_PART = 0.25, 0.2
 COLLECT_SELDOM = (
     "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
 )
@@ -85,6 +91,17 @@ def at_late_site(idle: IdleClaim, site: LateSite) -> None:
     idle.say_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
     if late_parts.is_other_work(trace, None, site):
         idle.remedy = remedies.take_out(trace)
+
+
+def in_range(idle: IdleClaim) -> None:
+    """Name the range of the program with most of the time, if that is a good part."""
+    site = late_idle_in(idle.trace, np.flatnonzero(idle.gaps)).longest(idle.device)
+    pattern = late_parts.range_pattern(idle.trace, site) if site else None
+    if site and pattern and site.steady_ns > _NAMED_PART * idle.idle_ns:
+        part_ns = min(site.steady_ns, idle.idle_ns)
+        where = wording.inside(idle.trace, pattern, "range_pattern")
+        if "{" in where:
+            idle.say_part("in_range_ns", part_ns, f"was{where}.", range_pattern=pattern)
 
 
 def details(idle: IdleClaim, cause: int, severity: Severity, *, by_line: bool) -> Severity:
@@ -275,7 +292,7 @@ def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:
         held_gaps=gaps(idle.trace).count(held),
         started_ns=round(float(np.median(late_ns))),
     )
-    idle.remedy = remedies.SHARED_GPU
+    idle.remedy = remedies.shared_gpu(idle.trace)
     return True
 
 

@@ -254,12 +254,14 @@ def _late_ns(trace: Trace, device: int) -> dict[int, int]:
 class MainLoop:
     """The series of steps that takes most of the time: its steps, and how long steady ones take.
 
-    `mean_ns` is that of which savings are stated where the steps are uneven.
+    `mean_ns` is that of which savings are stated where the steps are uneven. Of the `steps`,
+    `warm_up` are left out of both.
     """
 
     steps: int
     median_ns: int | None
     mean_ns: int | None = None
+    warm_up: int = 0
 
     @property
     def is_uneven(self) -> bool:
@@ -275,7 +277,8 @@ def main_loop(trace: Trace) -> MainLoop:
     steady = after_warm_up(trace, every[0])
     lossy = _lossy(trace, steady)
     mean_ns = round(_total_ns(trace, lossy) / len(lossy))
-    return MainLoop(len(every[0]), _median(_usual_ns(trace, steady)), mean_ns)
+    steps, warm_up = len(every[0]), len(every[0]) - len(steady)
+    return MainLoop(steps, _median(_usual_ns(trace, steady)), mean_ns, warm_up)
 
 
 @fact

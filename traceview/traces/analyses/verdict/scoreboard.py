@@ -36,6 +36,7 @@ SCOREBOARD = column_list("""
     gpu_busy_pct float64?: percentage of it with work on the GPU; null where the recording lost much
         of the work
     steps int64: steps of the main loop, warm-up included
+    warm_up_steps int64: steps of these that are warm-up
     step_median_ns int64?: median step after warm-up
     launch text?: gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or
         unknown, as in run-ahead; data-loading where the CPU launches late for want of data; null
@@ -62,6 +63,7 @@ class Scoreboard:
     steady_ns: int | None
     gpu_busy_pct: float | None
     steps: int
+    warm_up_steps: int
     step_median_ns: int | None
     launch: str | None
     communication_ns: int | None
@@ -78,7 +80,8 @@ def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
-        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 8)
+        figures = (loop.steps, loop.warm_up, loop.median_ns)
+        return Scoreboard(None, 0, None, None, *figures, *[None] * 8)
     ops, communicating = operations(trace), communication_operations(trace)
     own = selected_operations(trace) & (ops.device == parts.device)
     copying = (ops.kind == Kind.COPY) & ~communicating
@@ -97,6 +100,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
         steady_ns=parts.span_ns,
         gpu_busy_pct=None if parts.unknown else parts.busy_pct,
         steps=loop.steps,
+        warm_up_steps=loop.warm_up,
         step_median_ns=loop.median_ns,
         launch=_launch(trace, parts),
         communication_ns=communication_ns,

@@ -20,7 +20,7 @@ from traceview.traces.analyses.verdict.parts import (
 )
 from traceview.traces.facts.copies import outer_migration_time
 from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
-from traceview.traces.facts.idle.gaps import UnknownIdle
+from traceview.traces.facts.idle.gaps import UnknownIdle, long_starts
 from traceview.traces.facts.idle.launching import drained_in_steps
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.pacing import paced
@@ -61,9 +61,10 @@ _CLASSES = {
 class Verdict:
     """The result of a recording in one line.
 
-    `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
-    the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
-    the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
+    `steps` counts the steps of the main loop, `warm_up_steps` those of them that are warm-up;
+    `step_median_ns` is the median of the others, absent without steps. `gpu_busy_pct` is the busy
+    part of the steady time, on the GPU with most steady time; absent where no GPU work is selected,
+    or much of it was lost.
     `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
     about the same or not known. `shares` divides the recording into loops and what is outside of
     them; `shares_text` says so, empty for a selection and where one loop is nearly all.
@@ -78,12 +79,13 @@ class Verdict:
     step_unrecorded_ns: int | None = None
     shares: RunShares | None = None
     shares_text: str = ""
+    warm_up_steps: int = 0
 
 
 @fact
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
-    result = _limited(trace)
+    result = replace(_limited(trace), warm_up_steps=main_loop(trace).warm_up)
     if trace.selection:
         return result
     parts = steady_parts(trace)
@@ -260,7 +262,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
-        return f"No steps found in {units.duration(parts.span_ns)}"
+        idle_ns = long_starts(trace).get(parts.device)
+        after = f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+        return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     plain = ""
@@ -268,7 +272,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         tool = "nsys" if trace.recorder == "nsys" else "the profiler"
         about = "" if UNRECORDED_NS in trace.run else "about "
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
-    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
+    after = f" after {units.counted(loop.warm_up, 'warm-up step')}" if loop.warm_up else ""
+    counted = units.counted(loop.steps - loop.warm_up, "step")
+    return f"{counted} of {units.duration(loop.median_ns)}{mean}{plain}{after}"
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:

@@ -29,7 +29,7 @@ class Edge(IntEnum):
     THREAD = 0
     """The call before it on its thread, and what the thread did in between."""
     LAUNCH = 1
-    """The call that enqueued the operation, from its begin; after long calls from their end."""
+    """The call that enqueued the operation, from its begin; from its end where it loaded code."""
     STREAM = 2
     """The operation before it on its stream."""
     EVENT = 3

@@ -27,7 +27,7 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers, Table, pick
 from traceview.traces.facts import operations as work
 from traceview.traces.facts.dependencies.graph import Dependencies, Edge, Edges
 from traceview.traces.facts.launches import queue_full, waits
-from traceview.traces.facts.operations import CallKind, api_calls, correlated
+from traceview.traces.facts.operations import CallKind, api_calls, correlated, loading_launches
 from traceview.traces.facts.pacing import paced_loops
 from traceview.traces.trace import Trace, fact_without_ranges
 
@@ -128,6 +128,10 @@ class _Builder:
         call = picked(ops.call, chosen)
         by_call = np.flatnonzero(call >= 0)
         self.launched_ns[by_call] = calls.start_ns[call[by_call]]
+        loaded = np.flatnonzero(picked(loading_launches(trace), chosen))
+        # Code is loaded before the kernel is enqueued.
+        enqueued_ns = np.minimum(calls.end_ns[call[loaded]], self.op_start[loaded]) - LATENCY_NS
+        self.launched_ns[loaded] = np.maximum(enqueued_ns, self.launched_ns[loaded])
         self.of: list[Array] = []
         self.on: list[Array] = []
         self.lag: list[Array] = []
@@ -203,7 +207,7 @@ class _Builder:
         # Work launched on an idle stream did not wait for it.
         self.add(of[rows] + self.calls, on[rows] + self.calls, lag, Edge.STREAM, idle[rows])
         rows = np.flatnonzero(launched)
-        lag = np.full(len(rows), self.latency)
+        lag = self.latency + launched_ns[rows] - self.start[self.launch[of[rows]]]
         self.add(of[rows] + self.calls, self.launch[of[rows]], lag, Edge.LAUNCH)
         expected = np.full(len(self.operation), _NEVER)
         stream = np.where(follows & ~idle, free_ns + self.pitch, _NEVER)

@@ -163,6 +163,11 @@ def device_of_calls(trace: Trace) -> Integers:
     return device
 
 
+_FOR_WORK = (
+    operations.CallKind.SYNCHRONIZE,
+    operations.CallKind.COPY,
+    operations.CallKind.COPY_ASYNC,
+)
 LEAST_WAIT_NS = 1_000_000
 """So long nothing holds up the first wait of a process but work: 463 ms in a public recording."""
 
@@ -175,8 +180,10 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
         return result
     every, ops = waits(trace), operations.operations(trace)
     process, copies = ops.process[gaps.after], ops.kind[gaps.after] == operations.Kind.COPY
+    # Freeing memory and loading code take long for reasons of their own.
+    long = np.isin(every.does, _FOR_WORK) & (every.duration_ns >= LEAST_WAIT_NS)
     for number in groups.different(process).tolist():
-        own = np.flatnonzero((every.process == number) & (every.duration_ns >= LEAST_WAIT_NS))
+        own = np.flatnonzero((every.process == number) & long)
         first = own[np.argsort(every.start_ns[own], kind="stable")[:1]]
         waited = intervals.covered(every, first)
         shared_ns = intervals.overlap(waited, gaps.start_ns, gaps.end_ns)

@@ -14,7 +14,7 @@ from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
-from traceview.base.vocabulary.causes import CAUSES, LOST_WORK
+from traceview.base.vocabulary.causes import CAUSES, FIRST_USES, LOST_WORK
 from traceview.traces.facts import compilation, operations
 from traceview.traces.facts.dependencies.graph import predecessors
 from traceview.traces.facts.idle.causes import gap_causes, idle_graph
@@ -181,6 +181,21 @@ class Gaps(IdleTime):
         return groups.added(self.cause[chosen], self.idle_ns[chosen], len(CAUSES))
 
 
+@fact_without_ranges
+def first_compute_ns(trace: Trace) -> Integers:
+    """The start of the first kernel or graph of each device.
+
+    Never, the largest int64, where it has none; before all else, the least, where kernels were not
+    recorded.
+    """
+    ops, limits = operations.operations(trace), np.iinfo(np.int64)
+    first = limits.max if "kernels" in trace.tables else limits.min
+    begins_ns = np.full(len(trace.devices), first)
+    computes = np.isin(ops.kind, (operations.Kind.KERNEL, operations.Kind.GRAPH))
+    np.minimum.at(begins_ns, ops.device[computes], ops.start_ns[computes])
+    return begins_ns
+
+
 @fact
 def every_gap(trace: Trace) -> Gaps:
     """All idle gaps of all devices, whatever is selected."""
@@ -194,14 +209,7 @@ def every_gap(trace: Trace) -> Gaps:
     one_time = parts.first_use | (bounds.start_ns[gap] < warm_up_end_ns(trace))
     one_time |= compilation.compiling(trace, parts.start_ns, parts.end_ns)
     one_time &= ~recompiling(trace, parts.start_ns, parts.end_ns)
-    # The first kernel or graph of each device: never where it has none, before all gaps where
-    # kernels were not recorded.
-    ops, limits = operations.operations(trace), np.iinfo(np.int64)
-    first = limits.max if "kernels" in trace.tables else limits.min
-    compute_begins_ns = np.full(len(trace.devices), first)
-    computes = np.isin(ops.kind, (operations.Kind.KERNEL, operations.Kind.GRAPH))
-    np.minimum.at(compute_begins_ns, ops.device[computes], ops.start_ns[computes])
-    one_time |= bounds.end_ns[gap] <= compute_begins_ns[device]
+    one_time |= bounds.end_ns[gap] <= first_compute_ns(trace)[device]
     return Gaps(
         gap=gap,
         device=device,
@@ -251,6 +259,28 @@ class UnknownIdle:
     lost: int
     launches: int
     gaps_ns: int
+
+
+LONG_START = 0.5
+"""A start that takes more of a GPU's time is what a run without steps is mostly about."""
+
+
+@fact
+def long_starts(trace: Trace) -> dict[int, int]:
+    """How long devices idle before their first kernel, where a run without steps mostly does that.
+
+    First uses of code and memory apart.
+    """
+    ops, every, result = operations.operations(trace), gaps(trace), dict[int, int]()
+    if steps.pace(trace).timed.any():
+        return result
+    for device in steady_spans_ns(trace):
+        own = ops.device == device
+        before = (every.device == device) & (every.end_ns <= first_compute_ns(trace)[device])
+        idle_ns = int(every.idle_ns[before & ~np.isin(every.cause, FIRST_USES)].sum())
+        if idle_ns > LONG_START * int(ops.end_ns[own].max() - ops.start_ns[own].min()):
+            result[device] = idle_ns
+    return result
 
 
 @fact

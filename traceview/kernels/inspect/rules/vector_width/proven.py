@@ -7,15 +7,9 @@ from dataclasses import replace
 
 from traceview.base import units
 from traceview.base.records import record
+from traceview.kernels.inspect import recompilations
 from traceview.kernels.inspect.kernel_report import line_name
-from traceview.kernels.inspect.recompilations import (
-    Outcome,
-    Place,
-    Recompilations,
-    by_place,
-    narrower_fraction,
-    widths,
-)
+from traceview.kernels.inspect.recompilations import Outcome, Place, Recompilations
 from traceview.kernels.inspect.rules.remedies import Remedy, results_text, with_grid
 from traceview.kernels.inspect.rules.vector_width.causes import (
     TOO_FEW,
@@ -65,13 +59,7 @@ def harm(before: Outcome, after: Outcome) -> str:
         *_shared(before, after),
         *_lost(before, after),
     ]
-    more = f" and {len(harms) - _MOST} more" if len(harms) > _MOST else ""
-    return " and ".join(harms[:_MOST]) + more
-
-
-def harm_of_requests(text: str) -> bool:
-    """Whether a harm is that there are more uncoalesced accesses."""
-    return text.startswith(_UNCOALESCED)
+    return units.first(harms, _MOST, " and ")
 
 
 def _narrowed(before: Outcome, after: Outcome) -> Iterator[str]:
@@ -99,7 +87,7 @@ def _scattered(before: Outcome, after: Outcome) -> Iterator[str]:
 def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
     """The number of uncoalesced accesses at each place, by width in bits."""
     counts: dict[tuple[Place, int], int] = {}
-    for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
+    for place, listed in recompilations.by_place(outcome.ptx_accesses, "ptx").items():
         for access in listed if place[1] in ("load", "store") and place[2] == "global" else ():
             cost = outcome.request_costs.cost(access)
             if cost and cost.is_uncoalesced:
@@ -111,15 +99,15 @@ def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
 def _reached(outcome: Outcome) -> dict[tuple[Place, Array], int]:
     """The width that most bits at each place move at; loads and async copies are one kind."""
     accesses: dict[tuple[Place, Array], list[Access]] = {}
-    for place, listed in by_place(outcome.ptx_accesses, "ptx").items():
+    for place, listed in recompilations.by_place(outcome.ptx_accesses, "ptx").items():
         source, kind, space = place
         if space == "global" and kind in KINDS:
             one = (source, "load" if kind == "async-copy" else kind, space)
             for array, part in outcome.provenance.by_array(listed).items():
                 accesses.setdefault((one, array), []).extend(part)
-    counts = {at: widths(listed) for at, listed in accesses.items()}
+    counts = {at: recompilations.widths(listed) for at, listed in accesses.items()}
     return {
-        at: next(w for w in each if narrower_fraction(each, w) <= 0.5)
+        at: next(w for w in each if recompilations.narrower_fraction(each, w) <= 0.5)
         for at, each in counts.items()
         if each
     }
@@ -417,7 +405,7 @@ class _Case:
             if self._changes_results(best.cause)
             else "has a cost elsewhere"
         )
-        if harm_of_requests(best.harm):
+        if best.harm.startswith(_UNCOALESCED):
             basis = f"{self._shown(change, best.width)}, but {best.harm}"
             return NarrowReason(best.cause.clause, _COALESCE, basis, True, best.width)
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
