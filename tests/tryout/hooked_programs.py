@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from traceview.traces.recorders.injected.traceview_injected.annotations import torch_calls
-from traceview.trials.remedies import BY_NAME
+from traceview.trials.remedies import BY_NAME, REFERENCE
 from traceview.trials.remedies.compile_model import compile_models
 
 
@@ -50,7 +50,7 @@ def main():
             globals()[prepare]()
         torch.manual_seed(0)
         if name:
-            (INSTALL.get(program) or BY_NAME[name].install)(torch, run)
+            (INSTALL.get(program) or REMEDY_OF[name].install)(torch, run)
         result = PROGRAMS[program](run)
     except Rejected as ended:
         rejected = str(ended)
@@ -194,6 +194,7 @@ def buckets(_):
         return nn.parallel.DistributedDataParallel(mlp()).gradient_as_bucket_view
 
 
+REMEDY_OF = {**BY_NAME, REFERENCE.name: REFERENCE}
 GRAPHS = []
 
 

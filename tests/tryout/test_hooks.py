@@ -47,6 +47,14 @@ def test_results_stay_within_what_a_remedy_may_change(name):
         assert after == pytest.approx(before, rel=BY_NAME[name].bound * (step + 1))
 
 
+def test_the_reference_is_the_model_in_float64():
+    plain, _, _ = forked("", "matmul_precision")
+    changed, calls, _ = forked("float64", "matmul_precision")
+    assert calls
+    assert changed != plain
+    assert changed == pytest.approx(plain, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "on", "off"),
     [

@@ -82,7 +82,7 @@ class FakeRuns:
         times = []
         for step in range(min(spec.last_step, self.steps)):
             on = spec.is_on(step) and spec.remedies
-            mean = self.step_ns[spec.remedies[-1] if on else ""]
+            mean = self.step_ns.get(spec.remedies[-1] if on else "", 1e7)
             times.append((step, mean * own * self.random.gauss(1, self.noise)))
         _, result = results(spec.seed, factor=self.factor if spec.remedies else 1.0)
         more = self.more if spec.remedies else {}
@@ -159,6 +159,31 @@ def test_what_ends_a_trial(more, outcome, reason):
     ]
     assert found.outcome == outcome
     assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("reference", "error", "outcome"),
+    [
+        (1.0, "", "changes results"),  # The program's own values: only the remedy is off.
+        (1 + 1e-4, "", "keep"),  # Either is off by as much.
+        (1 + 1e-2, "", "changes results"),  # Too far from both: other random numbers.
+        (1 + 1e-4, "RuntimeError: no", "changes results"),
+    ],
+)
+def test_unequal_results_are_held_to_those_in_float64(reference, error, outcome):
+    class WithReference(FakeRuns):
+        def run(self, spec, limit_s):
+            result = super().run(spec, limit_s)
+            if spec.remedies != ("float64",):
+                return result
+            losses = () if error else results(factor=reference)[1].losses
+            return RunResult(losses=losses, norms=losses, error=error)
+
+    runs = WithReference({"": 1e7, "fused": 5e6}, factor=1 + 2e-4)
+    found = outcomes(runs, "fused")["fused"]
+    assert found.outcome == outcome
+    assert ("of float64" in found.results) is (outcome == "keep")
+    assert runs.made.count(("float64",)) == 1
 
 
 def test_a_program_that_fails_or_makes_no_steps_ends_it_all():

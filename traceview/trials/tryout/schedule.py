@@ -10,11 +10,12 @@ from time import monotonic
 
 from traceview.base.errors import InputError, TraceviewError
 from traceview.base.records import record
+from traceview.trials.remedies import REFERENCE
 from traceview.trials.tryout import verdict
 from traceview.trials.tryout.planned import Planned
 from traceview.trials.tryout.runs import Runs
 from traceview.trials.tryout.spec import BLOCK, FIGURE_STEPS, RunResult, Spec
-from traceview.trials.tryout.verdict import ERROR, StepDifference, Trial
+from traceview.trials.tryout.verdict import ERROR, ResultComparison, StepDifference, Trial
 
 FIRST_LOOK = 4
 """Runs a side after which a difference can be proven: its bounds are then the extreme values."""
@@ -81,6 +82,7 @@ class Schedule:
         self._base_s = 0.0
         self.warmup = FIGURE_STEPS
         self._blocks = 0
+        self._reference: RunResult | None = None
 
     def measure(self, planned: Sequence[Planned]) -> list[Trial]:
         """The outcome of each trial.
@@ -192,10 +194,32 @@ class Schedule:
             return Trial(planned, "rejected", "the program has nothing that it changes")
         if not self._is_timed(trial, spec, result):
             return Trial(planned, "failed", f"it made only {len(result.steps)} steps")
-        compared = verdict.compare_results(planned, self.base, (spec, result))
+        compared = self._compared(planned, (spec, result))
         if compared.equal is False:
             return Trial(planned, "changes results", compared.text, compared.text)
         return None
+
+    def _compared(self, planned: Planned, run: tuple[Spec, RunResult]) -> ResultComparison:
+        """As `compare_results`; unequal ones are held to the program's in float64, too."""
+        compared = verdict.compare_results(planned, self.base, run)
+        spec, result = run
+        if compared.equal is not False or spec.seed != self.base[0][0].seed:
+            return compared
+        if self._reference is None:
+            try:
+                _, self._reference = self._once(
+                    "in float64",
+                    again=False,
+                    limit_s=_PATIENCE_S + _PATIENCE * self._base_s,
+                    remedies=(REFERENCE.name,),
+                    steps=verdict.LEAST_STEPS,
+                    seed=spec.seed,
+                )
+            except _StoppedError:
+                return compared
+        return (
+            verdict.held_to(self._reference, self.base[0][1], result, compared.differs) or compared
+        )
 
     def _look(self, trial: _Open, *, last: bool = False) -> None:
         """Decide a trial where its runs so far can, or at the end."""
@@ -209,7 +233,7 @@ class Schedule:
         tail = (_FIRST_TAIL if runs <= first else ERROR - _FIRST_TAIL) if first < most else ERROR
         measured = self._measured(trial, tail)
         # Runs before the second unchanged one could not be told from noise.
-        checked = [verdict.compare_results(trial.planned, self.base, run) for run in trial.runs]
+        checked = [self._compared(trial.planned, run) for run in trial.runs]
         # The worst of them: one that is not equal, else the one that differs most.
         known = [each for each in checked if each.equal is not None]
         worst = max(known, key=lambda each: (not each.equal, each.differs), default=None)

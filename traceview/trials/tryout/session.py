@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-from traceview.trials.remedies import BY_NAME
+from traceview.trials.remedies import BY_NAME, REFERENCE
 from traceview.trials.remedies.base import BF16, ROUNDING, TF32, replace_function
 from traceview.trials.tryout import scratch
 from traceview.trials.tryout.landlock import protect
@@ -24,6 +24,7 @@ from traceview.trials.tryout.source import edited, read_source
 from traceview.trials.tryout.spec import FIGURE_STEPS, RunResult, Site, Spec
 
 HOOKS = Path(__file__).resolve().parents[2] / "traces" / "recorders" / "injected"
+_KNOWN = {**BY_NAME, REFERENCE.name: REFERENCE}
 _MOST_FIGURES = 64
 _PATIENCE_S = 30.0
 """After which a recording that should end is ended by force."""
@@ -80,7 +81,7 @@ class Session:
         """The script, with the edits of remedies that rewrite it."""
         path, text = Path(self._spec.own_script), ""
         for name in self._spec.remedies:
-            remedy = BY_NAME[name]
+            remedy = _KNOWN[name]
             text_of = text or (read_source(path) if remedy.rewrites else "")
             if remedy.rewrites and (edits := remedy.rewrites(text_of)):
                 new = [replace(each, text=remedy.in_run or each.text) for each in edits]
@@ -141,7 +142,7 @@ class Session:
             if not self._spec.records:
                 self._note_results(torch)
             for name in self._spec.remedies:
-                BY_NAME[name].install(torch, _Named(self, name))
+                _KNOWN[name].install(torch, _Named(self, name))
         except Exception as error:
             self.finish(error=f"a hook failed: {type(error).__name__}: {error}")
             self._end()
@@ -346,8 +347,12 @@ _ROUNDINGS = {"torch.bfloat16": BF16, "torch.float16": TF32}
 
 
 def _norm(torch: Any, grads: list[Any]) -> Any:
-    device = grads[0].device
-    norms = [torch.linalg.vector_norm(g, dtype=torch.float32).to(device) for g in grads]
+    device, single = grads[0].device, torch.float32
+    types = [torch.promote_types(grad.dtype, single) for grad in grads]
+    norms = [
+        torch.linalg.vector_norm(grad, dtype=each).to(device)
+        for grad, each in zip(grads, types, strict=True)
+    ]
     return torch.linalg.vector_norm(torch.stack(norms))
 
 
