@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from traceview.traces.recorders.injected.traceview_injected.annotations import torch_calls
-from traceview.trials.remedies import BY_NAME, REFERENCE
+from traceview.trials.remedies import BY_NAME
 from traceview.trials.remedies.compile_model import compile_models
+from traceview.trials.tryout.reference import REFERENCE
 
 
 class Rejected(BaseException):

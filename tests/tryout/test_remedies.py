@@ -53,7 +53,7 @@ def test_each_answers_actions_of_findings(remedy):
         ("examples/loader", {"num_workers", "fused", "channels_last", "compile", "cuda_graph"}),
         (
             "examples/training",
-            {"pin_memory", "non_blocking", "matmul_precision", "autocast", "fused", "compile"}
+            {"pin_memory", "non_blocking", "matmul_precision", "autocast", "fused"}
             | {"deferred_reads"},
         ),
         ("tests/data/forecasts/chain", {"compile"}),

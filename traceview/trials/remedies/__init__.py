@@ -22,7 +22,6 @@ from traceview.trials.remedies import (
     zero_grad,
 )
 from traceview.trials.remedies.base import Outcome, ProgramRemedy, RemedyRun, SourceEdit
-from traceview.trials.remedies.float64 import REFERENCE
 
 REMEDIES: tuple[ProgramRemedy, ...] = (
     num_workers.REMEDY,
@@ -46,12 +45,4 @@ REMEDIES: tuple[ProgramRemedy, ...] = (
 """In the order in which they are tried and, where several are kept, applied together."""
 BY_NAME = {remedy.name: remedy for remedy in REMEDIES}
 
-__all__ = [
-    "BY_NAME",
-    "REFERENCE",
-    "REMEDIES",
-    "Outcome",
-    "ProgramRemedy",
-    "RemedyRun",
-    "SourceEdit",
-]
+__all__ = ["BY_NAME", "REMEDIES", "Outcome", "ProgramRemedy", "RemedyRun", "SourceEdit"]

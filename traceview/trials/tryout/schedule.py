@@ -10,9 +10,9 @@ from time import monotonic
 
 from traceview.base.errors import InputError, TraceviewError
 from traceview.base.records import record
-from traceview.trials.remedies import REFERENCE
 from traceview.trials.tryout import verdict
 from traceview.trials.tryout.planned import Planned
+from traceview.trials.tryout.reference import REFERENCE
 from traceview.trials.tryout.runs import Runs
 from traceview.trials.tryout.spec import BLOCK, FIGURE_STEPS, RunResult, Spec
 from traceview.trials.tryout.verdict import ERROR, ResultComparison, StepDifference, Trial

@@ -16,10 +16,11 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-from traceview.trials.remedies import BY_NAME, REFERENCE
+from traceview.trials.remedies import BY_NAME
 from traceview.trials.remedies.base import BF16, ROUNDING, TF32, replace_function
 from traceview.trials.tryout import scratch
 from traceview.trials.tryout.landlock import protect
+from traceview.trials.tryout.reference import REFERENCE
 from traceview.trials.tryout.source import edited, read_source
 from traceview.trials.tryout.spec import FIGURE_STEPS, RunResult, Site, Spec
 
