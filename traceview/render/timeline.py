@@ -245,9 +245,10 @@ def columns(
     worked = [each for each in every if each.track.content == "operations"]
     summed = [(number, each) for number, each in enumerate(every) if each.summed]
     classes = timeline.names.classes
-    # Where all rows of a track are of one class, `busy` is the time of that.
+    # Of the leaves that stand for several rows. Where all rows of a track are of one class, that
+    # has the time in which they are busy.
     by_class = [
-        (number, kind, busy)
+        (number, kind, busy[each.count > 1])
         for number, each in summed
         if len(times := each.busy_by_class(classes)) > 1
         for kind, busy in times.items()
@@ -259,7 +260,7 @@ def columns(
         "bytes": (each.sums(each.track.bytes) for each in worked),
         "link": _links(trace, every, of_calls),
         "count": (each.count for _, each in summed),
-        "busy": (each.busy_ns for _, each in summed),
+        "pauses": (each.duration_ns - each.busy_ns for _, each in summed),
         "by_class": (busy for _, _, busy in by_class),
     }
 

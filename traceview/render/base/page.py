@@ -28,7 +28,7 @@ from traceview.render.base.code import coded, colored, colors_css
 from traceview.render.base.safe_text import all_visible, cells_of, visible
 from traceview.render.document import limited
 
-MOST_ROWS = 1_000
+MOST_ROWS = 400
 """Rows of a table on the page, unless all are requested; JSON has more."""
 
 _SHORT, WHOLE = 56, 4_000
