@@ -197,8 +197,7 @@ def _known(name: str, names: Sequence[str]) -> str:
 @click.option(
     "--all-rows",
     is_flag=True,
-    help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to "
-    "HTML.",
+    help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 400 to HTML.",
 )
 @debug_option
 def command(
