@@ -145,8 +145,8 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     (finding,) = ask(ANALYSIS, one, tmp_path).findings
 
     assert finding.message == (
-        "The GPU only copies for 100 ns. 1 copy of pageable memory (H2D, 1.00 kB) takes 100 ns "
-        "(10.0 GB/s) and blocks the CPU meanwhile."
+        "1 copy of pageable memory (H2D, 1.00 kB) takes 100 ns (10.0 GB/s) and blocks the CPU "
+        "meanwhile. The GPU does nothing else for 100 ns."
     )
     assert finding.share_of_step_pct == 100.0
     assert finding.evidence.row == {

@@ -342,9 +342,10 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
 RULES = (
     FindingRule(
         _exposed,
-        "[{only} only copies for {exposed_ns}. ]{calls:copy|copies} of {host_memory} memory "
+        "{calls:copy|copies} of {host_memory} memory "
         "({direction}, {bytes}) {calls?takes|take} {total_ns} ({bytes_per_s})[ and "
-        "{calls?blocks|block} the CPU {meanwhile}].[ {idle} for {exposed_ns} of it.]"
+        "{calls?blocks|block} the CPU {meanwhile}].[ {only} does nothing else for "
+        "{exposed_ns}.][ {idle} for {exposed_ns} of it.]"
         "[ {idle_all_the_time} in that time.]",
         clauses=(
             Clause(
