@@ -132,7 +132,7 @@ def render_flame(profile: Profile, title: str) -> str:
     """The SVG. Widths are GPU time if a GPU was used, else CPU time."""
     gpu, total = profile.on_gpu, profile.tree.total_ns(profile.on_gpu)
     boxes = list(_boxes(profile.tree, 0, 0, gpu, total)) if total else []
-    shown = sum(_own(box.frame, gpu) for box in boxes)
+    shown = sum((box.frame.gpu_ns if gpu else box.frame.cpu_ns) for box in boxes)
     depth = max((box.depth for box in boxes), default=0)
     height = _TOP + (depth + 1) * _ROW_PX + 2 * _MARGIN
     subtitle = f"{'GPU' if gpu else 'CPU'} time by operator, {units.counted(profile.calls, 'call')}"
@@ -150,10 +150,6 @@ def render_flame(profile: Profile, title: str) -> str:
             "</svg>\n",
         )
     )
-
-
-def _own(frame: Frame, gpu: bool) -> int:
-    return frame.gpu_ns if gpu else frame.cpu_ns
 
 
 def _boxes(frame: Frame, start: int, depth: int, gpu: bool, total: int) -> Iterator[_Box]:

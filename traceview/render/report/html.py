@@ -76,7 +76,7 @@ class LegendEntry:
 
 @record
 class TimeBarView:
-    """The bar, its named busy and idle parts, and the time that it is part of, if longer."""
+    """The bar, its named busy and idle parts, and the time that it is of."""
 
     drawn: Markup
     busy: tuple[LegendEntry, ...]
@@ -84,7 +84,6 @@ class TimeBarView:
     busy_pct: str
     idle_pct: str
     of: str
-    whole: str
 
 
 def time_bar(time: RunTime) -> TimeBarView:
@@ -99,7 +98,6 @@ def time_bar(time: RunTime) -> TimeBarView:
         busy_pct=_share(sums["busy"], time.steady_ns),
         idle_pct=_share(sums["idle"], time.steady_ns),
         of=f"{units.duration(time.steady_ns)}{gpu} after warm-up",
-        whole=units.duration(time.run_ns) if time.run_ns > time.steady_ns else "",
     )
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from traceview.base.errors import InputError, ToolNotFoundError
 
@@ -17,93 +16,74 @@ if TYPE_CHECKING:
 
 _ID = "traceview.run"
 """The tag by which a run that is there already is found."""
+_Run = tuple[str, str, dict[str, str], dict[str, int | float]]
+"""An id by name and time, the name, the other texts of a row, and its numbers."""
 
 
-class _Run(NamedTuple):
-    """A row of a history: its numbers, its texts, and an id by name and time."""
+def to_mlflow(history: History, uri: str) -> int:
+    """Log each run to the MLflow server or store at `uri`, and count those that were not there.
 
-    name: str
-    begun: datetime
-    figures: Mapping[str, int | float]
-    texts: Mapping[str, str]
-    id: str
+    The experiment has the name of the folder. Raises ToolNotFoundError without MLflow, and
+    InputError if it refuses.
+    """
+    return _logged("mlflow", history, lambda mlflow, *run: _to_mlflow(mlflow, uri, *run))
+
+
+def to_wandb(history: History, project: str = "") -> int:
+    """Log each run to a project of Weights & Biases, by default named as the folder; count them.
+
+    A run that is there is resumed. Raises ToolNotFoundError without the library, and InputError
+    if it refuses.
+    """
+    return _logged(
+        "wandb", history, lambda wandb, name, run: _to_wandb(wandb, project or name, run)
+    )
+
+
+def _to_mlflow(mlflow: Any, uri: str, experiment: str, run: _Run) -> bool:
+    key, name, texts, figures = run
+    client = mlflow.MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    where = found.experiment_id if found else client.create_experiment(experiment)
+    if client.search_runs([where], f"tags.`{_ID}` = '{key}'", max_results=1):
+        return False
+    at_ms = int(datetime.fromisoformat(texts["recorded_utc"]).replace(tzinfo=UTC).timestamp() * 1e3)
+    tags = {_ID: key, "mlflow.note.content": texts.get("first_finding", "")}
+    made = client.create_run(where, at_ms, tags, name).info.run_id
+    for figure, value in figures.items():
+        client.log_metric(made, figure, value, at_ms)
+    for text, value in texts.items():
+        client.log_param(made, text, value)
+    client.set_terminated(made, end_time=at_ms)
+    return True
+
+
+def _to_wandb(wandb: Any, project: str, run: _Run) -> bool:
+    key, name, texts, figures = run
+    quiet = wandb.Settings(console="off", silent=True, x_disable_stats=True)
+    settings = {"project": project, "name": name, "config": texts, "settings": quiet}
+    with wandb.init(id=key, resume="allow", **settings) as made:
+        made.log(figures)
+    return True
+
+
+def _logged(library: str, history: History, log: Callable[[Any, str, _Run], bool]) -> int:
+    try:
+        module = import_module(library)
+    except ImportError as error:
+        remedy = "install it: pip install 'traceview[tracking]'"
+        raise ToolNotFoundError(f"{library} is not installed", remedy) from error
+    title = Path(history.folder).resolve().name or "runs"
+    try:
+        return sum(log(module, title, run) for run in _runs(history))
+    except Exception as error:
+        raise InputError(f"{library} refused the runs: {error}".rstrip()) from error
 
 
 def _runs(history: History) -> Iterator[_Run]:
     for row in history.runs.rows():
-        known = {name: value for name, value in row.items() if value is not None}
-        texts = {name: value for name, value in known.items() if isinstance(value, str)}
-        figures = {name: value for name, value in known.items() if not isinstance(value, str)}
-        name, recorded = texts.pop("run"), texts["recorded_utc"]
-        key = hashlib.sha256(f"{name}\0{recorded}".encode()).hexdigest()[:16]
-        yield _Run(name, datetime.fromisoformat(recorded).replace(tzinfo=UTC), figures, texts, key)
-
-
-def to_mlflow(history: History, uri: str, experiment: str = "") -> int:
-    """Log each run of a history to MLflow, and give the number of those that were not there.
-
-    `uri` is a server or store, such as `http://localhost:5000`; the experiment has the name of the
-    folder. Raises ToolNotFoundError without MLflow, and InputError where it refuses.
-    """
-    return _told("mlflow", partial(_to_mlflow, history, uri, experiment))
-
-
-def _to_mlflow(history: History, uri: str, experiment: str, mlflow: Any) -> int:
-    client = mlflow.MlflowClient(uri)
-    name = experiment or _title(history)
-    found = client.get_experiment_by_name(name)
-    where = found.experiment_id if found else client.create_experiment(name)
-    added = 0
-    for run in _runs(history):
-        if client.search_runs([where], f"tags.`{_ID}` = '{run.id}'", max_results=1):
-            continue
-        at_ms = int(run.begun.timestamp() * 1e3)
-        tags = {_ID: run.id, "mlflow.note.content": run.texts.get("first_finding", "")}
-        made = client.create_run(where, at_ms, tags, run.name).info.run_id
-        for key, value in run.figures.items():
-            client.log_metric(made, key, value, at_ms)
-        for key, text in run.texts.items():
-            client.log_param(made, key, text)
-        client.set_terminated(made, end_time=at_ms)
-        added += 1
-    return added
-
-
-def to_wandb(history: History, project: str = "") -> int:
-    """Log each run of a history to Weights & Biases, again over the same run, and count them.
-
-    `project` is that of Weights & Biases, by default the name of the folder. With
-    WANDB_MODE=offline they are written to ./wandb, for `wandb sync`. Raises ToolNotFoundError
-    without the library, and InputError where it refuses.
-    """
-    return _told("wandb", partial(_to_wandb, history, project))
-
-
-def _to_wandb(history: History, project: str, wandb: Any) -> int:
-    runs = [*_runs(history)]
-    for run in runs:
-        quiet = wandb.Settings(console="off", silent=True, x_disable_stats=True)
-        made = wandb.init(
-            project=project or _title(history), name=run.name, id=run.id, resume="allow",
-            config=dict(run.texts), settings=quiet,
-        )  # fmt: skip
-        made.log(dict(run.figures))
-        made.finish()
-    return len(runs)
-
-
-def _title(history: History) -> str:
-    return Path(history.folder).resolve().name or "runs"
-
-
-def _told(library: str, log: Callable[[Any], int]) -> int:
-    try:
-        module = import_module(library)
-    except ImportError as error:
-        raise ToolNotFoundError(
-            f"{library} is not installed", "install it: pip install 'traceview[tracking]'"
-        ) from error
-    try:
-        return log(module)
-    except Exception as error:
-        raise InputError(f"{library} refused the runs: {error}".rstrip()) from error
+        texts = {name: value for name, value in row.items() if isinstance(value, str)}
+        numbers = {name: v for name, v in row.items() if isinstance(v, (int, float))}
+        name = texts.pop("run")
+        key = hashlib.sha256(f"{name}\0{texts['recorded_utc']}".encode()).hexdigest()[:16]
+        yield key, name, texts, numbers
