@@ -198,7 +198,11 @@ def render_text(
     """
     page = _Page(width, single_ids(report.trace), options)
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
-    return drawn([*_opening(report, page, links), *sections], width, color)
+    verdict = report.verdict
+    texts = [text for text in (verdict.text, verdict.shares_text) if text] if verdict else []
+    told = [Prose(visible(text, SENTENCE)) for text in texts]
+    opening = [*told, _header(report), _findings(report, page, links)]
+    return drawn([*opening, *sections], width, color)
 
 
 @record
@@ -208,16 +212,6 @@ class _Page:
     width: int
     single: frozenset[str]
     options: TextOptions
-
-
-def _opening(report: Report, page: _Page, links: bool) -> list[RenderableType]:
-    return [*_verdict(report), _header(report), _findings(report, page, links)]
-
-
-def _verdict(report: Report) -> list[RenderableType]:
-    of = report.verdict
-    texts = [text for text in (of.text, of.shares_text) if text] if of else []
-    return [Prose(visible(text, SENTENCE)) for text in texts]
 
 
 def _header(report: Report) -> RenderableType:
@@ -246,15 +240,12 @@ def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType
     head = heading(analysis.title, analysis.name)
     question = Text(analysis.question, "italic")
     if isinstance(outcome, Skipped):
-        return Group(head, question, *_skipped(outcome))
+        reason = note_block("Not answered: ", outcome.reason)
+        return Group(head, question, reason, note_block("→ ", outcome.remedy))
     shown = outcome.shown(analysis.tables)
     tables = [table_block(*each, page.width, page.single, page.options) for each in shown]
     notes = [note_block("Note: ", note, "dim") for note in outcome.notes]
     return Group(head, question, *_summary(outcome), *tables, *notes)
-
-
-def _skipped(skipped: Skipped) -> list[RenderableType]:
-    return [note_block("Not answered: ", skipped.reason), note_block("→ ", skipped.remedy)]
 
 
 def _summary(result: Result) -> list[RenderableType]:
