@@ -52,8 +52,8 @@ def _to_mlflow(mlflow: Any, uri: str, experiment: str, run: _Run) -> bool:
     made = client.create_run(where, at_ms, tags, name).info.run_id
     for figure, value in figures.items():
         client.log_metric(made, figure, value, at_ms)
-    for text, value in texts.items():
-        client.log_param(made, text, value)
+    for column, text in texts.items():
+        client.log_param(made, column, text)
     client.set_terminated(made, end_time=at_ms)
     return True
 
