@@ -233,7 +233,9 @@ _GIST = re.compile(
     r"|, (?=so that|not counting|(?:likely )?because)|[;:] )"
 )
 # Spaces that must not break: before a unit or a separating dot, and in `busy 12 %`.
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=busy) (?=\d)")
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
+)
 SCRIPT, TIMELINE = "report.js", "timeline.js"
 """Bundles of the modules in `render/script`, written by `make script`."""
 
