@@ -232,8 +232,10 @@ _GIST = re.compile(
     r"|(?P<end>(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])"
     r"|, (?=so that|not counting|(?:likely )?because)|[;:] )"
 )
-# Spaces that must not break: before a unit or a separating dot, and in `busy 12 %`.
+# Spaces that must not break: before a unit or a separating dot, and in `GPU busy 12 %`.
 _BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
+)
     r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
 )
 SCRIPT, TIMELINE = "report.js", "timeline.js"
