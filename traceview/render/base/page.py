@@ -236,8 +236,6 @@ _GIST = re.compile(
 _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
 )
-    r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
-)
 SCRIPT, TIMELINE = "report.js", "timeline.js"
 """Bundles of the modules in `render/script`, written by `make script`."""
 
