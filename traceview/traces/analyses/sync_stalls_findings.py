@@ -177,7 +177,9 @@ _MUCH_MORE = 1.5
 """From here on a saving needs a word on why it is more than the idle time after the waits."""
 _RELAUNCH_NS = 10_000
 """From a wait to the next work a launch call and its pause pass: about two calls, recorded."""
-_AFTER_IT = "Look first at what comes after the wait (gpu-idle): it takes longer."
+_AFTER_IT = (
+    "Look first at what comes after the wait (gpu-idle): it takes longer. Then remove the wait."
+)
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 

@@ -510,8 +510,8 @@ RULES = (
     GUARDS,
     FindingRule(
         _compiled_once,
-        "{lead}{compiler}[ in process {number}] took {compile_ns}, {compile_pct} of the "
-        "{working_ns} {since} ({stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
+        "{lead}{compiler}[ in process {number}] took {compile_ns} ({compile_pct} of the "
+        "{working_ns} {since}, {stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
     ),
     FindingRule(
         _replayed,
