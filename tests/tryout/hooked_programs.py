@@ -20,7 +20,7 @@ class Rejected(BaseException):
 
 class FakeRun:
     def __init__(self):
-        self.on, self.calls = True, []
+        self.on, self.calls, self.switches = True, [], []
 
     def applied(self, callee="", keywords=None):
         self.calls.append((callee, dict(keywords or {})))
@@ -29,7 +29,13 @@ class FakeRun:
         raise Rejected(reason)
 
     def at_switch(self, switch):
+        self.switches.append(switch)
         switch(True)
+
+    def turn(self):
+        self.on = not self.on
+        for switch in self.switches:
+            switch(self.on)
 
 
 def main():
@@ -124,6 +130,31 @@ def switched(run):
     return results
 
 
+def turned(run):
+    """A program with layouts, states and updates, switched before the second and fourth step."""
+    seen = []
+    adam = []
+
+    def noted():
+        run.turn()
+
+    def optimizer(parameters, lr):
+        adam.append(torch.optim.Adam(parameters, lr=lr))
+        return adam[0]
+
+    def after():
+        noted()
+        weight = adam[0].param_groups[0]["params"][0]
+        is_nhwc = [
+            each.is_contiguous(memory_format=torch.channels_last)
+            for each in (weight, weight.grad, adam[0].state[weight]["exp_avg"])
+        ]
+        group = adam[0].param_groups[0]
+        seen.append((run.on, is_nhwc, group["fused"], group["foreach"]))
+
+    return losses(convolutions, [images()], optimizer, after), seen
+
+
 def fourier(_):
     class Transform(nn.Module):
         def __init__(self):
@@ -201,6 +232,7 @@ PROGRAMS = {
     "workers": lambda _: Loader([1, 2], 2).persistent_workers,
     "by_position": lambda _: Loader([1, 2], 2, False, None, None, 0).num_workers,
     "switched": switched,
+    "turned": turned,
     # What a remedy is wrong for.
     "group_norm": lambda _: losses(
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)), [images()]

@@ -48,6 +48,22 @@ def test_results_stay_within_what_a_remedy_may_change(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "on", "off"),
+    [
+        ("channels_last", ([True] * 3, None, None), ([False] * 3, None, None)),
+        ("fused", ([False] * 3, True, None), ([False] * 3, None, None)),
+        ("foreach", ([False] * 3, None, True), ([False] * 3, None, None)),
+    ],
+)
+def test_a_switched_remedy_takes_everything_back(name, on, off):
+    (plain, _), _, _ = forked("", "turned")
+    (changed, seen), _, rejected = forked(name, "turned")
+    assert rejected is None
+    assert changed == pytest.approx(plain, rel=1e-4)
+    assert [tuple(each) for _, *each in seen] == [off, on, off, on, off]
+
+
+@pytest.mark.parametrize(
     ("name", "program", "expected"),
     [
         ("fused", "adam", True),

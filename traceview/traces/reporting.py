@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from threading import Thread
 
+import numpy as np
+
 from traceview.base import display, stages
 from traceview.base.errors import InputError, suggestion
 from traceview.base.failures import REPORT_IT, AnswerParts, Failure, contained
@@ -32,6 +34,7 @@ from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.idle import causes, gaps
 from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import queue_full, queue_wait_ns
+from traceview.traces.facts.operations import operations_by_device
 from traceview.traces.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.steps.steps import steps
@@ -114,7 +117,8 @@ class RecordedProcess:
 class TraceFacts:
     """Facts about the recording, for the head of a report.
 
-    `duration_ns` is the time from the first to the last recorded event. `row_counts` has one entry
+    `duration_ns` is the time from the first to the last recorded event. `gpus` are those that did
+    work, all that the recording names where none did. `row_counts` has one entry
     per recorded table, so that an empty table and an absent one stay apart. `peaks` are the GPU
     figures that the user passed.
     """
@@ -286,13 +290,16 @@ def facts_of(trace: Trace) -> TraceFacts:
         counts["ranges"] -= inferred
     gpu = ("host_id", "device_id", "name", "compute_capability", "sm_count")
     process = ("host_id", "process_id", "name")
+    # nsys lists all GPUs of the machine, also those that the program left alone.
+    worked = sorted(operations_by_device(trace))
+    devices = trace.devices.take(np.array(worked)) if worked else trace.devices
     return TraceFacts(
         path=trace.path,
         recorder=trace.recorder,
         recorder_version=trace.recorder_version,
         export_schema_version=trace.export_schema_version,
         duration_ns=duration_ns(trace),
-        gpus=tuple(map(RecordedGpu, *map(trace.devices.cells, gpu))),
+        gpus=tuple(map(RecordedGpu, *map(devices.cells, gpu))),
         processes=tuple(map(RecordedProcess, *map(trace.processes.cells, process))),
         row_counts=counts,
         run=trace.run,

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from tests.build import Export
+from traceview.base import groups
 from traceview.traces.facts import savings
+from traceview.traces.facts.dependencies import forecast as forecasts
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
-from traceview.traces.facts.operations import operations
+from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.facts.steps.steps import steady_operations
 
 US = 1_000
@@ -152,3 +154,33 @@ def test_a_replay_without_the_recorder_takes_what_steps_took_without_it(tmp_path
     trace = export.run(unrecorded_step_ns=str(round(share * step_ns))).load(tmp_path)
     assert model(trace).recorded.mean() == pytest.approx(step_ns, rel=0.02)
     assert model(trace).before_cheaper.mean() == pytest.approx(share * step_ns, rel=0.02)
+
+
+@pytest.mark.parametrize("share", [1.1, 0.99, 0.8])
+def test_steps_that_no_cost_of_calls_explains_tell_nothing_of_it(tmp_path, share):
+    """Where the GPU is the limit, steps take as long with any cost."""
+    export = program(call_us=2, kernel_us=50, waits=False)
+    step_ns = KERNELS * 51 * US
+    trace = export.run(unrecorded_step_ns=str(round(share * step_ns))).load(tmp_path)
+    assert model(trace).call_ns == forecasts.RECORDER_CALL_NS
+
+
+@pytest.mark.parametrize("order", ["aaaa", "abba", "abab", "abca"])
+def test_a_group_takes_up_all_calls_of_its_thread(tmp_path, order):
+    """Also those behind a group of another thread, such as the optimizer's behind backward."""
+    export = Export()
+    for number in range(STEPS):
+        for place, thread in enumerate(order * 3):
+            at = (number * 20 + place) * 50 * US
+            export.launch(
+                (at, at + 5 * US), (at + 6 * US, at + 8 * US), name="gelu", thread=ord(thread)
+            )
+        export.range(f"step_{number}", number * 1000 * US, at + 10 * US, thread=ord("a"))
+    trace = export.load(tmp_path)
+    ops, calls, of = operations(trace), api_calls(trace), model(trace)
+    group = groups.group(np.arange(len(ops)) // (3 * len(order)), calls.thread[ops.call])
+    changed = Changed(of.graph)
+
+    changed.launch_at_once(of.item_of_operation, group.ids)
+
+    assert np.count_nonzero(changed.own_ns[: of.graph.calls]) == group.size

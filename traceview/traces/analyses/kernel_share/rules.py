@@ -68,7 +68,7 @@ _FORWARD = (
 )
 _BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
 _LEAST_LAUNCHES = 2
-# A thread that launches fewer of the backward pass than this part of its kernels runs the forward.
+# A thread that launches less than this part of the backward pass's kernels runs the forward pass.
 _FORWARD_THREAD = 0.05
 _FULL_MEMORY = 0.8
 _WITH_CHECKPOINT = Effect("gone", around=True)
@@ -109,11 +109,11 @@ def recomputed_kernels(trace: Trace) -> Mask:
     rows, thread = _in_launch_order(trace)
     grid = (kernels[f"grid_{axis}"][rows] for axis in "xyz")
     kind = groups.group(kernels.texts("name").codes[rows], *grid).ids
-    of_thread = np.bincount(thread), np.bincount(thread, backward[rows])
-    forwards = of_thread[1] < _FORWARD_THREAD * np.maximum(of_thread[0], 1)
     process = kernels["process"][rows]
     for number in groups.different(process).tolist():
         own = process == number
+        of_thread = np.bincount(thread, own & backward[rows])
+        forwards = of_thread < _FORWARD_THREAD * of_thread.sum()
         first, again = own & forwards[thread], own & ~forwards[thread]
         repeated = _repeated(kind, thread, forward[rows], first, again)
         if len(repeated) and int(forward[rows[repeated]].sum()) >= _LEAST_LAUNCHES:

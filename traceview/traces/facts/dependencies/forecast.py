@@ -47,6 +47,8 @@ RECORDER_CALL_NS = 8_000
 """What a recorder adds to a CUDA call: 4 to 12 µs explain the steps that eleven programs, whose
 limit is the CPU, took without nsys on H200 hosts (docs/accuracy.md)."""
 MOST_CALL_NS = 128_000
+SAME = 0.005
+"""Steps vary by more than this part."""
 
 _GUESSED = INFERRED - {Edge.HAND_OVER}
 
@@ -252,22 +254,32 @@ class Model(StepModel):
 
     @cached_property
     def call_ns(self) -> int:
-        """What the recorder adds to a call.
+        """What the recorder adds to a call: RECORDER_CALL_NS.
 
-        Where `traceview record --steps` timed steps without it, the cost with which a replay takes
-        as long; else RECORDER_CALL_NS.
+        Where `traceview record --steps` timed steps without it, and a replay with that cost takes
+        another time, the nearest cost with which it takes as long. Steps that the GPU limits take
+        as long with any.
         """
         told = self.trace.run.get(UNRECORDED_NS, "")
         if not told.isdecimal() or not len(self.follows):
             return RECORDER_CALL_NS
-        least, most = 0, MOST_CALL_NS
-        while most - least > MOST_CALL_NS // 512:
-            middle = (least + most) // 2
-            if self.durations(replay(self.graph, [cheaper_by(middle)])).mean() > int(told):
-                least = middle
-            else:
-                most = middle
-        return (least + most) // 2
+
+        def step_ns(call_ns: int) -> float:
+            return float(self.durations(replay(self.graph, [cheaper_by(call_ns)])).mean())
+
+        usual_ns = step_ns(RECORDER_CALL_NS)
+        longer = usual_ns > int(told)
+        near, far = RECORDER_CALL_NS, MOST_CALL_NS if longer else 0
+        # Of a time that no cost explains, the nearest that one does.
+        wanted_ns = (max if longer else min)(int(told), step_ns(far))
+        if abs(usual_ns - wanted_ns) <= SAME * wanted_ns:
+            return near
+        while abs(far - near) > MOST_CALL_NS // 512:
+            middle = (near + far) // 2
+            off_ns = step_ns(middle) - wanted_ns
+            reached = (off_ns if longer else -off_ns) <= SAME * wanted_ns
+            near, far = (near, middle) if reached else (middle, far)
+        return (near + far) // 2
 
     def cheaper(self, changed: Changed) -> None:
         changed.cheaper_calls(self.call_ns)

@@ -14,7 +14,7 @@ from ctypes import Structure, c_int64, c_void_p
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, intervals
 from traceview.base.compiled import library
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask
@@ -181,16 +181,18 @@ class Changed:
         operation, group, call = (each[call >= 0] for each in (operation, group, call))
         if not len(call):
             return
-        order = np.lexsort((graph.start_ns[call], group))
-        first = np.flatnonzero(np.diff(group[order], prepend=group[order[0]] - 1))
-        begins = graph.start_ns[call[order[first]]]
-        ends = np.maximum.reduceat(graph.start_ns[call[order]], first)
-        leader = np.zeros(graph.calls, bool)
+        start, thread = graph.start_ns[calls], graph.thread[calls]
+        of_group = groups.group(group)
+        order = np.lexsort((start[call], of_group.ids))
+        first = np.flatnonzero(np.diff(of_group.ids[order], prepend=-1))
+        begins, ends = start[call[order[first]]], np.maximum.reduceat(start[call[order]], first)
+        leader, between = np.zeros(graph.calls, bool), np.zeros(graph.calls, bool)
         leader[call[order[first]]] = True
-        threads = np.isin(graph.thread, groups.different(graph.thread[call]))
-        start = graph.start_ns[: graph.calls]
-        at = np.searchsorted(begins, start, side="right") - 1
-        between = threads & (at >= 0) & (start <= ends[np.maximum(at, 0)]) & ~leader
+        # A group takes up only its own threads: others' groups may run at the same time.
+        for number, rows in groups.rows_of(thread[call]).items():
+            own, at = groups.different(of_group.ids[rows]), np.flatnonzero(thread == number)
+            between[at] = intervals.inside(intervals.union(begins[own], ends[own] + 1), start[at])
+        between &= ~leader
         between &= ~np.isin(does, _OTHER_WORK)
         self.own_ns[np.flatnonzero(between & (self.own_ns[calls] <= LONG_NS))] = 0
         edges = graph.begin
