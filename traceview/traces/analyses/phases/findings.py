@@ -30,7 +30,7 @@ from traceview.traces.facts.compilation import (
     only_by_pauses,
     working_processes,
 )
-from traceview.traces.facts.idle.gaps import steady_spans_ns
+from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.operations import Kind, operations
 from traceview.traces.facts.python_events import COMPILATION, RECOMPILATION, CompiledCode
@@ -304,10 +304,20 @@ def _reported(kind: str) -> Claims:
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
-            severity="info",
+            severity="low" if _launches_late(trace) else "info",
         )
 
     return claims
+
+
+def _launches_late(trace: Trace) -> bool:
+    """Whether a GPU waits much for launches, of which whole graphs need fewer."""
+    every = gaps(trace)
+    return any(
+        severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
+        in ("high", "medium")
+        for device, span_ns in steady_spans_ns(trace).items()
+    )
 
 
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
