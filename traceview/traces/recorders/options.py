@@ -30,8 +30,8 @@ _CHOICES = re.compile(r"(--[\w-]+)\[([\w|]+)\]")
 """As nsys lists `--nvtx-domain-[include|exclude]`."""
 _SHAPES = "--pytorch=autograd-shapes-nvtx"
 _WITHOUT_XLA = "--nvtx-domain-exclude=TSL"
-"""nsys 2025.3 does not find strings that XLA registers for its ranges, and then loses a half to all
-of the other events of the program (seven recordings of four JAX programs on an H200)."""
+"""nsys 2025.3 does not find strings that XLA registers for its ranges, and loses other events with
+them: all of nine recordings of four JAX programs failed so, two without GPU work left."""
 _NO_SAMPLING = re.compile(r"\(process-tree\): *Fail", re.IGNORECASE)
 
 
