@@ -129,13 +129,6 @@ def packed_texts(texts: Sequence[str]) -> dict[str, bytes | int]:
     return {"rows": len(texts), "data": _packed_bytes("\n".join(texts).encode())}
 
 
-def packed_lines(content: npt.NDArray[np.uint8], texts: int) -> dict[str, bytes | int]:
-    """Pack visible texts in UTF-8, each followed by a NUL in `content`, like `packed_texts`."""
-    lines = content[:-1].copy()
-    lines[lines == 0] = _LINE_BREAK
-    return {"rows": texts, "data": _packed_bytes(lines.data)}
-
-
 def packed_json(value: object) -> bytes:
     """Pack a value as a JSON document."""
     return _packed_bytes(json.dumps(value, separators=(",", ":")).encode())
@@ -370,7 +363,10 @@ def _names(names: NameTable, launches: LaunchConfigurations) -> Document:
 def _visible_texts(texts: PackedTexts) -> dict[str, bytes | int]:
     """The texts made visible; short ones of plain characters are so as they are."""
     if texts.is_plain and int(texts.sizes.max(initial=0)) <= MOST:
-        return packed_lines(texts.content, len(texts))
+        # Pack visible texts in UTF-8, each followed by a NUL in `content`, like `packed_texts`.
+        lines = texts.content[:-1].copy()
+        lines[lines == 0] = _LINE_BREAK
+        return {"rows": len(texts), "data": _packed_bytes(lines.data)}
     return packed_texts(all_visible(texts.every.tolist()))
 
 

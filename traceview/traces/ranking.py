@@ -79,9 +79,7 @@ def ranked(
 
 
 def _forecast(
-    row: RankedFinding,
-    loops: Sequence[LoopTime],
-    time_of: Callable[[Finding], LostTime | None],
+    row: RankedFinding, loops: Sequence[LoopTime], time_of: Callable[[Finding], LostTime | None]
 ) -> RankedFinding:
     """The finding with its forecast."""
     finding = row.finding

@@ -14,7 +14,7 @@ from traceview.base import display, stages
 from traceview.base.errors import InputError, suggestion
 from traceview.base.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.base.records import record
-from traceview.base.tables import Column, Table
+from traceview.base.tables import Table, column_list
 from traceview.traces import analyses as registered
 from traceview.traces.analyses.base import Analysis, Failed
 from traceview.traces.analyses.verdict import (
@@ -71,20 +71,20 @@ and which takes longest on some traces."""
 _BESIDE = 6
 """Place in that order at which `beside` is started, at the latest with the last one: by then most
 facts that it shares with them are computed, and it ends about when the last analysis does."""
-_FINDING_COLUMNS = (
-    Column("severity", "text", "high, medium, low or info"),
-    Column("analysis", "text", "name of the analysis that reports it"),
-    Column("time_at_stake_ns", "int64", "upper bound of the time that acting on it saves"),
-    Column("share_of_step_pct", "float64", "that time as a share of the step", nullable=True),
-    Column("subject_kind", "text", "what it is about: kernel, range, line, device …"),
-    Column("subject", "text", "name of what it is about, as recorded"),
-    Column("file", "text", "source file of the subject", nullable=True),
-    Column("line", "int64", "line in that file", nullable=True),
-    Column("message", "text", "what is wrong, with its numbers", prose=True),
-    Column("action", "text", "what to do about it", prose=True),
-    Column("start_ns", "int64", "start of the time window that shows it", nullable=True),
-    Column("end_ns", "int64", "end of that window", nullable=True),
-)
+_FINDING_COLUMNS = column_list("""
+    severity text: high, medium, low or info
+    analysis text: name of the analysis that reports it
+    time_at_stake_ns int64: upper bound of the time that acting on it saves
+    share_of_step_pct float64?: that time as a share of the step
+    subject_kind text: what it is about: kernel, range, line, device …
+    subject text: name of what it is about, as recorded
+    file text?: source file of the subject
+    line int64?: line in that file
+    message sentence: what is wrong, with its numbers
+    action sentence: what to do about it
+    start_ns int64?: start of the time window that shows it
+    end_ns int64?: end of that window
+""")
 _FINDING_CELLS = attrgetter(
     *("finding.severity", "analysis", "finding.time_at_stake_ns", "finding.share_of_step_pct"),
     *("finding.subject.kind", "finding.subject.name", "finding.subject.file"),

@@ -133,7 +133,9 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
     message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
     # A claim's remedy may be a kernel rule's, whose brackets are code.
-    remedy = claim.remedy or sentence(_remedy(trace, rule), known)
+    remedy = claim.remedy or sentence(
+        rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace)), known
+    )
     for name, word in claim.words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     named = {*field_names(message), *field_names(remedy)} - claim.values.keys()
@@ -181,10 +183,6 @@ def severity_of_part(saved_ns: int, lost_ns: int, span_ns: int) -> Severity | No
     """Severity of what can be saved of a loss; `info` where only the loss is worth a finding."""
     severity = severity_of(saved_ns, span_ns)
     return "info" if severity is None and severity_of(lost_ns, span_ns) else severity
-
-
-def _remedy(trace: Trace, rule: FindingRule) -> str:
-    return rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace))
 
 
 def gain_sentence(saved_ns: int, own_ns: int) -> str:
@@ -264,8 +262,7 @@ def named(trace: Trace, names: Names) -> Mask:
         return np.zeros(len(texts), bool)
     matches = np.zeros(len(texts.values) + 1, bool)
     matches[codes] = True
-    result: Mask = picked(matches, texts.codes)
-    return result
+    return picked(matches, texts.codes)
 
 
 @fact

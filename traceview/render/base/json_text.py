@@ -103,8 +103,7 @@ def _texts(texts: Texts) -> list[str]:
     used = groups.different(texts.codes[texts.codes >= 0])
     written = object_array(["null"] * (int(used[-1]) + 2 if len(used) else 1))
     written[used] = object_array([_text(text) for text in texts.values[used]])
-    cells: list[str] = written[texts.codes].tolist()
-    return cells
+    return written[texts.codes].tolist()
 
 
 def _scalar(value: Any) -> str:
@@ -121,8 +120,7 @@ def _text(value: str) -> str:
 def _python_number(value: Any) -> int | bool:
     """The Python value of a numpy integer or boolean, which json cannot serialize."""
     if isinstance(value, np.integer | np.bool_):
-        number: int | bool = value.item()
-        return number
+        return value.item()
     raise TypeError(f"{type(value).__name__} is not a cell")
 
 

@@ -262,10 +262,17 @@ def rendered_pieces(
     texts = ((_TEMPLATES / name).read_text("utf-8") for name in bundles or (SCRIPT,))
     # One element: while the first script runs, the page as it was has all of them.
     script = Markup("".join(texts))  # noqa: S704 - our own files
+    # The content security policy: only this style and this script are allowed.
+    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(rules)}"
     return (
         _environment()
         .get_template(template)
-        .generate(style=rules, script=script, policy=_policy(rules, script), **content)
+        .generate(
+            style=rules,
+            script=script,
+            policy=f"default-src 'none'; {allowed}; img-src data:",
+            **content,
+        )
     )
 
 
@@ -273,12 +280,6 @@ def compile_templates(*templates: str) -> None:
     """Load templates ahead of their use."""
     for template in templates:
         _environment().get_template(template)
-
-
-def _policy(style: str, script: str) -> str:
-    """The content security policy: only this style and this script are allowed."""
-    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
-    return f"default-src 'none'; {allowed}; img-src data:"
 
 
 def _source_hash(text: str) -> str:

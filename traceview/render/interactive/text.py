@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import singledispatch
 from pathlib import PurePath
@@ -193,9 +193,7 @@ def _shown_values(table: Table, column: Column) -> Texts | Array:
     if column.dtype == "text":
         return table.texts(column.name)
     if column.dtype == "bytes":
-        return Texts.of(_sizes(table[column.name]))
+        return Texts.of(
+            None if value is None else units.size(len(value)) for value in table[column.name]
+        )
     return table[column.name]
-
-
-def _sizes(values: Iterable[bytes | None]) -> Iterator[str | None]:
-    return (None if value is None else units.size(len(value)) for value in values)

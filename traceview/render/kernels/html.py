@@ -109,7 +109,7 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
             _kernel(kernel, f"k{n}", names, stages),
             circumstances=how_compiled(kernel, report.kernels),
             name=shown_name(kernel, report.kernels),
-            number=str(n) if _has_namesake(kernel, report.kernels) else "",
+            number=str(n) if sum(other.name == kernel.name for other in report.kernels) > 1 else "",
         )
         for n, kernel in enumerate(report.kernels, 1)
     ]
@@ -158,10 +158,6 @@ def _rules(kernels: Iterable[KernelView]) -> Markup:
 
 def _ranked(findings: Iterable[KernelFindingView]) -> list[KernelFindingView]:
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
-
-
-def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool:
-    return sum(other.name == kernel.name for other in kernels) > 1
 
 
 def _kernel(

@@ -83,8 +83,7 @@ def _part(value: Any, _: _Lines, *, at: int) -> Any:
 
 
 def _source_line(value: Any, _: _Lines) -> SourceLine | None:
-    source: SourceLine | None = value.source
-    return source
+    return value.source
 
 
 _FIRST, _SECOND = partial(_part, at=0), partial(_part, at=1)
@@ -124,9 +123,7 @@ _LOOP = JsonShape(
     "instructions=counts.total classes=counts.by_class",
 )
 _LINE_MIX = JsonShape(
-    LineMix,
-    _SOURCE,
-    "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class",
+    LineMix, _SOURCE, "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class"
 )
 _CLASSES = JsonShape(
     InstructionMix,
@@ -219,12 +216,7 @@ _KERNEL = JsonShape(
     "remarks=compiled.notes notes",
     context=lambda kernel, _: _Lines.of(kernel),
 )
-KERNELS = JsonShape(
-    PtxReport,
-    "target arch",
-    items_of("kernels", _KERNEL),
-    "expectations=verdicts",
-)
+KERNELS = JsonShape(PtxReport, "target arch", items_of("kernels", _KERNEL), "expectations=verdicts")
 
 _WIDTH = JsonShape(tuple, JsonKey("width_bits", int, _FIRST), JsonKey("count", int, _SECOND))
 _MOVED = JsonShape(

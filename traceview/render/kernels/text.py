@@ -84,7 +84,11 @@ def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
 def _kernel(
     kernel: KernelReport, report: PtxReport, names: SourceNames, width: int, details: bool
 ) -> Iterator[RenderableType]:
-    yield Group(title(kernel, report), Prose(_figures(kernel)), *_made_of(kernel))
+    yield Group(
+        title(kernel, report),
+        Prose(_figures(kernel)),
+        *(note_block(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)),
+    )
     yield _accesses(kernel, names, width)
     if kernel.differences:
         lines = (note_block("", line) for line in differences(kernel, names))
@@ -107,10 +111,6 @@ def _figures(kernel: KernelReport) -> str:
     return " · ".join(
         f"{name} {value}{limits if name == 'occupancy' else ''}" for name, value in figures(kernel)
     )
-
-
-def _made_of(kernel: KernelReport) -> list[RenderableType]:
-    return [note_block(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)]
 
 
 def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:

@@ -36,8 +36,10 @@ _COUNTED = {
 def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
     """The recorded facts, as pairs of name and value."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
+    schema = trace.export_schema_version
+    words = (trace.recorder, trace.recorder_version or "", f"(schema {schema})" if schema else "")
     facts = [
-        ("recorded by", _recorder(trace)),
+        ("recorded by", " ".join(word for word in words if word)),
         ("GPU", _listed(Counter(_gpu(gpu) + _on(gpu.host_id, hosts) for gpu in trace.gpus))),
         (
             "process",
@@ -57,12 +59,6 @@ def duration(trace: TraceFacts) -> str:
     """The time recorded, and whether the program ran on."""
     ran_on = ", the program ran on" if "first_s" in trace.run else ""
     return f"{units.duration(trace.duration_ns)}{ran_on}"
-
-
-def _recorder(trace: TraceFacts) -> str:
-    schema = trace.export_schema_version
-    words = (trace.recorder, trace.recorder_version or "", f"(schema {schema})" if schema else "")
-    return " ".join(word for word in words if word)
 
 
 def _gpu(gpu: RecordedGpu) -> str:
@@ -326,11 +322,7 @@ def _sections(report: Report) -> Iterator[Section]:
 def single_ids(trace: TraceFacts) -> frozenset[str]:
     """Names of the id columns that have one value in the whole recording."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
-    few = {
-        "device_id": len(trace.gpus),
-        "process_id": len(trace.processes),
-        "host_id": len(hosts),
-    }
+    few = {"device_id": len(trace.gpus), "process_id": len(trace.processes), "host_id": len(hosts)}
     return frozenset(name for name, count in few.items() if count <= 1)
 
 

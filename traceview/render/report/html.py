@@ -47,7 +47,7 @@ from traceview.render.report.evidence import (
 )
 from traceview.render.report.plan import label, plan_text
 from traceview.render.timeline import timeline_view
-from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.traces.analyses.base import Analysis, Chart, Skipped
 from traceview.traces.analyses.verdict.scoreboard import RunTime, TimePart
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
@@ -185,11 +185,7 @@ class SectionView:
     skipped: Skipped | None = None
 
 
-def finding_view(
-    of: Finding | RankedFinding,
-    title: str = "",
-    section: str = "",
-) -> FindingEntry:
+def finding_view(of: Finding | RankedFinding, title: str = "", section: str = "") -> FindingEntry:
     """A finding with its possible saving."""
     finding = of if isinstance(of, Finding) else of.finding
     return FindingEntry(
@@ -203,10 +199,7 @@ def finding_view(
 
 
 def section_view(
-    analysis: Analysis,
-    outcome: Outcome,
-    most: int | None,
-    marked: MarkedRows | None = None,
+    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
 ) -> SectionView:
     """One analysis with at most `most` rows of each table, all if that is None.
 
@@ -215,13 +208,14 @@ def section_view(
     names = (key(analysis.name), analysis.title, analysis.question)
     if isinstance(outcome, Skipped):
         return SectionView(*names, skipped=outcome)
+    views = (_chart(chart, outcome.tables[chart.table]) for chart in analysis.charts)
     return SectionView(
         *names,
         figures=tuple(
             (units.stem(name), units.quantity(name, value))
             for name, value in outcome.summary.items()
         ),
-        charts=_charts(analysis, outcome),
+        charts=tuple(view for view in views if view),
         tables=tuple(
             _table(analysis.name, spec, table, most, marked)
             for spec, table in outcome.shown(analysis.tables)
@@ -231,11 +225,7 @@ def section_view(
 
 
 def _table(
-    analysis: str,
-    spec: TableSpec,
-    table: Table,
-    most: int | None,
-    marked: MarkedRows | None,
+    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
 ) -> TableView:
     if marked is None:
         return table_view(spec, table, most)
@@ -264,11 +254,6 @@ def _moments(spec: TableSpec, table: Table) -> Sequence[str | None]:
             f"name={quote(label)}" if label else None for label in table.texts("label").decode()
         ]
     return ()
-
-
-def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
-    views = (_chart(chart, result.tables[chart.table]) for chart in analysis.charts)
-    return tuple(view for view in views if view)
 
 
 def _chart(chart: Chart, table: Table) -> ChartView | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.base import groups, intervals, units
 from traceview.base.findings import RECORDING, Clause, severity_of
-from traceview.base.tables import Cell, Column, Mask, RowNumbers, Table, TableSpec
+from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 from traceview.traces.analyses import memory_copies_rows, wording
 from traceview.traces.analyses.base import Analysis, Chart, Result
@@ -152,12 +152,7 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
 
 
 def _exposed_claim(
-    trace: Trace,
-    copies: Table,
-    on_gpu: Table,
-    device: int,
-    lost_ns: tuple[int, int],
-    gain: Gain,
+    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int], gain: Gain
 ) -> TimeClaim:
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
@@ -377,12 +372,12 @@ RULES = (
 SETS = TableSpec(
     "sets",
     "memsets on all GPUs",
-    (
-        Column("calls", "int64", "memsets"),
-        Column("bytes", "int64", "bytes written, all calls"),
-        Column("total_ns", "int64", "time of all calls"),
-        Column("bytes_per_s", "int64", "bytes ÷ time"),
-    ),
+    column_list("""
+        calls int64: memsets
+        bytes int64: bytes written, all calls
+        total_ns int64: time of all calls
+        bytes_per_s int64: bytes ÷ time
+    """),
     brief="calls bytes total_ns bytes_per_s",
 )
 
@@ -426,10 +421,7 @@ def _sets(trace: Trace) -> Table:
     sets = sets.take(chosen_rows(trace, Kind.SET, len(sets)))
     if not len(sets):
         return Table.empty(SETS.columns)
-    size, time = (
-        sets["bytes"].sum(keepdims=True),
-        sets.duration_ns.sum(keepdims=True),
-    )
+    size, time = (sets["bytes"].sum(keepdims=True), sets.duration_ns.sum(keepdims=True))
     calls = np.array([len(sets)])
     rate = bytes_per_s(size, time)
     return Table(

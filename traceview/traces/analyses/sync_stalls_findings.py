@@ -450,13 +450,19 @@ def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> S
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:
     """True for the steady parts, of every_gap, that one of these waits caused."""
-    result: Mask = ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
-    return result
+    return ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
 
 
 def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) -> str:
     if does == CallKind.ALLOCATE:
-        return _allocate(trace, len(own))
+        # The remedy for calls that allocate or free memory.
+        keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
+        if len(own) == 1:
+            return (
+                f"Check whether every step does this. If so, allocate before the loop and keep "
+                f"freed memory{keep}; a pool that first grows does it once."
+            )
+        return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."
     if does in _ACTIONS:
         return _ACTIONS[does]
     steady, cost = ~every_gap(trace).one_time, stalls(trace)
@@ -483,14 +489,3 @@ def _orders_streams(trace: Trace, rows: Integers) -> bool:
     caused = _caused_by(trace, rows)
     changes = caused & (stream[every.before] != stream[every.after])
     return 2 * int(every.idle_ns[changes].sum()) > int(every.idle_ns[caused].sum())
-
-
-def _allocate(trace: Trace, calls: int) -> str:
-    """The remedy for calls that allocate or free memory."""
-    keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
-    if calls == 1:
-        return (
-            f"Check whether every step does this. If so, allocate before the loop and keep freed "
-            f"memory{keep}; a pool that first grows does it once."
-        )
-    return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."

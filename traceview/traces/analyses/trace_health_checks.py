@@ -12,7 +12,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import filled, sentence
 from traceview.base.records import record
-from traceview.base.tables import Array, Column, Integers, Mask, Table, TableSpec
+from traceview.base.tables import Array, Integers, Mask, Table, TableSpec, column_list
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import by_recorder, flush, of_torch
 from traceview.traces.facts.compilation import compiling
@@ -61,34 +61,34 @@ class Check:
 CHECKS = TableSpec(
     "checks",
     "one row per check; `blind` and `warning` come first",
-    (
-        Column("check", "text", "what was checked"),
-        Column("status", "text", "blind (some answer is impossible or wrong), warning, note or ok"),
-        Column("detail", "text", "what was found", prose=True),
-        Column("remedy", "text", "how to record it", nullable=True, prose=True),
-    ),
+    column_list("""
+        check text: what was checked
+        status text: blind (some answer is impossible or wrong), warning, note or ok
+        detail sentence: what was found
+        remedy sentence?: how to record it
+    """),
     brief="check status detail remedy",
 )
 OVERHEADS = TableSpec(
     "overheads",
     "profiler overhead by purpose",
-    (
-        Column("name", "text", "purpose"),
-        Column("kind", "text", "profiler, cupti or queue-full"),
-        Column("calls", "int64", "times it occurred"),
-        Column("total_ns", "int64", "total time"),
-        Column("in_gpu_span_ns", "int64", "part of it between the first and the last GPU work"),
-    ),
+    column_list("""
+        name text: purpose
+        kind text: profiler, cupti or queue-full
+        calls int64: times it occurred
+        total_ns int64: total time
+        in_gpu_span_ns int64: part of it between the first and the last GPU work
+    """),
     brief="name kind calls total_ns in_gpu_span_ns",
 )
 DIAGNOSTICS = TableSpec(
     "diagnostics",
     "warnings and errors of the recorder",
-    (
-        Column("severity", "text", "warning or error"),
-        Column("times", "int64", "times it was reported"),
-        Column("text", "text", "the message", prose=True),
-    ),
+    column_list("""
+        severity text: warning or error
+        times int64: times it was reported
+        text sentence: the message
+    """),
     brief="severity times text",
 )
 
@@ -220,8 +220,7 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
     if not len(working):
         return np.ones(len(messages), bool)
     own = np.isin(messages["process_id"], trace.processes["process_id"][working])
-    result: Mask = own | messages.is_null("process_id")
-    return result
+    return own | messages.is_null("process_id")
 
 
 def _helpers(messages: Table) -> Iterator[Check]:

@@ -127,8 +127,7 @@ def stack_lines(trace: Trace) -> StackLines:
         return first_row(matching(pattern) & below) >= 0
 
     def in_leaf(pattern: str) -> Mask:
-        result: Mask = (leaf >= 0) & np.append(matching(pattern), False)[leaf]
-        return result
+        return (leaf >= 0) & np.append(matching(pattern), False)[leaf]
 
     rules = (
         (compiler_frames(trace).tool >= 0, activities.COMPILATION),
@@ -168,8 +167,7 @@ def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
 def leaves_in(trace: Trace, frame: re.Pattern[str]) -> Mask:
     """True for the stacks whose innermost frame, such as `torch/_ops.py::__call__`, matches."""
     leaf = stack_lines(trace).leaf
-    result: Mask = np.append(_named_frames(trace).matching(frame), False)[leaf]
-    return result
+    return np.append(_named_frames(trace).matching(frame), False)[leaf]
 
 
 def leaves_at(trace: Trace, text: re.Pattern[str]) -> tuple[Mask, Mask]:
@@ -186,8 +184,7 @@ def stacks_at(trace: Trace, text: re.Pattern[str]) -> Mask:
     frames, frame = trace.recorded("python_frames"), stack_lines(trace).frame
     source = frames.texts("source")
     matching = source.isin([str(line) for line in source.values if text.search(str(line))])
-    result: Mask = np.append(matching & (frames["depth"] == 0), False)[frame]
-    return result
+    return np.append(matching & (frames["depth"] == 0), False)[frame]
 
 
 def _of_library(frames: Table) -> Mask:
@@ -200,8 +197,7 @@ def _of_library(frames: Table) -> Mask:
     text = file.isin(["<string>"])
     outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
     program = np.isin(stack, stack[text & outermost])
-    result: Mask = of_file[file.codes] | (text & ~program)
-    return result
+    return of_file[file.codes] | (text & ~program)
 
 
 @record
@@ -214,8 +210,7 @@ class _NamedFrames:
     def matching(self, pattern: re.Pattern[str]) -> Mask:
         """True for the rows of python_frames whose name matches somewhere."""
         hit = np.array([*(bool(pattern.search(name)) for name in self.names), False], bool)
-        result: Mask = hit[self.number]
-        return result
+        return hit[self.number]
 
 
 @fact

@@ -10,18 +10,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.findings import Edit
 from traceview.base.tables import Array, Integers, Mask, RowNumbers
-from traceview.base.vocabulary.activities import ACTIVITIES, CPU
-from traceview.base.vocabulary.causes import (
-    ALLOCATION,
-    CAUSES,
-    GARBAGE_COLLECTION,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    SYNC_DRAIN,
-    UNKNOWN,
-)
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart
 from traceview.traces.analyses.gpu_idle.line_sites import LineSite, in_accidents
@@ -52,16 +41,16 @@ from traceview.traces.trace.schema import TORCH_PROFILER
 
 def of_cause(trace: Trace, cause: int, rows: Array) -> Edit | None:
     """The remedy for idle time of a cause, as far as the cause alone says it."""
-    if cause == LAUNCH_LATE:
+    if cause == causes.LAUNCH_LATE:
         return launch_at_once(trace, rows)
-    if cause == SYNC_DRAIN:
+    if cause == causes.SYNC_DRAIN:
         return remove_waits(trace, rows)
-    if cause in (ALLOCATION, MODULE_LOAD, JIT_COMPILE):
+    if cause in (causes.ALLOCATION, causes.MODULE_LOAD, causes.JIT_COMPILE):
         return remove_calls(trace, _calls_in(trace, rows))
-    if cause == GRAPH_LAUNCH:
+    if cause == causes.GRAPH_LAUNCH:
         calls = _calls_in(trace, rows)
         return remove_calls(trace, calls[api_calls(trace).does[calls] == CallKind.GRAPH])
-    return remove_pauses(trace, rows) if cause == GARBAGE_COLLECTION else None
+    return remove_pauses(trace, rows) if cause == causes.GARBAGE_COLLECTION else None
 
 
 def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
@@ -299,11 +288,11 @@ _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKer
 
 def action_for(trace: Trace, cause: int) -> str:
     """The remedy for idle time of a cause, in the terms of the program's framework."""
-    if cause == UNKNOWN and wording.of_torch(trace):
+    if cause == causes.UNKNOWN and wording.of_torch(trace):
         return _OPEN_EARLIER
-    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+    if cause == causes.GRAPH_LAUNCH and not builds_graphs(trace):
         return _LONGER_GRAPHS
-    action = CAUSES[cause].action
+    action = causes.CAUSES[cause].action
     return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
 
 
@@ -360,7 +349,7 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     # Only its allocator frees device memory in the middle of a PyTorch program.
     if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
         return _RETRIES
-    return action_for(trace, ALLOCATION)
+    return action_for(trace, causes.ALLOCATION)
 
 
 _MANY_KEPT = 100
@@ -422,16 +411,16 @@ def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
 
 def lost_by(trace: Trace, cause: int) -> str:
     """The clause on a cause that follows `The GPU sat idle for 147 ms (135 gaps)`."""
-    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+    if cause == causes.GRAPH_LAUNCH and not builds_graphs(trace):
         return "while the CPU launched the next CUDA graph"
-    return CAUSES[cause].lost
+    return causes.CAUSES[cause].lost
 
 
 def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
     """A remedy for a single gap, worded so that it holds only if a loop repeats the gap."""
     steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
     again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
-    return f"Check whether {steps} this. If so, {again}{CAUSES[cause].once or ''}."
+    return f"Check whether {steps} this. If so, {again}{causes.CAUSES[cause].once or ''}."
 
 
 @fact
@@ -469,7 +458,10 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     own = kernels.texts("name").matching(_KERNELS.match)
     if not own.any():
         return 0
-    calls = _calls_attention(trace)
+    # True for the stacks that end in a call of PyTorch's attention, by the line if it is known.
+    by_line, line_known = leaves_at(trace, _LINE)
+    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
+    calls: Mask = np.where(line_known, by_line, by_function)
     python = np.flatnonzero(samples.site < len(calls))
     chosen = python[calls[samples.site[python]]]
     kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
@@ -477,14 +469,6 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     if groups.group(*(kernels[f"grid_{axis}"][kernel[hit]] for axis in "xyz")).size <= _FEW_GRIDS:
         return 0
     return int(samples.time_ns[chosen[hit]].sum())
-
-
-def _calls_attention(trace: Trace) -> Mask:
-    """True for the stacks that end in a call of PyTorch's attention, by the line if it is known."""
-    by_line, line_known = leaves_at(trace, _LINE)
-    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
-    result: Mask = np.where(line_known, by_line, by_function)
-    return result
 
 
 def _next_kernels(trace: Trace, operation: Integers) -> RowNumbers:
@@ -511,13 +495,13 @@ _PLANS = (
 def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
     """The remedy for a part of idle time, by the function that most of it passed in."""
     stack, time_ns = part.samples.site, part.samples.time_ns
-    doing = ACTIVITIES[part.doing]
+    doing = activities.ACTIVITIES[part.doing]
     for frame, remedy in doing.by_frame:
         through = stacks_through(trace, re.compile(frame))
         python = stack < len(through)
         if 2 * int(time_ns[python][through[stack[python]]].sum()) > part.time_ns:
             return remedy
-    if part.doing != CPU:
+    if part.doing != activities.CPU:
         return doing.action
     if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
         return _PLANS

@@ -7,16 +7,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import SEVERITIES, Severity
 from traceview.base.tables import Cell, Mask, Table
-from traceview.base.vocabulary.activities import ACTIVITIES
-from traceview.base.vocabulary.causes import (
-    CAUSES,
-    DEPENDENCY,
-    GARBAGE_COLLECTION,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    SYNC_DRAIN,
-)
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, remedies
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
@@ -38,7 +29,7 @@ COLLECT_SELDOM = (
 def not_counted(idle: IdleClaim, apart: dict[int, int]) -> None:
     """Name the idle time that other findings, on time off the CPU, count instead of this one."""
     if apart:
-        *most, last = [ACTIVITIES[doing].amount for doing in apart]
+        *most, last = [activities.ACTIVITIES[doing].amount for doing in apart]
         idle.values["apart_ns"] = sum(apart.values())
         idle.words["kinds"] = f"{', '.join(most)} and {last}" if most else last
 
@@ -56,11 +47,11 @@ def at_line(idle: IdleClaim, line: LineSite, cause: int | None) -> None:
             through_function=through.named_function,
             through_source=through.source,
         )
-    if cause == LAUNCH_LATE:
+    if cause == causes.LAUNCH_LATE:
         idle.remedy = (
             remedies.other_work_remedy(idle.trace, line)
             if line.other_work
-            else remedies.action_for(idle.trace, LAUNCH_LATE)
+            else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )
 
 
@@ -98,21 +89,21 @@ def at_late_site(idle: IdleClaim, site: LateSite) -> None:
 
 def details(idle: IdleClaim, cause: int, severity: Severity, *, by_line: bool) -> Severity:
     """Say what stands out in the gaps of one cause. Return the severity, possibly lowered."""
-    may_be_once = CAUSES[cause].once is not None
+    may_be_once = causes.CAUSES[cause].once is not None
     lone = gap_evidence.lone_gap(idle.trace, idle.gaps) if may_be_once else None
     in_doubt = False
     if lone:
         in_doubt = _in_lone_gap(idle, cause, lone)
-    elif cause == DEPENDENCY:
+    elif cause == causes.DEPENDENCY:
         unexplained = _queued(idle)
         in_doubt = not _during_host_functions(idle) and unexplained
-    elif cause == GARBAGE_COLLECTION:
+    elif cause == causes.GARBAGE_COLLECTION:
         in_collections(idle)
-    elif cause != LAUNCH_LATE and not by_line:
+    elif cause != causes.LAUNCH_LATE and not by_line:
         _at_call(idle, cause, idle.gaps)
     if lone is None and may_be_once and not pace(idle.trace).timed.any():
         in_doubt = _in_few_gaps(idle, cause)
-    if cause == GRAPH_LAUNCH and _by_nodes(idle):
+    if cause == causes.GRAPH_LAUNCH and _by_nodes(idle):
         idle.say(remedies.NODES)
         idle.remedy = wording.AS_WHOLE
         return "info"
@@ -124,8 +115,8 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
     trace, cause, every = idle.trace, accident.cause, gaps(idle.trace)
     longest = int(accident.gaps[np.argmax(every.idle_ns[accident.gaps])])
     took, each_ns, values = "The longest took", int(every.idle_ns[longest]), dict[str, Cell]()
-    if cause == GARBAGE_COLLECTION:
-        idle.lost, idle.remedy = CAUSES[cause].lost, CAUSES[cause].action
+    if cause == causes.GARBAGE_COLLECTION:
+        idle.lost, idle.remedy = causes.CAUSES[cause].lost, causes.CAUSES[cause].action
         in_collections(idle)
     elif not len(accident.calls):
         idle.lost = "of {whole_ns} waiting for launches, in long pauses of the CPU outside CUDA"
@@ -134,9 +125,9 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
         calls, took = api_calls(trace), "It took"
         took_ns = calls.duration_ns[accident.calls]
         call, each_ns = int(accident.calls[np.argmax(took_ns)]), round(float(np.median(took_ns)))
-        what = "before CUDA graphs" if cause == GRAPH_LAUNCH else "waiting for launches"
+        what = "before CUDA graphs" if cause == causes.GRAPH_LAUNCH else "waiting for launches"
         idle.lost = f"of {{whole_ns}} {what}, each in one {{call}}"
-        late = cause == LAUNCH_LATE
+        late = cause == causes.LAUNCH_LATE
         idle.remedy = remedies.CALL_BEFORE if late else remedies.action_for(trace, cause)
         values = {"call": trace.api_calls.texts("name")[call]}
         if calls.does[call] == CallKind.LAUNCH:
@@ -144,7 +135,7 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
     idle.remedy = remedies.if_repeated(trace, idle.remedy, cause)
     if "operation" in values:
         idle.remedy = remedies.BLOCKED
-    if cause != GARBAGE_COLLECTION:
+    if cause != causes.GARBAGE_COLLECTION:
         values |= {"each_ns": each_ns, "whole_ns": whole_ns, "usual_ns": accident.usual_ns}
         idle.say(f" {took} {{each_ns}}[ for {{operation}}][; {{usual_ns}} is usual].", **values)
 
@@ -176,7 +167,7 @@ def during_jit(idle: IdleClaim) -> None:
             jit_ns=jit_ns,
             jit_compilations=number,
         )
-        idle.remedy = CAUSES[JIT_COMPILE].action
+        idle.remedy = causes.CAUSES[causes.JIT_COMPILE].action
 
 
 def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
@@ -264,7 +255,7 @@ def _held_back(idle: IdleClaim, held: Mask, held_ns: int) -> None:
     )
     site = gap_evidence.longest_launch_site(idle.trace, held)
     if site and site.range_path is not None:
-        _at_call(idle, DEPENDENCY, held)
+        _at_call(idle, causes.DEPENDENCY, held)
     idle.remedy = remedies.held_back_remedy(idle.trace)
 
 
@@ -330,9 +321,9 @@ def _at_call(idle: IdleClaim, cause: int, own: Mask) -> None:
     """Name the call and range with most idle time: of the wait before it, or of the launch."""
     trace = idle.trace
     site, what = gap_evidence.longest_launch_site(trace, own), "came before work launched by {call}"
-    if cause == SYNC_DRAIN:
+    if cause == causes.SYNC_DRAIN:
         site, what = gap_evidence.longest_wait_site(trace, own), "followed {call}"
-    elif CAUSES[cause].on_cpu and (called := gap_evidence.longest_call_site(trace, own)):
+    elif causes.CAUSES[cause].on_cpu and (called := gap_evidence.longest_call_site(trace, own)):
         site, what = called, "was in {call}"
     if site:
         path = site.range_path

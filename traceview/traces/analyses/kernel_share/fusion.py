@@ -15,7 +15,7 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.base.units import Value
 from traceview.base.vocabulary.libraries import tile
 from traceview.traces.analyses.wording import work_time
-from traceview.traces.facts import savings
+from traceview.traces.facts import operations, savings
 from traceview.traces.facts.idle.gaps import steady_spans_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -24,20 +24,8 @@ from traceview.traces.facts.kernel_classes import (
     kernel_owners,
     terms,
 )
-from traceview.traces.facts.operations import (
-    Kind,
-    gpu_cells,
-    kernel_operations,
-    operations,
-    operations_by_stream,
-)
 from traceview.traces.facts.savings import Effect
-from traceview.traces.facts.steps.steps import (
-    steady_kernels,
-    steady_operations,
-    step_of_operations,
-    steps,
-)
+from traceview.traces.facts.steps import steps
 from traceview.traces.rules import (
     FindingRule,
     TimeClaim,
@@ -72,13 +60,13 @@ _LARGE_BYTES, _LEAST_BUSY_FRACTION = 1 << 20, 0.05
 
 def _storms(trace: Trace) -> Iterator[TimeClaim]:
     """The GPU with most small memsets right before kernels of the program."""
-    ops, order = operations(trace), operations_by_stream(trace)
+    ops, order = operations.operations(trace), operations.operations_by_stream(trace)
     rows = _memsets(trace, large=False)
     following = np.full(len(ops), -1, np.int64)
     following[order[:-1]] = order[1:]
     rows = rows[following[rows] >= 0]
     after = following[rows]
-    own = (ops.stream[rows] == ops.stream[after]) & (ops.kind[after] == Kind.KERNEL)
+    own = (ops.stream[rows] == ops.stream[after]) & (ops.kind[after] == operations.Kind.KERNEL)
     own[own] = kernel_owners(trace)[ops.row[after[own]]] == KernelOwner.PROGRAM
     rows, after = rows[own], after[own]
     if len(rows) < _MANY:
@@ -86,7 +74,7 @@ def _storms(trace: Trace) -> Iterator[TimeClaim]:
     device = int(np.argmax(np.bincount(ops.device[rows])))
     on_device = ops.device[rows] == device
     rows, after = rows[on_device], after[on_device]
-    every = int((steady_operations(trace) & (ops.device == device)).sum())
+    every = int((steps.steady_operations(trace) & (ops.device == device)).sum())
     if len(rows) < max(_MANY, _LEAST_FRACTION * every):
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
@@ -111,16 +99,16 @@ MEMSETS = FindingRule(
 
 def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
     """The GPU with most time in large memsets."""
-    ops, rows = operations(trace), _memsets(trace, large=True)
+    ops, rows = operations.operations(trace), _memsets(trace, large=True)
     if not len(rows):
         return
     device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
     rows = rows[ops.device[rows] == device]
     # On several streams some may run at once.
     total_ns = intervals.covered(ops, rows).total()
-    on_gpu = steady_operations(trace) & (ops.device == device)
+    on_gpu = steps.steady_operations(trace) & (ops.device == device)
     busy_ns = intervals.covered(ops, on_gpu).total()
-    runs_kernels = (on_gpu & (ops.kind == Kind.KERNEL)).any()
+    runs_kernels = (on_gpu & (ops.kind == operations.Kind.KERNEL)).any()
     if total_ns < _LEAST_BUSY_FRACTION * busy_ns or not runs_kernels:
         return
     longest = int(rows[np.argmax(ops.duration_ns[rows])])
@@ -147,10 +135,11 @@ LARGE_MEMSETS = FindingRule(
 
 def _memsets(trace: Trace, *, large: bool) -> RowNumbers:
     """Rows of the steady memsets that are large, or of the others."""
-    ops, size = operations(trace), trace.recorded("sets")["bytes"]
-    rows = np.flatnonzero(steady_operations(trace) & (ops.kind == Kind.SET)).astype(np.int32)
-    chosen: RowNumbers = rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
-    return chosen
+    ops, size = operations.operations(trace), trace.recorded("sets")["bytes"]
+    rows = np.flatnonzero(
+        steps.steady_operations(trace) & (ops.kind == operations.Kind.SET)
+    ).astype(np.int32)
+    return rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
 
 
 def _claim_of(
@@ -167,7 +156,7 @@ def _claim_of(
         gpu_subject(trace, device),
         {**values, "saved_ns": gain.saved_ns},
         "classes",
-        {**gpu_cells(trace, device), **kind},
+        {**operations.gpu_cells(trace, device), **kind},
         **gained(gain),
         span_ns=steady_spans_ns(trace).get(device, 0),
         window=window,
@@ -214,8 +203,10 @@ def _loops(trace: Trace) -> Iterator[TimeClaim]:
 
 def _updates_of(trace: Trace, device: int, rows: RowNumbers, run: Integers) -> TimeClaim | None:
     kernels, by_run = trace.recorded("kernels"), groups.group(run)
-    in_steps = groups.different(step_of_operations(trace)[kernel_operations(trace)[rows]])
-    if by_run.size < 2 or 2 * np.count_nonzero(in_steps >= 0) < len(steps(trace)) - 1:
+    in_steps = groups.different(
+        steps.step_of_operations(trace)[operations.kernel_operations(trace)[rows]]
+    )
+    if by_run.size < 2 or 2 * np.count_nonzero(in_steps >= 0) < len(steps.steps(trace)) - 1:
         return None
     first, last = by_run.first, np.append(by_run.first[1:], len(run)) - 1
     time = intervals.union(kernels["start_ns"][rows[first]], kernels["end_ns"][rows[last]])
@@ -253,7 +244,7 @@ TENSOR_UPDATES = FindingRule(
 def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
     """Adam-like optimizers that update each tensor alone, on the GPU with most such updates."""
     kernels, rows = trace.recorded("kernels"), steady(trace, named(trace, _OPTIMIZER))
-    if len(rows) < _MANY_TENSORS * max(len(steps(trace)), 1):
+    if len(rows) < _MANY_TENSORS * max(len(steps.steps(trace)), 1):
         return
     name, device = str(kernels.texts("name")[rows[0]]), int(kernels["device"][rows[0]])
     values: dict[str, Value] = {"updates": len(rows), "device": device}
@@ -372,10 +363,10 @@ def _runs(
 @fact
 def steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
     """The steady kernels by stream and start, and where another stream or step begins."""
-    ops, order = operations(trace), operations_by_stream(trace)
-    order = order[picked(ops.kind, order) == Kind.KERNEL]
-    order = order[picked(steady_kernels(trace), picked(ops.row, order))]
-    stream, step = picked(ops.stream, order), picked(step_of_operations(trace), order)
+    ops, order = operations.operations(trace), operations.operations_by_stream(trace)
+    order = order[picked(ops.kind, order) == operations.Kind.KERNEL]
+    order = order[picked(steps.steady_kernels(trace), picked(ops.row, order))]
+    stream, step = picked(ops.stream, order), picked(steps.step_of_operations(trace), order)
     return picked(ops.row, order), groups.opens(stream, step)
 
 
@@ -417,12 +408,7 @@ def _of_device(
 # docs/accuracy.md).
 
 # Kernels of scaling, masks, casts and dropout.
-_BETWEEN = (
-    KernelClass.ELEMENTWISE,
-    KernelClass.CAST_COPY,
-    KernelClass.RANDOM,
-    KernelClass.SOFTMAX,
-)
+_BETWEEN = (KernelClass.ELEMENTWISE, KernelClass.CAST_COPY, KernelClass.RANDOM, KernelClass.SOFTMAX)
 _MOST_BETWEEN = 8
 _LEAST_SOFTMAXES = 2
 _NARROW = re.compile(r"b?f\d?16|[fsu]8|e\dm\d")
@@ -456,7 +442,11 @@ def _unfused(trace: Trace) -> Iterator[TimeClaim]:
         left_ns = np.where(parts.product, kernels.duration_ns[parts.rows], 0)
         one = savings.become_one(parts.call, kernels.duration_ns[parts.rows], left_ns)
         claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)}, one, parts.rows)
-        narrow = _NARROW.match(_inputs(trace, parts))
+        # The type that most products of attention multiply, as their kernels name it.
+        names = trace.recorded("kernels").texts("name")
+        codes = names.codes[parts.rows[parts.product]]
+        of = tile(str(names.values[np.argmax(np.bincount(codes))]))
+        narrow = _NARROW.match((of and of.inputs) or "")
         yield replace(
             claim,
             row={**claim.row, "class": KernelClass.SOFTMAX.label},
@@ -539,20 +529,11 @@ def _attention(trace: Trace) -> AttentionParts:
     return AttentionParts(rows[at], call[at], gemm[at])
 
 
-def _inputs(trace: Trace, parts: AttentionParts) -> str:
-    """The type that most products of attention multiply, as their kernels name it."""
-    names = trace.recorded("kernels").texts("name")
-    codes = names.codes[parts.rows[parts.product]]
-    of = tile(str(names.values[np.argmax(np.bincount(codes))]))
-    return (of and of.inputs) or ""
-
-
 def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:
     """True for the times [start, end) in which a copy between host and GPU begins."""
     copies = trace.recorded("copies")
     begun = np.sort(copies["start_ns"][copies.texts("direction").isin(["H2D", "D2H"])])
-    result: Mask = np.searchsorted(begun, end) > np.searchsorted(begun, start)
-    return result
+    return np.searchsorted(begun, end) > np.searchsorted(begun, start)
 
 
 def _remedy(trace: Trace) -> str:

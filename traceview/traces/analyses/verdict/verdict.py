@@ -9,19 +9,14 @@ from traceview.base import intervals, units
 from traceview.base.records import record
 from traceview.base.vocabulary.activities import ACTIVITIES, RESULT_WAIT
 from traceview.base.vocabulary.causes import LOST, Limit
+from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
-    LargestClass,
     MainLoop,
     SteadyParts,
     main_loop,
     steady_parts,
     steady_rows,
-)
-from traceview.traces.analyses.verdict.series import (
-    ColdPasses,
-    cold_passes,
-    is_start_up_alone,
 )
 from traceview.traces.facts.copies import outer_migration_time
 from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
@@ -108,7 +103,7 @@ def _limited(trace: Trace) -> Verdict:
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     operations = len(steady_rows(trace, parts.device))
     too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
-    if too_few or is_start_up_alone(trace):
+    if too_few or series.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
         counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
         text = f"Next to no GPU work was recorded: {counted} of {busy}"
@@ -206,7 +201,9 @@ def _phrases(
     yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
-        yield _largest_class(parts.largest)
+        name = _CLASSES[parts.largest.kind]
+        fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
+        yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
     losses = _losses(parts, limit)
     for each in losses:
         yield from _loss_phrases(parts, each)
@@ -244,7 +241,7 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     return round(share * median_ns) if share <= 1 - DIFFERS else None
 
 
-def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
+def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
     """What was recorded of first passes; of no step in the time that is left without them."""
     times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
     once, total, first, second = map(units.duration, times)
@@ -259,7 +256,7 @@ def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
 
 
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
-    cold = cold_passes(trace)
+    cold = series.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
@@ -288,12 +285,6 @@ def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
     moved = outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
     if moved > parts.span_ns and not trace.selection:
         yield f"{units.duration(moved)} of page migrations before and after"
-
-
-def _largest_class(largest: LargestClass) -> str:
-    name = _CLASSES[largest.kind]
-    fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
-    return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
 
 
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:

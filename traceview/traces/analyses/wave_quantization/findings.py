@@ -379,8 +379,7 @@ def _noted(grids: LaunchedGrids) -> Mask:
     few = (grids.whole == 1) | (grids.blocks / grids.sm_count < FEW_BLOCKS_PER_SM)
     shape = grids.persistent_gemm | (grids.idle_sms > 0) | (tail & few)
     others = grids.concurrent | (grids.configurations.green_sms != 0) | (grids.verdict > 0)
-    mask: Mask = ~grids.known | shape | others
-    return mask
+    return ~grids.known | shape | others
 
 
 def _remarks(each: _NotedGrid) -> Iterator[str]:

@@ -25,7 +25,8 @@ from traceview.traces.facts import copies
 from traceview.traces.facts.compilation import compiling
 from traceview.traces.facts.dependencies import blame, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
-from traceview.traces.facts.dependencies.graph import Dependencies, Walked, build, dependencies
+from traceview.traces.facts.dependencies.graph import Dependencies
+from traceview.traces.facts.dependencies.recorded_graph import Walked, build, dependencies
 from traceview.traces.facts.idle.gap_bounds import (
     GapBounds,
     GapLaunches,
