@@ -121,9 +121,13 @@ def test_a_graph_break_counts_where_the_gpu_waits_for_launches(tmp_path, pause, 
         export.launch((now, now + 5_000), (now + 6_000, now + 5 * MS))
         now += 5 * MS + pause
 
+    export.python_event("compilation", 0, MS, at=("train.py", 20, "forward"))
+
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.severity == severity
+    # One graph is what there should be.
+    assert "in all" not in finding.message
 
 
 def test_code_that_runs_without_compilation(tmp_path):

@@ -291,7 +291,7 @@ def _reported(kind: str) -> Claims:
                 **({"reason": first.reasons[0]} if first.reasons else {}),
                 **({"source": first.source} if first.source else {}),
                 **({"others": len(others)} if others else {}),
-                **({"graphs": len(frames)} if frames else {}),
+                **({"graphs": len(frames)} if len(frames) > 1 else {}),
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
