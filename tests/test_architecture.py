@@ -355,7 +355,7 @@ def may_start_processes(path: Path) -> bool:
     # One process per recording.
     reads_ranks = path.parts[-3:-1] == ("ranks", "execution")
     # The user's program, with and without remedies.
-    tries = path.parts[-2] == "tryout" and path.name in ("runs.py", "forks.py")
+    tries = path.parts[-2:] in {("tryout", "runs.py"), ("tryout", "forks.py")}
     return in_room or is_pager or reads_ranks or tries
 
 

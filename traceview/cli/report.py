@@ -174,7 +174,7 @@ def _known(name: str, names: Sequence[str]) -> str:
 )
 @option(
     "--all-rows",
-    "Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to HTML.",
+    "Write all rows of all tables. Default: the first 10,000 per table to JSON, 400 to HTML.",
 )
 @debug_option
 def command(

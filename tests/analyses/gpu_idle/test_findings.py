@@ -70,8 +70,8 @@ def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
     once, often = ask(ANALYSIS, late(900_000, *others), tmp_path).findings
 
     assert once.message == (
-        "The GPU sat idle for 900 µs (1 gap) of 1.50 ms waiting for launches, in long pauses of "
-        "the CPU outside CUDA. The longest took 900 µs; 40.0 µs is usual."
+        "The GPU sat idle for 900 µs (1 gap) in long pauses of the CPU outside CUDA (of 1.50 ms "
+        "waiting for launches). The longest took 900 µs; 40.0 µs is usual."
     )
     assert once.action.startswith("Check whether a longer run repeats this")
     assert once.share_of_step_pct is None

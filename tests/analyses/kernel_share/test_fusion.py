@@ -33,9 +33,8 @@ def test_a_chain_of_eager_kernels_takes_as_long_fused_as_its_longest(tmp_path):
     # The last add of a step stands alone: no chain.
     assert finding.time_at_stake_ns == 4 * (50 + 70)
     assert finding.message.startswith(
-        "12 kernels of elementwise operations, casts, normalizations and reductions run in 4 "
-        "chains and take 880 ns. Fused, a chain takes about as long as its longest kernel: up "
-        "to 480 ns less."
+        "12 elementwise, cast, norm and reduction kernels in 4 chains take 880 ns. Fused, a "
+        "chain takes about as long as its longest kernel: up to 480 ns less."
     )
     assert finding.action.startswith("Use torch.compile")
     assert finding.share_of_step_pct == pytest.approx(100 * 480 / (4 * 2310))

@@ -112,6 +112,24 @@ def test_graph_breaks_are_told_with_line_and_reason(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("pause", "severity"), [(0, "info"), (10 * MS, "low")])
+def test_a_graph_break_counts_where_the_gpu_waits_for_launches(tmp_path, pause, severity):
+    export, now = Export(), 0
+    at = ("train.py", 27, "forward")
+    export.python_event("graph-break", 0, 0, at=at, source="y = x.item()", reason="Tensor.item()")
+    for _ in range(40):
+        export.launch((now, now + 5_000), (now + 6_000, now + 5 * MS))
+        now += 5 * MS + pause
+
+    export.python_event("compilation", 0, MS, at=("train.py", 20, "forward"))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.severity == severity
+    # One graph is what there should be.
+    assert "in all" not in finding.message
+
+
 def test_code_that_runs_without_compilation(tmp_path):
     limit = "recompile_limit: n == 3"
     export = program({}).python_event("compile-limit", 0, 2 * MS, at=STEP, reason=limit)

@@ -28,7 +28,7 @@ from traceview.render.base.code import coded, colored, colors_css
 from traceview.render.base.safe_text import all_visible, cells_of, visible
 from traceview.render.document import limited
 
-MOST_ROWS = 1_000
+MOST_ROWS = 400
 """Rows of a table on the page, unless all are requested; JSON has more."""
 
 _SHORT, WHOLE = 56, 4_000
@@ -225,9 +225,17 @@ def _escaped(texts: Sequence[str]) -> list[str]:
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
-_GIST_END = re.compile(r"(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])|, (?=so that|not counting)")
-# Spaces that must not break: before a unit, and before a separating dot.
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
+# An aside is in brackets, or a line's code; other code stays whole. A gist ends before the next
+# sentence, or its reason.
+_GIST = re.compile(
+    r"(?P<aside>, `[^`]*`,| \((?:[^()`]|\([^()`]*\))*\))|`[^`]*`"
+    r"|(?P<end>(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])"
+    r"|, (?=so that|not counting|(?:likely )?because)|[;:] )"
+)
+# Spaces that must not break: before a unit or a separating dot, and in `GPU busy 12 %`.
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
+)
 SCRIPT, TIMELINE = "report.js", "timeline.js"
 """Bundles of the modules in `render/script`, written by `make script`."""
 
@@ -330,10 +338,25 @@ def _environment() -> Environment:
     return environment
 
 
-def gist(text: str) -> tuple[str, str]:
-    """The first sentence of a text up to its purpose or exceptions, and the rest, if any."""
-    end = _GIST_END.search(text)
-    return (text[: end.start()], text[end.start() :]) if end else (text, "")
+def gist(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a text, and whether each is beyond the gist: its asides and what follows it.
+
+    The gist is the first sentence, up to its purpose, reason or exceptions.
+    """
+    start = 0
+    for part in _GIST.finditer(text):
+        if part.lastgroup:
+            yield text[start : part.start()], False
+            start = part.start()
+        if part.lastgroup == "aside":
+            yield part[0], True
+            start = part.end()
+        if part.lastgroup == "end":
+            break
+    else:
+        yield text[start:], False
+        return
+    yield text[start:], True
 
 
 def key(name: str) -> str:

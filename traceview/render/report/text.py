@@ -187,24 +187,11 @@ def render_text(
     """
     page = _Page(width, document.single_ids(report.trace), options)
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
-    of = report.verdict
-    texts = [text for text in (of.text, of.shares_text) if text] if of else []
-    trace = report.trace
-    rows = grid("", "")
-    for name, value in document.header_facts(trace):
-        rows.add_row(Text(name, "dim"), sentence(value))
-    title = Text(visible(PurePath(trace.path).name), "bold")
-    warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
-    return drawn(
-        [
-            *[Prose(visible(text, SENTENCE)) for text in texts],
-            Group(title, rows, *warnings),
-            _findings(report, page, links),
-            *sections,
-        ],
-        width,
-        color,
-    )
+    verdict = report.verdict
+    texts = [text for text in (verdict.text, verdict.shares_text) if text] if verdict else []
+    told = [Prose(visible(text, SENTENCE)) for text in texts]
+    opening = [*told, _header(report), _findings(report, page, links)]
+    return drawn([*opening, *sections], width, color)
 
 
 @record
@@ -214,6 +201,16 @@ class _Page:
     width: int
     single: frozenset[str]
     options: TextOptions
+
+
+def _header(report: Report) -> RenderableType:
+    trace = report.trace
+    rows = grid("", "")
+    for name, value in document.header_facts(trace):
+        rows.add_row(Text(name, "dim"), sentence(value))
+    title = Text(visible(PurePath(trace.path).name), "bold")
+    warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
+    return Group(title, rows, *warnings)
 
 
 def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
@@ -232,12 +229,8 @@ def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType
     head = heading(analysis.title, analysis.name)
     question = Text(analysis.question, "italic")
     if isinstance(outcome, Skipped):
-        return Group(
-            head,
-            question,
-            note_block("Not answered: ", outcome.reason),
-            note_block("→ ", outcome.remedy),
-        )
+        reason = note_block("Not answered: ", outcome.reason)
+        return Group(head, question, reason, note_block("→ ", outcome.remedy))
     shown = outcome.shown(analysis.tables)
     tables = [table_block(*each, page.width, page.single, page.options) for each in shown]
     notes = [note_block("Note: ", note, "dim") for note in outcome.notes]

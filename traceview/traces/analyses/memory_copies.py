@@ -340,9 +340,10 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
 RULES = (
     FindingRule(
         _exposed,
-        "[{only} only copies for {exposed_ns}. ]{calls:copy|copies} of {host_memory} memory "
-        "({direction}, {bytes}) {calls?takes|take} {total_ns} at {bytes_per_s}[ and "
-        "{calls?blocks|block} the CPU {meanwhile}].[ {idle} for {exposed_ns} of it.]"
+        "{calls:copy|copies} of {host_memory} memory "
+        "({direction}, {bytes}) {calls?takes|take} {total_ns} ({bytes_per_s})[ and "
+        "{calls?blocks|block} the CPU {meanwhile}].[ {only} does nothing else for "
+        "{exposed_ns}.][ {idle} for {exposed_ns} of it.]"
         "[ {idle_all_the_time} in that time.]",
         clauses=(
             Clause(
@@ -355,12 +356,12 @@ RULES = (
     FindingRule(
         _within_gpu,
         "{calls:copy|copies} within the memory of {where} ({direction}, {bytes}) "
-        "{calls?takes|take} {total_ns} at {bytes_per_s}. No kernel runs {how_long}.",
+        "{calls?takes|take} {total_ns} ({bytes_per_s}). No kernel runs {how_long}.",
     ),
     FindingRule(
         _of_warm_up,
         "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} of "
-        "warm-up or start-up at {bytes_per_s} and {calls?blocks|block} the CPU meanwhile.",
+        "warm-up or start-up ({bytes_per_s}) and {calls?blocks|block} the CPU meanwhile.",
         "Pin the host memory if the program is often started: a longer run pays this once.",
     ),
     *memory_copies_rows.RULES,

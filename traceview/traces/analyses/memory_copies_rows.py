@@ -375,7 +375,7 @@ RULES = (
     FindingRule(
         _prefetched,
         "{calls:prefetch|prefetches} of unified memory ({direction}, {bytes}) {calls?takes|take} "
-        "{total_ns} at {bytes_per_s}. No kernel runs for {exposed_ns} of it.",
+        "{total_ns} ({bytes_per_s}). No kernel runs for {exposed_ns} of it.",
         "Prefetch earlier and on a stream of its own, while kernels run, and keep on the GPU what "
         "it uses again.",
     ),

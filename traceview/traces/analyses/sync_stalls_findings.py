@@ -27,7 +27,12 @@ from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import CallKind, api_calls, operations
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.facts.ranges.ranges import UNATTRIBUTED, range_tree
-from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.traces.facts.samples import (
+    UNNAMED_FUNCTIONS,
+    SampledLine,
+    sampled_library,
+    sampled_line,
+)
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import in_warm_up_range, warm_up_end_ns
 from traceview.traces.facts.waits import (
@@ -177,7 +182,9 @@ _MUCH_MORE = 1.5
 """From here on a saving needs a word on why it is more than the idle time after the waits."""
 _RELAUNCH_NS = 10_000
 """From a wait to the next work a launch call and its pause pass: about two calls, recorded."""
-_AFTER_IT = "Look first at what comes after the wait (gpu-idle): it takes longer."
+_AFTER_IT = (
+    "Look first at what comes after the wait (gpu-idle): it takes longer. Then remove the wait."
+)
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
@@ -259,7 +266,8 @@ def _hidden_claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
             continue
         place, values = _place(trace, listed, first, sampled)
         values |= {"calls": len(own), "wait_ns": int(every.duration_ns[rows].sum())}
-        of = " to {api}" if listed.site.site[first] else ""
+        of, called = _called(trace, listed, own, first)
+        values |= called
         usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
         yield TimeClaim(
             _subject(listed, first, sampled),
@@ -332,7 +340,8 @@ def _claim(
     values["wait_ns"] = int(every.duration_ns[rows].sum())
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
     drains = 2 * int(cost.drained_ns[own].sum()) >= at_stake_ns
-    of = " to {api}" if listed.site.site[first] else ""
+    of, called = _called(trace, listed, own, first)
+    values |= called
     words = {"place": place, "of": of, "when": "after" if drains else "during"}
     does = CallKind(int(every.does[listed.row[first]]))
     remedy, saving = _action(trace, listed, own, does), _saving(trace, rows, does)
@@ -416,6 +425,24 @@ def _place(
         of = "" if sampled.function in UNNAMED_FUNCTIONS else " in {function}"
         return f"{what} at {{line}}{of}", {**cells, **values}
     return what + wording.inside(trace, path, "range_path"), cells
+
+
+def _called(
+    trace: Trace, listed: ListedWaits, own: Integers, number: int
+) -> tuple[str, dict[str, Cell]]:
+    """What the calls of a line go to, and where a library waits, as a template and its values.
+
+    What the line shows itself, such as `.item()`, is not said again.
+    """
+    site, hint = listed.site, listed.site.hint[number]
+    if not site.site[number]:
+        return "", {}
+    method = str(hint).rpartition(".")[2]
+    if not hint or not site.source[number] or method in str(site.source[number]):
+        return " to {api}", {}
+    library = sampled_library(trace, listed.row[own])
+    where = " in {library}" if library else ""
+    return f" to {{api}}, by {{hint}}{where}", {"hint": hint, "library": library}
 
 
 def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:

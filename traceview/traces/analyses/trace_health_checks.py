@@ -182,10 +182,19 @@ def lost_events(trace: Trace) -> list[Check]:
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
 
 
+_LOST_STRING = "Cannot find string for an exterior index"
+_WITHOUT_XLA = (
+    "Record again without the ranges of XLA, as traceview record does: nsys profile "
+    "--nvtx-domain-exclude=TSL."
+)
+
+
 def _unread(trace: Trace, failed: str) -> Check:
     """That much is missing; the cause is a driver newer than the recorder, if that says so."""
     driver, why = export_info.newer_driver(warning_texts(trace)), "The recorder failed while "
     why, remedy = f"{why}reading its events back", _otherwise(trace)
+    if _LOST_STRING in failed:
+        remedy = _WITHOUT_XLA
     if driver is not None:
         why = "The driver (CUDA {driver}) is newer than {nsys}"
         remedy = "Update nsys: one of the same year as the driver, or newer, records its events."

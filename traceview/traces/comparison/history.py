@@ -15,6 +15,7 @@ from traceview.base.stages import in_stage
 from traceview.base.tables import Cell, Table, TableSpec, column_list
 from traceview.traces import reporting
 from traceview.traces.analyses.base import Chart
+from traceview.traces.comparison import tracking
 from traceview.traces.comparison.figures import RunFigures
 from traceview.traces.comparison.inputs import is_baseline, read_baseline
 from traceview.traces.comparison.run_figures import figures_of
@@ -65,6 +66,9 @@ class History(display.Written):
     def with_steps(self, of_step: bool) -> Table:
         """The runs with steps, or those without."""
         return self.runs.take((self.runs["steps"] > 0) == of_step)
+
+    to_mlflow = tracking.to_mlflow
+    to_wandb = tracking.to_wandb
 
 
 def history_of(folder: Path, load: Callable[[Path], Trace]) -> History:

@@ -303,10 +303,26 @@ def sample_waits(trace: Trace) -> Integers:
 
 def sampled_line(trace: Trace, rows: Integers) -> SampledLine | None:
     """The line with most of the samples during some waits, if these are enough to name it."""
-    samples = trace.recorded("python_samples")
+    stack = _stacks_in(trace, rows)
+    frame = stack_lines(trace).frame[stack]
+    return line_of(trace, frame[frame >= 0], max(LEAST_SAMPLES, LEAST_FRACTION * len(stack)))
+
+
+def sampled_library(trace: Trace, rows: Integers) -> str | None:
+    """The library function with most of the samples during some waits, if these are enough."""
+    stack = _stacks_in(trace, rows)
+    inner = stack_lines(trace).inner
+    count = np.bincount(inner.codes[stack] + 1, minlength=len(inner.values) + 1)[1:]
+    if int(count.max(initial=0)) < max(LEAST_SAMPLES, LEAST_FRACTION * len(stack)):
+        return None
+    return str(inner.values[np.argmax(count)])
+
+
+def _stacks_in(trace: Trace, rows: Integers) -> Integers:
+    """The stacks that were sampled during some waits."""
     inside = np.flatnonzero(groups.isin(sample_waits(trace), rows))
-    frame = stack_lines(trace).frame[samples["stack"][inside]]
-    return line_of(trace, frame[frame >= 0], max(LEAST_SAMPLES, LEAST_FRACTION * len(inside)))
+    stack: Integers = trace.recorded("python_samples")["stack"][inside]
+    return stack
 
 
 def line_of(trace: Trace, frame: Integers, least: float) -> SampledLine | None:

@@ -117,7 +117,7 @@ def timeline(trace: Trace, most_points: int | None = None, of_all: int = 0) -> T
 # whole; between them each run of rows becomes one, with their busy time and the name of the
 # longest.
 
-MOST_WORK, MOST_OTHER = 2_500_000, 300_000
+MOST_WORK, MOST_OTHER = 2_500_000, 150_000
 """Rows of GPU work and CUDA calls, and of everything else, that a page gets singly."""
 _WORK = ("operations", "calls")
 _WINDOWS = 512

@@ -365,9 +365,8 @@ RULES = (
     ),
     FindingRule(
         of_paced,
-        "The loop that launches the work of {gpu} is paced: it waits {waited_ns} of the "
-        "{period_ns} of a pass in {api} (medians), and passes follow each other at that period "
-        "however long the work in them takes: nothing faster shortens a pass.",
+        "The loop that launches the work of {gpu} is paced: of the {period_ns} of a pass it waits "
+        "{waited_ns} in {api} (medians). A pass takes that long however short its work is.",
         "Give each pass more work, or make what it waits for come sooner: the next input, a rate "
         "limit, another process.",
     ),

@@ -34,6 +34,7 @@ from traceview.traces.facts.samples import (
     SampledLine,
     line_of,
     program_frames,
+    stack_lines,
 )
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace import Trace, fact
@@ -178,12 +179,17 @@ def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite |
     site = _site(trace, lines, samples, rows, time_ns)
     if site.native or time_ns >= _HALF * idle_ns:
         return site
-    through, through_ns = _through(trace, samples, idle_ns)
+    through, through_ns = _through(trace, samples, line, idle_ns)
     return site._replace(through=through, through_ns=through_ns)
 
 
-def _through(trace: Trace, samples: IdleSamples, idle_ns: int) -> tuple[SampledLine | None, int]:
-    """The innermost line that half of an idle time passes through, and the time that does."""
+def _through(
+    trace: Trace, samples: IdleSamples, most: int, idle_ns: int
+) -> tuple[SampledLine | None, int]:
+    """The innermost line that half of an idle time passes through, and the time that does.
+
+    None where it is but the call of the function of the line with `most`, a number in lines_of.
+    """
     frame = program_frames(trace)
     frames = trace.recorded("python_frames")
     stack = frames["stack"][frame]
@@ -196,6 +202,12 @@ def _through(trace: Trace, samples: IdleSamples, idle_ns: int) -> tuple[SampledL
     if not fits.any():
         return None, 0
     innermost = int(np.argmin(np.where(fits, time_ns, np.inf)))
+    at = stack_lines(trace).frame[groups.different(samples.site[lines_of(trace, samples) == most])]
+    caller = np.searchsorted(frame, at) + 1
+    caller = caller[caller < len(frame)]
+    caller = line.ids[caller[stack[caller] == stack[caller - 1]]]
+    if (caller == innermost).all():
+        return None, 0
     chosen = frame[line.first[innermost]]
     return line_of(trace, np.array([chosen]), 1), int(time_ns[innermost])
 

@@ -136,7 +136,7 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
         idle.lost, idle.remedy = causes.CAUSES[cause].lost, causes.CAUSES[cause].action
         in_collections(idle)
     elif not len(accident.calls):
-        idle.lost = "of {whole_ns} waiting for launches, in long pauses of the CPU outside CUDA"
+        idle.lost = "in long pauses of the CPU outside CUDA (of {whole_ns} waiting for launches)"
         idle.remedy = remedies.take_out(trace)
     else:
         calls, took = api_calls(trace), "It took"

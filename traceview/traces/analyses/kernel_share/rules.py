@@ -236,9 +236,8 @@ JACOBI_ROTATIONS = FindingRule(
 )
 UNFUSED_CHAINS = FindingRule(
     _chains,
-    "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run in "
-    "{runs:chain} and take {total_ns}. Fused, a chain takes about as long as its longest kernel: "
-    "up to {less_ns} less.",
+    "{kernels} elementwise, cast, norm and reduction kernels in {runs:chain} take {total_ns}. "
+    "Fused, a chain takes about as long as its longest kernel: up to {less_ns} less.",
     lambda used: used.fuse,
 )
 UNFUSED_OPTIMIZER = FindingRule(

@@ -24,7 +24,7 @@ from traceview.traces.analyses.phases.guards import GUARDS
 from traceview.traces.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.traces.analyses.wording import by_recorder
 from traceview.traces.facts import code, compilation, launches, operations, python_events
-from traceview.traces.facts.idle.gaps import steady_spans_ns
+from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
 from traceview.traces.facts.steps.recompilation import recompilation
@@ -291,14 +291,24 @@ def _reported(kind: str) -> Claims:
                 **({"reason": first.reasons[0]} if first.reasons else {}),
                 **({"source": first.source} if first.source else {}),
                 **({"others": len(others)} if others else {}),
-                **({"graphs": len(frames)} if frames else {}),
+                **({"graphs": len(frames)} if len(frames) > 1 else {}),
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
-            severity="info",
+            severity="low" if _launches_late(trace) else "info",
         )
 
     return claims
+
+
+def _launches_late(trace: Trace) -> bool:
+    """Whether a GPU waits much for launches, of which whole graphs need fewer."""
+    every = gaps(trace)
+    return any(
+        severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
+        in ("high", "medium")
+        for device, span_ns in steady_spans_ns(trace).items()
+    )
 
 
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
@@ -510,8 +520,8 @@ RULES = (
     GUARDS,
     FindingRule(
         _compiled_once,
-        "{lead}{compiler}[ in process {number}] took {compile_ns}, {compile_pct} of the "
-        "{working_ns} {since} ({stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
+        "{lead}{compiler}[ in process {number}] took {compile_ns} ({compile_pct} of the "
+        "{working_ns} {since}, {stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
     ),
     FindingRule(
         _replayed,

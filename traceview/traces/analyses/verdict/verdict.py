@@ -210,7 +210,7 @@ def _phrases(
     for each in losses:
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
-        yield "the CPU waits for the GPU in each step"
+        yield "the CPU waits in each step"
     if pace := paced(trace, parts.device):
         waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
         yield f"paced: waits {waited} of the {period} of a pass"
@@ -299,7 +299,7 @@ def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
     phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), LOST[limit]), *named]
     if named:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
-    yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
+    yield from (f"{units.percent(pct)} {phrase}" for pct, phrase in phrases)
 
 
 def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
