@@ -33,12 +33,12 @@ from traceview.base.vocabulary.frameworks import Framework
 from traceview.traces.facts import savings
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, terms
+from traceview.traces.facts.launch_lines import launch_line
 from traceview.traces.facts.module_lines import most_of_kernel
 from traceview.traces.facts.operations import device_hosts, gpu_cells, kernel_operations
 from traceview.traces.facts.savings import GONE, Effect, Gain
 from traceview.traces.facts.steps.steps import steady_kernels
 from traceview.traces.facts.work.peaks import peaks
-from traceview.traces.launch_lines import launch_line
 from traceview.traces.trace import Trace, fact
 
 # Rules on traces: a rule is data, and what all findings share is done here once.
