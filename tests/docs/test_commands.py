@@ -40,7 +40,7 @@ REASONS = {
     "takes minutes",
 }
 MOST_NOT_RUN = 26
-LANGUAGES = {*RUN, "json", "python", "sql", "text", "toml", "yaml"}
+LANGUAGES = {*RUN, "diff", "json", "python", "sql", "text", "toml", "yaml"}
 
 needs_triton = pytest.mark.skipif(
     not (importlib.util.find_spec("triton") and importlib.util.find_spec("torch")),
