@@ -25,7 +25,7 @@ _WORDS = struct.Struct("<QQ")
 # The bits from 105 on, of which 41 are in the upper word.
 _CONTROL = 41
 _NONE = 7
-_SCOREBOARDS = 6
+SCOREBOARDS = 6
 # DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way.
 _NAMED = re.compile(r"SB(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
 _ALL = 1 << 32
@@ -55,7 +55,7 @@ def _control(bits: int) -> Control:
     return Control(
         bits & 15,
         frozenset(barrier for barrier in barriers if barrier != _NONE),
-        frozenset(number for number in range(_SCOREBOARDS) if bits >> 11 + number & 1),
+        frozenset(number for number in range(SCOREBOARDS) if bits >> 11 + number & 1),
     )
 
 
@@ -81,7 +81,7 @@ class Scoreboards:
         if len(decoded) < len(code):
             raise ValueError("fewer instructions in the machine code than in its disassembly")
         waits = [
-            {**_named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
+            {**named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
         ]
         return cls([c.sets for c in decoded], waits, _before(function))
 
@@ -112,7 +112,8 @@ class Scoreboards:
         return tuple(sorted(found))
 
 
-def _named(instruction: Instruction) -> Mapping[int, int]:
+def named(instruction: Instruction) -> Mapping[int, int]:
+    """The scoreboards that DEPBAR names, and how many reservations it leaves of each."""
     if not instruction.opcode.startswith("DEPBAR"):
         return {}
     named = _NAMED.finditer(instruction.operands)

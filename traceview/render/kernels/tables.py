@@ -274,15 +274,17 @@ LOOPS = TableSpec(
 )
 CYCLES = TableSpec(
     "loop_cycles",
-    "One row per innermost loop: the fewest cycles of a pass (an estimate)",
+    "One row per innermost loop: the cycles of a pass (an estimate)",
     (
         Column("source", "text", "line of the loop"),
         Column("instructions", "int64", "instructions of the path of most cycles"),
         Column("warp_cycles", "int64", "cycles of one warp, by the stall counts of the code"),
-        Column("sm_cycles", "float64", "cycles of an SM at this occupancy", nullable=True),
+        Column("warps_per_sm", "int64", "warps on an SM", nullable=True),
+        Column("sm_cycles", "float64", "cycles of an SM with these warps", nullable=True),
         Column("limit", "text", "what takes the SM's cycles", nullable=True),
+        Column("loaded_bytes", "int64", "bytes that a warp moves from or to L2, without TMA"),
     ),
-    brief="source instructions warp_cycles sm_cycles limit",
+    brief="source instructions warp_cycles warps_per_sm sm_cycles limit",
 )
 LINES = TableSpec(
     "instructions",
@@ -419,7 +421,6 @@ def _detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[T
             instruction_mix=lambda loop: most_first(loop.counts),
         ),
     )
-    warps = kernel.occupancy.active_warps if kernel.occupancy else None
     yield (
         CYCLES,
         table_of(
@@ -427,7 +428,9 @@ def _detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[T
             kernel.loop_cycles,
             source=lambda loop: names.of_line(loop.source),
             sm_cycles=lambda loop: (
-                warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
+                loop.warps_per_sm * loop.sm_cycles_per_warp
+                if loop.warps_per_sm and loop.sm_cycles_per_warp
+                else None
             ),
         ),
     )
