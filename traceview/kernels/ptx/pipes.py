@@ -4,7 +4,7 @@ All times are cycles of one of the four schedulers; what the four share (load an
 four times as long for each. Per SM and clock:
 
 - fp32, fp64: `hardware.lanes_of`. Special functions: 16 lanes, by the whitepapers of Volta (GV100),
-  Turing, Ampere, Ada and Hopper. Integers, comparison, packing: 64 lanes; shared memory and
+  Turing, Ampere, Ada and Hopper; as many bit counts (CUDA C++ Programming Guide). Integers, comparison, packing: 64 lanes; shared memory and
   shuffles: 32 lanes of 32 bits (CUDA C++ Programming Guide, throughput of arithmetic instructions).
   Which pipe: Nsight Compute, Kernel Profiling Guide, pipelines. One half of the fp32 lanes
   multiplies integers.
@@ -49,7 +49,7 @@ _INTEGER_LANES = _HALF_LANES = 64
 _WAVEFRONT_BYTES, _L2_BYTES = 128, 64
 _MULTIPLIES = re.compile(r"IMAD|IMUL|IDP|VIADD$")
 _FLOATS = re.compile(r"F(ADD|MUL|FMA|SWZADD)|H(ADD|MUL|FMA)")
-_SPECIAL = re.compile(r"MUFU|I2F$|F2I$|F2F$|FRND")
+_SPECIAL = re.compile(r"MUFU|I2F$|F2I$|F2F$|FRND|POPC|FLO|BREV")
 _ON_INTEGER_PIPE = {"integer", "fp32", "fp16", "conversion", "move"}
 _MEMORY = {"async copy", "shuffle", "barrier", "atomic"}
 _FROM_L2 = {"global load", "atomic"}
