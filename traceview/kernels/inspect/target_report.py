@@ -40,7 +40,7 @@ from traceview.kernels.ptx.accesses import elements_per_thread
 from traceview.kernels.ptx.addresses.slicing import Provenance
 from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.issue_cycles import LoopCycles, loop_cycles
-from traceview.kernels.ptx.live_registers import SpilledValue, live_registers, spilled_values
+from traceview.kernels.ptx.live_registers import live_registers
 from traceview.kernels.ptx.model import Access, Compiled
 from traceview.kernels.ptx.producers import Producer, producer_of
 from traceview.kernels.ptx.scoreboards import CONTROLS_SINCE, controls
@@ -110,7 +110,7 @@ def _kernel_report(
         layout_conversions=kernel.layout_conversions,
         async_waits=kernel.async_waits,
         variables=variables_by_line(kernel.ttgir) if kernel.ttgir else {},
-        spilled_values=_spilled(kernel),
+        spilled_values=kernel.spilled_values,
         pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
         demangled_name=_demangled(compiled.name),
@@ -146,14 +146,6 @@ def _blocks(kernel: KernelContext) -> tuple[int, int]:
 def _demangled(name: str) -> str | None:
     whole = tools.demangled([name])[name]
     return whole if whole != name else None
-
-
-def _spilled(kernel: KernelContext) -> tuple[SpilledValue, ...]:
-    sass, mix = kernel.code.sass, kernel.mix
-    if not sass or not kernel.spill_bytes:
-        return ()
-    loop = mix.hottest_loop if mix else None
-    return spilled_values(sass, loop.instructions if loop else ())
 
 
 def _waves(kernel: KernelContext) -> float | None:

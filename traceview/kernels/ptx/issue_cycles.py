@@ -18,7 +18,7 @@ from traceview.kernels.ptx.instruction_mix import LoopMix, Passes
 from traceview.kernels.ptx.loops import loop_nest
 from traceview.kernels.ptx.model import Function, Instruction, SourceLine
 from traceview.kernels.ptx.pipes import BARRIER, L2_LATENCY, SCHEDULERS, Need, need_of
-from traceview.kernels.ptx.scoreboards import SCOREBOARDS, Control, named
+from traceview.kernels.ptx.scoreboards import PRODUCTS, SCOREBOARDS, Control, closes, named
 
 _PASSES, _SETTLED = 4, 2
 MOST_STEPS = 50_000
@@ -90,8 +90,8 @@ def loop_cycles(
 class _Step:
     """An instruction of a pass. `blocking` are the pipes of which one must be free.
 
-    `closes` is the kind of a group, of copies or products, that ends with it. `leaves` has how many
-    groups of a kind may be under way when it issues.
+    `ends` has the scoreboard of the group, of copies or products, that ends with it. `leaves` has
+    how many groups of a scoreboard may be under way when it issues.
     """
 
     need: Need
@@ -99,23 +99,16 @@ class _Step:
     stall: int
     sets: frozenset[int]
     waits: frozenset[int]
-    closes: str | None
-    leaves: tuple[str, int] | None
+    ends: frozenset[int]
+    leaves: tuple[tuple[int, int], ...]
 
 
 def _step(instruction: Instruction, control: Control, need: Need) -> _Step:
-    opcode, closes, leaves = instruction.opcode, None, None
-    if "gsb0" in instruction.operands:
-        closes = "products"
-    if opcode.startswith("WARPGROUP.DEPBAR"):
-        closes, leaves = None, ("products", int(instruction.operands.rpartition(",")[2], 16))
-    elif opcode == "LDGDEPBAR":
-        closes = "copies"
-    elif opcode.startswith("DEPBAR"):
-        leaves = ("copies", min(named(instruction).values(), default=0))
-    stall = max(1, control.stall_cycles)
+    ends = closes(instruction) or (instruction.opcode == "LDGDEPBAR" and control.sets)
     blocking = () if need.queued else need.pipes
-    return _Step(need, blocking, stall, control.sets, control.waits, closes, leaves)
+    stall = max(1, control.stall_cycles)
+    leaves = tuple(named(instruction).items())
+    return _Step(need, blocking, stall, control.sets, control.waits, ends or frozenset(), leaves)
 
 
 def _of_sm(steps: Sequence[_Step], shares: Sequence[int]) -> tuple[float, str] | None:
@@ -143,7 +136,7 @@ class _Warp:
         self.issued, self.ready = -1.0, 0.0
         self.boards = [0.0] * SCOREBOARDS
         self.copied = 0.0
-        self.groups: dict[str, list[float]] = {"copies": [], "products": []}
+        self.groups: list[list[float]] = [[] for _ in range(PRODUCTS + 1)]
 
 
 class _Scheduler:
@@ -187,8 +180,8 @@ class _Scheduler:
             warp.boards[board] = max(warp.boards[board], done)
         if step.need.copies:
             warp.copied = max(warp.copied, done + L2_LATENCY - step.need.latency)
-        if step.closes:
-            warp.groups[step.closes].append(warp.copied if step.closes == "copies" else done)
+        for board in step.ends:
+            warp.groups[board].append(done if board == PRODUCTS else warp.copied)
         self._go_on(warp, now + step.stall)
 
     def _done(self, need: Need, now: float) -> float:
@@ -210,7 +203,6 @@ class _Scheduler:
             self._ends[warp.passes] = max(self._ends[warp.passes], at)
         step = self._steps[warp.at]
         until = [warp.boards[board] for board in step.waits]
-        if step.leaves:
-            kind, left = step.leaves
-            until += warp.groups[kind][: -left or None][-1:]
+        for board, left in step.leaves:
+            until += warp.groups[board][: -left or None][-1:]
         warp.ready = max(at, *until) if until else at

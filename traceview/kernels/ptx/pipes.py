@@ -4,10 +4,10 @@ All times are cycles of one of the four schedulers; what the four share (load an
 four times as long for each. Per SM and clock:
 
 - fp32, fp64: `hardware.lanes_of`. Special functions: 16 lanes, by the whitepapers of Volta (GV100),
-  Turing, Ampere, Ada and Hopper; as many bit counts (CUDA C++ Programming Guide). Integers, comparison, packing: 64 lanes; shared memory and
-  shuffles: 32 lanes of 32 bits (CUDA C++ Programming Guide, throughput of arithmetic instructions).
-  Which pipe: Nsight Compute, Kernel Profiling Guide, pipelines. One half of the fp32 lanes
-  multiplies integers.
+  Turing, Ampere, Ada and Hopper. Counts of bits: 16 lanes, integers, comparison, packing: 64,
+  shared memory and shuffles: 32 (CUDA C++ Programming Guide, throughput of arithmetic
+  instructions). Which pipe: Nsight Compute, Kernel Profiling Guide, pipelines. One half of the fp32
+  lanes multiplies integers.
 - Products with a 64-bit result or its upper half: half of that, `sm__pipe_fma_cycles_active` of an
   H200, where VIADD counts to that pipe, too.
 - Tensor cores of sm_90: 2048 multiply-adds in 16 bits (Hopper whitepaper), of which mma.sync

@@ -26,8 +26,11 @@ _WORDS = struct.Struct("<QQ")
 _CONTROL = 41
 _NONE = 7
 SCOREBOARDS = 6
-# DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way.
-_NAMED = re.compile(r"SB(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
+# DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way,
+# WARPGROUP.DEPBAR.LE gsb0, 0x1 until one group of matrix products is: HGMMA … gsb0 ends a group.
+_NAMED = re.compile(r"(?P<kind>SB|gsb)(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
+PRODUCTS = SCOREBOARDS
+"""The number, behind those of the scoreboards, by which matrix products are waited for."""
 _ALL = 1 << 32
 
 
@@ -83,7 +86,8 @@ class Scoreboards:
         waits = [
             {**named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
         ]
-        return cls([c.sets for c in decoded], waits, _before(function))
+        sets = [c.sets | closes(i) for c, i in zip(decoded, code, strict=True)]
+        return cls(sets, waits, _before(function))
 
     def awaited(self, at: int) -> tuple[int, ...]:
         """The instructions whose results or operands the instruction `at` waits for, in order.
@@ -113,11 +117,19 @@ class Scoreboards:
 
 
 def named(instruction: Instruction) -> Mapping[int, int]:
-    """The scoreboards that DEPBAR names, and how many reservations it leaves of each."""
-    if not instruction.opcode.startswith("DEPBAR"):
+    """The scoreboards that a DEPBAR names, and how many reservations it leaves of each."""
+    if "DEPBAR." not in instruction.opcode:
         return {}
-    named = _NAMED.finditer(instruction.operands)
-    return {int(each["scoreboard"]): int(each["left"] or "0", 16) for each in named}
+    return {
+        PRODUCTS if each["kind"] == "gsb" else int(each["scoreboard"]): int(each["left"] or "0", 16)
+        for each in _NAMED.finditer(instruction.operands)
+    }
+
+
+def closes(instruction: Instruction) -> frozenset[int]:
+    """PRODUCTS, where an instruction ends a group of them; none otherwise."""
+    ends = "gsb0" in instruction.operands and "DEPBAR." not in instruction.opcode
+    return frozenset((PRODUCTS,)) if ends else frozenset()
 
 
 def _before(function: Function) -> Mapping[int, Sequence[int]]:
