@@ -49,6 +49,17 @@ def row_sums(x_ptr, y_ptr, stride, columns, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def rows_at(x_ptr, index_ptr, y_ptr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies rows: where a load begins is loaded, where a store does follows from the program."""
+    row = tl.program_id(0)
+    source = tl.load(index_ptr + row)
+    for part in tl.static_range(COLUMNS // BLOCK):
+        columns = part * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + source * COLUMNS + columns)
+        tl.store(y_ptr + row * COLUMNS + columns, x)
+
+
+@triton.jit
 def products(a_ptr, b_ptr, c_ptr, size, stride, BLOCK: tl.constexpr):
     m, n = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK, BLOCK), tl.float32)
