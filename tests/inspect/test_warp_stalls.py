@@ -126,6 +126,14 @@ def test_lines_of_another_version_of_the_source(kernel, load_and_use, tmp_path):
         assert [note.partition(" of the samples of")[0] for note in notes] == said
 
 
+def test_a_profile_without_lines_says_so(kernel, tmp_path):
+    notes: list[str] = []
+    content = proton_profile(kernel.name, {("k.py", 7): {"wait": 5}}).replace("k.py:7@", "")
+    assert joined(kernel, tmp_path, content, notes.append).warp_stalls.samples == 5
+    (note,) = notes
+    assert "are without a line: start Proton before the first launch" in note
+
+
 def test_samples_of_a_helper_that_is_inlined_at_two_lines_are_of_neither(kernel, tmp_path):
     helper = SourceLine("/lib/helper.py", 5)
     called = {kernel.findings[0].subject.line, kernel.sass.instructions[-1].source.line}

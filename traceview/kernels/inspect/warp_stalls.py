@@ -42,6 +42,9 @@ _PHASE_TEST, _BULK_COPIES = "SYNCS.PHASECHK", ("UTMALDG", "UBLKCP")
 _MOST_UNKNOWN_PCT = 5.0
 """Chosen, not measured: of the code that ran no line is unknown, of an edited file most are."""
 
+# As of kernels that ran before proton.start() of Triton 3.6.
+_NO_LINES = "without a line: start Proton before the first launch"
+
 _Sampled = tuple[CodePlace, Sequence[int], Stalls]
 
 
@@ -83,9 +86,10 @@ def _joined(
     unknown = sum(counts.total() for _, at, counts in sampled if found.by_line and not at)
     if 100 * unknown > _MOST_UNKNOWN_PCT * stalls.samples:
         share = units.percent(100 * unknown / stalls.samples)
+        where = "at lines without code as compiled here" if any(found.by_line) else _NO_LINES
         note(
-            f"{share} of the samples of {kernel.short_name} are at lines without code as compiled "
-            "here, so its findings are not weighed"
+            f"{share} of the samples of {kernel.short_name} are {where}, "
+            "so its findings are not weighed"
         )
         return replace(kernel, warp_stalls=stalls)
     apart = {
