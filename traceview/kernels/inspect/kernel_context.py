@@ -17,6 +17,7 @@ from traceview.kernels.ptx.accesses import AsyncWait, TensorOp, async_waits, ten
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.addresses.slicing import Array, Origin, Provenance, together
 from traceview.kernels.ptx.instruction_mix import InstructionMix, instruction_mix
+from traceview.kernels.ptx.live_registers import SpilledValue, spilled_values
 from traceview.kernels.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion, layout_conversions
 from traceview.kernels.ptx.ttgir.parser import IrModule, parse_ttgir
@@ -51,6 +52,13 @@ class AccessContext:
         return recompilations.place_of(self.access)
 
 
+ENOUGH_BYTES_IN_FLIGHT = 64 * 1024
+"""What an SM needs in flight for its part of the memory's bandwidth, and more.
+
+4.8 TB/s × 1 µs ÷ 132 on an H200 is 36 kB.
+"""
+
+
 @record
 class KernelContext:
     """A compiled kernel with all that its rules need, each part computed once.
@@ -83,6 +91,14 @@ class KernelContext:
         return instruction_mix(self.code.sass) if self.code.sass else self.ptx_mix
 
     @cached_property
+    def spilled_values(self) -> tuple[SpilledValue, ...]:
+        """What the SASS spills, with its loads in the hottest loop; none without SASS."""
+        if not self.code.sass or not self.spill_bytes:
+            return ()
+        loop = self.mix.hottest_loop if self.mix else None
+        return spilled_values(self.code.sass, loop.instructions if loop else ())
+
+    @cached_property
     def ptx_mix(self) -> InstructionMix | None:
         """The instructions of the PTX by class; None without it."""
         return instruction_mix(self.code.ptx) if self.code.ptx else None
@@ -113,6 +129,24 @@ class KernelContext:
     def provenance(self) -> Provenance | None:
         """The dataflow of the PTX; None without PTX."""
         return Provenance.of(self.code.ptx, self.compiled.arguments) if self.code.ptx else None
+
+    @cached_property
+    def bytes_in_flight(self) -> float | None:
+        """Bytes that the threads of an SM load from global memory in one pass of the hottest loop.
+
+        None where the occupancy is not known or a bulk copy (TMA) loads, whose size is not in the
+        instruction.
+        """
+        loads = [
+            access
+            for access in self.accesses
+            if (access.level, access.space) == ("ptx", "global")
+            and access.kind in ("load", "async-copy")
+        ]
+        if self.occupancy is None or any(access.width_bits is None for access in loads):
+            return None
+        threads = 32 * (self.compiled.num_warps or 0) * self.occupancy.blocks_per_sm
+        return self.provenance.bits_of(loads) / 8 * threads if self.provenance else 0.0
 
     @cached_property
     def request_costs(self) -> RequestCosts | None:

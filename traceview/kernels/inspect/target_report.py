@@ -5,6 +5,7 @@ There is one kernel report per kernel; for those of a trace, with how they ran.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from traceview.kernels.ptx.accesses import accesses, elements_per_thread, instru
 from traceview.kernels.ptx.addresses.slicing import Provenance
 from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.issue_cycles import LoopCycles, loop_cycles
-from traceview.kernels.ptx.live_registers import SpilledValue, live_registers, spilled_values
+from traceview.kernels.ptx.live_registers import live_registers
 from traceview.kernels.ptx.model import Access, Compiled
 from traceview.kernels.ptx.producers import Producer, producer_of
 from traceview.kernels.ptx.scoreboards import CONTROLS_SINCE, controls
@@ -103,7 +104,7 @@ def _kernel_report(
         layout_conversions=kernel.layout_conversions,
         async_waits=kernel.async_waits,
         variables=variables_by_line(kernel.ttgir) if kernel.ttgir else {},
-        spilled_values=_spilled(kernel),
+        spilled_values=kernel.spilled_values,
         pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
         demangled_name=_demangled(compiled.name),
@@ -122,20 +123,23 @@ def _loop_cycles(kernel: KernelContext) -> Iterator[LoopCycles]:
     if sass and cubin and loops and float(capability) >= CONTROLS_SINCE:
         decoded = controls(machine_code(cubin, sass.name))
         if len(decoded) >= len(sass.instructions):
-            yield from loop_cycles(sass, loops, decoded, capability)
+            yield from loop_cycles(sass, loops, decoded, capability, *_blocks(kernel))
+
+
+def _blocks(kernel: KernelContext) -> tuple[int, int]:
+    """The blocks that an SM holds, or that the launch has for it, and their warps."""
+    occupancy, grid = kernel.occupancy, kernel.compiled.grid
+    if occupancy is None or not occupancy.blocks_per_sm:
+        return 0, 0
+    blocks, warps = occupancy.blocks_per_sm, occupancy.active_warps // occupancy.blocks_per_sm
+    if grid and kernel.sms:
+        blocks = min(blocks, max(1, math.ceil(math.prod(grid) / kernel.sms.count)))
+    return blocks, warps
 
 
 def _demangled(name: str) -> str | None:
     whole = tools.demangled([name])[name]
     return whole if whole != name else None
-
-
-def _spilled(kernel: KernelContext) -> tuple[SpilledValue, ...]:
-    sass, mix = kernel.code.sass, kernel.mix
-    if not sass or not kernel.spill_bytes:
-        return ()
-    loop = mix.hottest_loop if mix else None
-    return spilled_values(sass, loop.instructions if loop else ())
 
 
 def _waves(kernel: KernelContext) -> float | None:

@@ -275,15 +275,17 @@ LOOPS = TableSpec(
 )
 CYCLES = TableSpec(
     "loop_cycles",
-    "One row per innermost loop: the fewest cycles of a pass (an estimate)",
+    "One row per innermost loop: the cycles of a pass (an estimate)",
     column_list("""
         source text: line of the loop
         instructions int64: instructions of the path of most cycles
         warp_cycles int64: cycles of one warp, by the stall counts of the code
-        sm_cycles float64?: cycles of an SM at this occupancy
+        warps_per_sm int64?: warps on an SM
+        sm_cycles float64?: cycles of an SM with these warps
         limit text?: what takes the SM's cycles
+        loaded_bytes int64: bytes that a warp moves from or to L2, without TMA
     """),
-    brief="source instructions warp_cycles sm_cycles limit",
+    brief="source instructions warp_cycles warps_per_sm sm_cycles limit",
 )
 LINES = TableSpec(
     "instructions",
@@ -357,7 +359,6 @@ def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[Ta
     """The detailed tables that have rows, with their declarations."""
     mix, live = kernel.mix, kernel.live_registers
     hottest = mix.hottest_loop if mix else None
-    warps = kernel.occupancy.active_warps if kernel.occupancy else None
 
     def variable(source: SourceLine | None) -> str | None:
         return kernel.variables.get(source) if source else None
@@ -402,7 +403,9 @@ def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[Ta
         CYCLES,
         kernel.loop_cycles,
         sm_cycles=lambda loop: (
-            warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
+            loop.warps_per_sm * loop.sm_cycles_per_warp
+            if loop.warps_per_sm and loop.sm_cycles_per_warp
+            else None
         ),
     )
     yield from table(

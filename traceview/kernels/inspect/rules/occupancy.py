@@ -10,7 +10,11 @@ from traceview.base import units
 from traceview.base.findings import Severity
 from traceview.base.hardware import Limiter, Occupancy
 from traceview.base.hardware.occupancy import waves_of
-from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
+from traceview.kernels.inspect.kernel_context import (
+    ENOUGH_BYTES_IN_FLIGHT,
+    KernelContext,
+    tensor_ops_of,
+)
 from traceview.kernels.inspect.kernel_report import registers_for_more_blocks
 from traceview.kernels.inspect.recompilations import Outcome, serialization_remarks
 from traceview.kernels.inspect.rules import remedies
@@ -21,9 +25,6 @@ from traceview.kernels.ptx.ttgir.operations import cuda_core_products
 from traceview.kernels.toolchain.tools import number_of
 
 LOW_OCCUPANCY_PCT = 25.0
-# What an SM must have in flight for its part of the memory's bandwidth: 4.8 TB/s × 1 µs ÷ 132 on an
-# H200 is 36 kB.
-_ENOUGH_BYTES = 64 * 1024
 _ASYNCHRONOUS = ("wgmma", "tcgen05", "UTC", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 _LOW = Diagnosis(
     "Theoretical occupancy is {theoretical_occupancy_pct}, limited by {limiters}",
@@ -87,7 +88,7 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
         helped or raised, tries, lambda after: _compared(before, after)
     )
     is_tuned = bool(kernel.compiled.configuration)
-    in_flight = _bytes_in_flight(kernel, occupancy)
+    in_flight = kernel.bytes_in_flight
     loads = f"; {units.quantity('bytes', in_flight)} of loads in flight per SM" if in_flight else ""
     limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     recompiled = {"recompiled_occupancy_pct": helped[0].after.occupancy_pct} if helped else {}
@@ -116,28 +117,11 @@ def _severity(kernel: KernelContext, occupancy: Occupancy) -> Severity:
         is_guess = kernel.compiled.how in ("called", "guessed")
         return "info" if kernel.compiled.configuration else "medium" if is_guess else "high"
     if not tensor_ops_of(kernel.code):
-        in_flight = _bytes_in_flight(kernel, occupancy)
-        return "medium" if in_flight is not None and in_flight < _ENOUGH_BYTES else "info"
+        in_flight = kernel.bytes_in_flight
+        return "medium" if in_flight is not None and in_flight < ENOUGH_BYTES_IN_FLIGHT else "info"
     # Tensor-core kernels hide latency with their own pipeline; wgmma and tcgen05 are asynchronous,
     # so that few warps keep them busy.
     return "info" if _is_asynchronous(kernel) else "low"
-
-
-def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float | None:
-    """Bytes that the threads of an SM load from global memory in one pass of the hottest loop.
-
-    None where a bulk copy (TMA) loads, whose size is not in the instruction.
-    """
-    loads = [
-        access
-        for access in kernel.accesses
-        if (access.level, access.space) == ("ptx", "global")
-        and access.kind in ("load", "async-copy")
-    ]
-    if any(access.width_bits is None for access in loads):
-        return None
-    threads = 32 * (kernel.compiled.num_warps or 0) * occupancy.blocks_per_sm
-    return kernel.provenance.bits_of(loads) / 8 * threads if kernel.provenance else 0.0
 
 
 def _is_asynchronous(kernel: KernelContext) -> bool:

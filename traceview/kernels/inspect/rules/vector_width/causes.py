@@ -85,6 +85,12 @@ class Narrow:
         """Number of instructions."""
         return sum(access.count for access in self.accesses)
 
+    @property
+    def tiles(self) -> bool:
+        """Whether a larger tile covers more data: the accesses advance by tiles."""
+        in_loop = any(access.loop_depth for access in self.accesses)
+        return in_loop or self.layout.moves_with_block
+
 
 @record
 class NarrowReason:
@@ -94,7 +100,8 @@ class NarrowReason:
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
-    `conditional`: the remedy changes what is computed unless the data are as it says.
+    `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
+    it has a price that may outweigh what it gains.
     """
 
     cause: str
@@ -105,6 +112,7 @@ class NarrowReason:
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
     conditional: bool = False
+    uncertain: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
