@@ -72,6 +72,15 @@ def test_warps_of_a_block_meet_at_its_barrier():
     assert (alone.sm_cycles_per_warp * 4, both.sm_cycles_per_warp * 8) == (43, 45)
 
 
+def test_scoreboards_that_there_are_not():
+    body = ["DEPBAR.LE SB9, 0x1", "WARPGROUP.DEPBAR.LE gsb7, 0xffffffff", "HMMA.X", "BRA", "EXIT"]
+    code = tuple(Instruction(*(*b.split(" ", 1), "")[:2], None, at) for at, b in enumerate(body))
+    function = Function("k", "sass", True, code, jumps=(Jump(3, (0,), True),))
+    controls = [Control(1, frozenset((6,)), frozenset((6,)))] * len(code)
+    (loop,) = loop_cycles(function, instruction_mix(function).loops, controls, "9.0", 1, 4)
+    assert loop.limit == "latency"
+
+
 def test_a_loop_that_would_take_long_has_no_cycles_of_an_sm():
     (loop,) = cycles(["FADD"] * 3000 + ["BRA", "EXIT"], [Jump(3000, (0,), True)], "9.0")
     assert (loop.instructions, loop.sm_cycles_per_warp, loop.limit) == (3001, None, None)

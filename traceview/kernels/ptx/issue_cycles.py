@@ -18,7 +18,7 @@ from traceview.kernels.ptx.instruction_mix import LoopMix, Passes
 from traceview.kernels.ptx.loops import loop_nest
 from traceview.kernels.ptx.model import Function, Instruction, SourceLine
 from traceview.kernels.ptx.pipes import BARRIER, L2_LATENCY, SCHEDULERS, Need, need_of
-from traceview.kernels.ptx.scoreboards import PRODUCTS, SCOREBOARDS, Control, closes, named
+from traceview.kernels.ptx.scoreboards import PRODUCTS, Control, closes, named
 
 _PASSES, _SETTLED = 4, 2
 MOST_STEPS = 50_000
@@ -134,9 +134,10 @@ class _Warp:
     def __init__(self, block: int) -> None:
         self.block, self.at, self.passes = block, 0, 0
         self.issued, self.ready = -1.0, 0.0
-        self.boards = [0.0] * SCOREBOARDS
+        # Damaged code names more scoreboards than there are.
+        self.boards = defaultdict[int, float](float)
         self.copied = 0.0
-        self.groups: list[list[float]] = [[] for _ in range(PRODUCTS + 1)]
+        self.groups: dict[int, list[float]] = defaultdict(list)
 
 
 class _Scheduler:

@@ -25,11 +25,11 @@ _WORDS = struct.Struct("<QQ")
 # The bits from 105 on, of which 41 are in the upper word.
 _CONTROL = 41
 _NONE = 7
-SCOREBOARDS = 6
+_SCOREBOARDS = 6
 # DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way,
 # WARPGROUP.DEPBAR.LE gsb0, 0x1 until one group of matrix products is: HGMMA … gsb0 ends a group.
 _NAMED = re.compile(r"(?P<kind>SB|gsb)(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
-PRODUCTS = SCOREBOARDS
+PRODUCTS = _SCOREBOARDS
 """The number, behind those of the scoreboards, by which matrix products are waited for."""
 _ALL = 1 << 32
 
@@ -58,7 +58,7 @@ def _control(bits: int) -> Control:
     return Control(
         bits & 15,
         frozenset(barrier for barrier in barriers if barrier != _NONE),
-        frozenset(number for number in range(SCOREBOARDS) if bits >> 11 + number & 1),
+        frozenset(number for number in range(_SCOREBOARDS) if bits >> 11 + number & 1),
     )
 
 
