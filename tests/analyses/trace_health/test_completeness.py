@@ -98,11 +98,13 @@ def test_a_bounded_recording_whose_launches_all_have_their_work_lost_nothing(tmp
 
 
 def test_launches_into_a_graph_that_is_captured_are_not_lost(tmp_path):
+    """Those of other threads of the process are not either: autograd has one of its own."""
     export = (
         Export()
         .call("cudaStreamBeginCapture_v10000", 0, 1)
         .launch_without_kernel((2, 4))
         .launch_without_kernel((2, 4), thread=1)
+        .launch_without_kernel((2, 4), process=2)
         .call("cudaStreamEndCapture_v10000", 5, 6)
         .launch((7, 8), (10, 20))
     )

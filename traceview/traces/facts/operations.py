@@ -125,26 +125,25 @@ def pool_calls(trace: Trace) -> Mask:
 
 @fact_without_ranges
 def captured_calls(trace: Trace) -> Mask:
-    """True for the API calls made while their thread captured a CUDA graph.
+    """True for the API calls made while their process captured a CUDA graph.
 
-    What is launched then becomes a node of the graph and does not run.
+    What is launched then becomes a node of the graph and does not run, also what PyTorch's autograd
+    launches on its own thread.
     """
     calls = trace.recorded("api_calls")
     captured = np.zeros(len(calls), bool)
-    names, start, thread = calls.texts("name"), calls["start_ns"], calls["thread"]
+    names, start, process = calls.texts("name"), calls["start_ns"], calls["process"]
     begins = names.isin(["cudaStreamBeginCapture", "cudaStreamBeginCaptureToGraph"])
     begins |= names.isin(["cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"])
     begins |= names.isin(["hipStreamBeginCapture", "hipStreamBeginCaptureToGraph"])
     ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture"])
-    for number in groups.different(thread[begins]).tolist():
-        of_thread = calls_by_thread(trace)[number]
+    for number in groups.different(process[begins]).tolist():
+        rows = np.flatnonzero(process == number)
         begun, ended = (
-            np.searchsorted(
-                np.sort(start[of_thread[edge[of_thread]]]), start[of_thread], side="left"
-            )
+            np.searchsorted(np.sort(start[rows[edge[rows]]]), start[rows])
             for edge in (begins, ends)
         )
-        captured[of_thread] = begun > ended
+        captured[rows] = begun > ended
     return captured
 
 
