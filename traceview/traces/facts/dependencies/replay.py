@@ -186,12 +186,14 @@ class Changed:
         order = np.lexsort((start[call], of_group.ids))
         first = np.flatnonzero(np.diff(of_group.ids[order], prepend=-1))
         begins, ends = start[call[order[first]]], np.maximum.reduceat(start[call[order]], first)
+        around = _enclosing(begins, ends)
         leader, between = np.zeros(graph.calls, bool), np.zeros(graph.calls, bool)
-        leader[call[order[first]]] = True
+        leader[call[order[first[around == np.arange(len(first))]]]] = True
         # A group takes up only its own threads: others' groups may run at the same time.
         for number, rows in groups.rows_of(thread[call]).items():
             own, at = groups.different(of_group.ids[rows]), np.flatnonzero(thread == number)
-            between[at] = intervals.inside(intervals.union(begins[own], ends[own] + 1), start[at])
+            taken = intervals.union(begins[around[own]], ends[own] + 1)
+            between[at] = intervals.inside(taken, start[at])
         between &= ~leader
         between &= ~np.isin(does, _OTHER_WORK)
         self.own_ns[np.flatnonzero(between & (self.own_ns[calls] <= LONG_NS))] = 0
@@ -247,6 +249,17 @@ class Changed:
         result = self.begin_ns.copy()
         result[rows] = np.maximum(result[rows] - less[edges.on[rows]], latency_ns)
         return result
+
+
+def _enclosing(begin: Integers, end: Integers) -> Integers:
+    """For each interval the row of one that has it within; its own where no other does."""
+    order = np.lexsort((-end, begin))
+    last = np.maximum.accumulate(end[order])
+    rows = np.arange(len(order))
+    longest = np.maximum.accumulate(np.where(end[order] > np.append(-1, last[:-1]), rows, 0))
+    result = np.empty(len(order), np.int64)
+    result[order] = order[longest]
+    return result
 
 
 def last_rows(group: Array) -> Integers:
