@@ -208,7 +208,9 @@ class Changed:
         chosen = self._of(graph.begin, operation) & launch
         self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], graph.latency_ns)
         follows = self._of(graph.begin, operation) & (graph.begin.kind == Edge.STREAM)
-        pitch_ns = min(graph.pitch_ns, NODE_PITCH_NS)
+        pitch_ns = np.full(len(graph), min(graph.pitch_ns, NODE_PITCH_NS))
+        pitch_ns[operation[order[first]]] = graph.pitch_ns
+        pitch_ns = pitch_ns[graph.begin.of[follows]]
         self.begin_ns[follows] = np.minimum(self.begin_ns[follows], pitch_ns)
 
     def cheaper_calls(self, cost_ns: int) -> None:
