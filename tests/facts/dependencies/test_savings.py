@@ -125,9 +125,12 @@ def test_what_becomes_one_saves_launches_where_these_limit(tmp_path, call_us, ke
     assert gain.saved_ns / (len(rows) / 5) == pytest.approx(saved_us * US, rel=0.05)
 
 
-@pytest.mark.parametrize(("longer_us", "saved_us"), [(1, 0), (80, 160), (500, 342)])
+@pytest.mark.parametrize(("longer_us", "saved_us"), [(1, 43), (80, 361), (500, 725)])
 def test_what_the_thread_does_around_work_that_goes_may_go_with_it(tmp_path, longer_us, saved_us):
-    """Beyond the usual pause of 19 µs, and up to ten times that, on either side of a run."""
+    """Beyond the usual pause of 19 µs, and up to ten times that, on either side of a run.
+
+    As much again goes elsewhere: three calls and the two pauses between them take 41 µs.
+    """
     export, at = Export(), 0
     for number in range(STEPS):
         begin = at

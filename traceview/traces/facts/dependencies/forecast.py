@@ -43,9 +43,8 @@ LEAST_STEPS = 3
 """Fewer steps have no spread."""
 LEAST_COMPARED = 10
 """From so many steps on, they show how the saving depends on the length of a step."""
-RECORDER_CALL_NS = 8_000
-"""What a recorder adds to a CUDA call: 4 to 12 µs explain the steps that eleven programs, whose
-limit is the CPU, took without nsys on H200 hosts (docs/accuracy.md)."""
+RECORDER_CALL_NS = 16_000
+"""What a recorder adds to a CUDA call and the pause before it, at most; see `KEPT`."""
 MOST_CALL_NS = 128_000
 SAME = 0.005
 """Steps vary by more than this part."""

@@ -27,9 +27,11 @@ launch of a kernel loads its code for 0.1 to 70 ms, others take 5 µs (tests/dat
 LONG_NS = 1_000_000
 """A thread that stays longer in a call or outside of calls does something other than launch: see
 facts.idle.causes.OWN_WORK_NS."""
-KEPT_NS = 16_000
-"""Without a recorder that adds more than twice as much to a call, it and the pause before it keep
-this share of that cost."""
+KEPT = 0.75
+"""Of a call and of the pause before it, at least: steps of eight programs that the CPU limits took
+0.70 to 0.86 of their recorded time without nsys, in the same process (docs/accuracy.md)."""
+KEPT_NS = 12_000
+"""Where only a greater cost explains the steps, a call and its pause keep this share of it."""
 NODE_PITCH_NS = 300
 """Between nodes of a CUDA graph: 0.25, 0.27 and 0.38 µs beyond the recorded kernels of three
 programs on an H200, whose streams had 1.0 to 1.3 µs (docs/accuracy.md)."""
@@ -103,7 +105,8 @@ class Changed:
         each operation of a chain. Of calls and pauses much longer than usual (`Model.usual_ns`)
         only the usual part goes: the rest has other reasons, such as code that is loaded. Of what
         would go `part` does: the rest is what the program does instead. With `around`, what pauses
-        before and behind a run of them have beyond the usual goes, too.
+        before and behind a run of them have beyond the usual goes, too, and of all other pauses as
+        much again.
         """
         graph, edges, gone = self.graph, self.graph.begin, np.zeros(len(self.graph), bool)
         gone[operation] = True
@@ -135,7 +138,25 @@ class Changed:
             more_ns = np.minimum(between.time_ns, LONG * usual_pause_ns) - usual_pause_ns
             share = np.maximum(more_ns, 0) / np.maximum(between.time_ns, 1)
             less[after[edge]] = share[edge]
+        first, last = self.begin_ns.sum(), self.own_ns[: graph.calls].sum()
         self._shorten_pauses(less[between.ends], between.queries)
+        if around and len(calls):
+            gone_ns = less_ns.sum() + first - self.begin_ns.sum()
+            gone_ns += last - self.own_ns[: graph.calls].sum()
+            self._shorten_others(calls, float(gone_ns))
+
+    def _shorten_others(self, calls: Array, less_ns: float) -> None:
+        """Pauses of threads that launch, from the first of these calls on, take so much less."""
+        graph, edges = self.graph, self.graph.begin
+        launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
+        threads = np.isin(graph.thread, groups.different(graph.thread[launches]))
+        begins, ends = graph.start_ns[calls].min(), graph.start_ns[calls].max()
+        start = graph.start_ns[: graph.calls]
+        inside = threads & (start >= begins) & (start <= ends)
+        rows = np.flatnonzero((edges.kind == Edge.THREAD) & (self.begin_ns > 0))
+        rows = rows[inside[edges.of[rows]] & (self.begin_ns[rows] <= LONG_NS)]
+        part = 1 - min(less_ns / max(float(self.begin_ns[rows].sum()), 1.0), 1.0)
+        self.begin_ns[rows] = np.round(self.begin_ns[rows] * part).astype(np.int64)
 
     def fuse(
         self, operation: Array, group: Array, factor: float, usual_ns: tuple[int, int] | None = None
@@ -216,11 +237,11 @@ class Changed:
     def cheaper_calls(self, cost_ns: int) -> None:
         """Each call costs its thread so much less, as without a recorder.
 
-        A call keeps half of its own time and the thread half of its pause before it: a recorder
-        works at both ends of a call. They keep less where only a cost beyond `2 * KEPT_NS` explains
-        how long steps took without it.
+        A call keeps `KEPT` of its own time, and the thread as much of its pause before it: a
+        recorder works at both ends of a call. They keep less where only a cost beyond
+        `KEPT_NS / KEPT` explains how long steps took without it.
         """
-        graph, gone = self.graph, 1 - min(0.5, KEPT_NS / max(cost_ns, 1))
+        graph, gone = self.graph, 1 - min(KEPT, KEPT_NS / max(cost_ns, 1))
         own = self.own_ns[: graph.calls]
         less = np.minimum(cost_ns, np.ceil(own * gone).astype(np.int64))
         own -= less
