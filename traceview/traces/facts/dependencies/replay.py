@@ -29,7 +29,7 @@ LONG_NS = 1_000_000
 facts.idle.causes.OWN_WORK_NS."""
 KEPT = 0.75
 """Of a call and of the pause before it, at least: steps of eight programs that the CPU limits took
-0.70 to 0.86 of their recorded time without nsys, in the same process (docs/accuracy.md)."""
+0.71 to 0.89 of their recorded time without nsys, in the same process (docs/accuracy.md)."""
 KEPT_NS = 12_000
 """Where only a greater cost explains the steps, a call and its pause keep this share of it."""
 NODE_PITCH_NS = 300
