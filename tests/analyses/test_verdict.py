@@ -109,7 +109,7 @@ def test_without_gpu_work_nothing_is_judged(tmp_path):
             "cuda_graphs",
             "cpu-launch",
             8,
-            "8 steps of 3.59 ms (about 2.04 ms without nsys) · GPU busy 17.6 % · "
+            "8 steps of 3.59 ms (about 2.80 ms without nsys) · GPU busy 17.6 % · "
             "80.5 % of the time waiting for the CPU to launch work · "
             "the CPU waits for the GPU in each step",
         ),
