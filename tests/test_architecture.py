@@ -238,6 +238,7 @@ MOST_FILES = 25
 EXCUSED_FACTS = {
     "traceview.traces.facts.steps.inferred": "traceview.analyze adds steps before any answer",
     "traceview.traces.facts.steps.repetition": "it is what `inferred` finds steps by",
+    "traceview.traces.facts.launch_lines": "rules ask it for the findings of every question",
 }
 
 
@@ -355,7 +356,7 @@ def may_start_processes(path: Path) -> bool:
     # One process per recording.
     reads_ranks = path.parts[-3:-1] == ("ranks", "execution")
     # The user's program, with and without remedies.
-    tries = path.parts[-2:] == ("tryout", "runs.py")
+    tries = path.parts[-2:] in {("tryout", "runs.py"), ("tryout", "forks.py")}
     return in_room or is_pager or reads_ranks or tries
 
 

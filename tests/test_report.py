@@ -137,3 +137,10 @@ def test_facts_keep_absent_and_empty_tables_apart():
     assert facts.gpus[0].sm_count == 132
     assert isinstance(facts.duration_ns, int)
     assert not isinstance(facts.duration_ns, np.integer)
+
+
+def test_gpus_are_those_that_did_work_and_all_where_none_did(tmp_path):
+    worked = Export().gpu(0).gpu(1).kernel_without_launch((0, 10), device=1)
+    assert [gpu.device_id for gpu in facts_of(worked.load(tmp_path)).gpus] == [1]
+    idle = Export().gpu(0).gpu(1).range("step", 0, 10)
+    assert [gpu.device_id for gpu in facts_of(idle.load(tmp_path)).gpus] == [0, 1]

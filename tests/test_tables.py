@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from traceview.base import groups
 from traceview.base.errors import ToolNotFoundError
-from traceview.base.tables import NULL, Column, Share, Table, Texts, null_of, object_array, unbroken
+from traceview.base.records import record
+from traceview.base.tables import (
+    NULL,
+    Column,
+    ColumnRecord,
+    Integers,
+    Share,
+    Table,
+    Texts,
+    column_list,
+    null_of,
+    object_array,
+    unbroken,
+)
 from traceview.base.tables import table as tables
 from traceview.base.tables.texts import MadeTexts
 
@@ -34,6 +47,43 @@ def table():
 def test_rows_come_back_as_they_went_in(table):
     assert list(table.rows()) == ROWS
     assert len(table) == 3
+
+
+def test_columns_are_declared_in_lines():
+    assert column_list("""
+        calls int64: times it ran
+        device int32?: GPU, or
+            the last one
+        why sentence?: what: and how
+    """) == (
+        COUNT,
+        Column("device", "int32", "GPU, or the last one", nullable=True),
+        Column("why", "text", "what: and how", nullable=True, prose=True),
+    )
+
+
+@record
+class Sites(ColumnRecord):
+    """Two columns."""
+
+    line: Integers
+    file: Texts
+
+
+@pytest.mark.parametrize("rows", [[2, 0], np.array([False, True, True])])
+def test_rows_of_a_record_of_columns(rows):
+    sites = Sites(np.array([4, 5, 6]), Texts.of(["a", None, "b"]))
+
+    chosen = sites.take(np.array(rows))
+
+    assert (len(sites), len(chosen)) == (3, 2)
+    assert chosen.line.tolist() == sites.line[np.array(rows)].tolist()
+    assert [*chosen.file.decode()] == [*sites.file.decode()[np.array(rows)]]
+
+
+def test_a_declared_dtype_exists():
+    with pytest.raises(ValueError, match="int46"):
+        column_list("calls int46: times it ran")
 
 
 def test_columns_have_the_declared_types(table):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from traceview.traces.comparison.comparison import RunComparison
     from traceview.traces.edits.answer import WhatIfReport
     from traceview.traces.ranks.job import JobReport
+    from traceview.traces.recorders import record_ranks
     from traceview.traces.reporting import Report
     from traceview.traces.trace import Selection, Trace
     from traceview.trials.bench.operation import Operation
@@ -76,6 +77,7 @@ __all__ = [
     "inspect_ptx",
     "load",
     "record",
+    "record_ranks",
     "recording",
     "report",
     "scrub",
@@ -89,6 +91,7 @@ _HOMES = {
     "traceview.api.edits": ("what_if",),
     "traceview.api.kernels": ("diff_ptx", "inspect_ptx"),
     "traceview.api.recordings": ("record", "recording"),
+    "traceview.traces.recorders": ("record_ranks",),
     "traceview.api.traces": (
         *("analyze", "analyze_ranks", "convert", "export", "load", "report", "scrub"),
     ),

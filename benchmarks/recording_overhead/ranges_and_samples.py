@@ -19,10 +19,6 @@ without.
 
 py-spy and austin read the stacks from outside of the process, if they are installed and may. They
 are stopped (SIGSTOP) while they are off.
-
-Run it under `nsys profile --trace=cuda,nvtx`, as a recording does, so that ranges are written.
-nsys's own sampler cannot be turned off inside a process: with `--captures` the whole recording is
-the thing that is on or off, and `--quotient` divides its cost with samples by its cost without.
 """
 
 from __future__ import annotations
@@ -51,6 +47,7 @@ import numpy as np
 from benchmarks.recording_overhead.parts import gpu_bound, launch_bound
 from traceview.traces.recorders.injected.traceview_injected import python_sampler
 from traceview.traces.recorders.injected.traceview_injected.annotations import (
+    module_names,
     nvtx_ranges,
     torch_calls,
 )
@@ -59,6 +56,7 @@ RESAMPLES = 4_000
 TURN, BLOCK = 40, 10
 """Steps of a thing until it is the turn of the next, and steps of a block of `--captures`."""
 LONGEST = 0.1
+MOST_FOLLOWED = module_names.MOST_FOLLOWED
 NOTHING, CAPTURE = "nothing", "the whole recording"
 PERIODS_S = (0.005, 0.01, 0.02)
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
@@ -119,6 +117,11 @@ class Ranges:
     def _make_optimizers(self, torch: Any) -> None:
         for each in self._classes:
             each([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+
+    def turn_forward(self, on: bool) -> None:
+        """As `turn`, but modules have no ranges in the backward pass."""
+        module_names.MOST_FOLLOWED = -1 if on else MOST_FOLLOWED
+        self.turn(on)
 
     def turn(self, on: bool) -> None:
         for slot, value in zip(self._slots, self._on if on else self._off, strict=True):
@@ -239,10 +242,16 @@ def switches(
         reader.turn(False)
         return reader.turn
 
+    def by_default() -> Switch:
+        samples, ranges = Samples(folder, python_sampler.PERIOD_S), Ranges(torch, "auto")
+        return lambda on: (samples.turn(on), ranges.turn(on))
+
     made: dict[str, Callable[[], Switch | None]] = {
         NOTHING: lambda: bool,
+        "both, as by default": by_default,
         "--annotate auto": lambda: Ranges(torch, "auto").turn,
         "--annotate modules": lambda: Ranges(torch, "modules").turn,
+        "--annotate modules, forward": lambda: Ranges(torch, "modules").turn_forward,
         **{
             f"samples by a thread, every {1e3 * period_s:g} ms": partial(
                 lambda period_s: Samples(folder, period_s).turn, period_s

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import traceview
+
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\[]*)\]\((?P<target>[^)\s]+)\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^ *<!-- (?:shown|not run): .*? -->\n", re.MULTILINE)
@@ -56,6 +58,8 @@ def documents(repository: Path) -> Iterator[Page]:
     for path in sorted([*docs.glob("*.md"), *docs.glob("recipes/*.md"), *docs.glob("agents/*.md")]):
         name = str(path.relative_to(docs))
         yield Page.of(name, on_site(path.read_text("utf-8"), path, name, repository))
+    live = traceview.report(repository / "examples/loader.sqlite.xz")
+    yield Page.of("_static/live.html", live.to_html())
     kernels = repository / "benchmarks/kernels/speed_claims.md"
     text = on_site(kernels.read_text("utf-8"), kernels, "kernel-times.md", repository)
     yield Page.of("kernel-times.md", f"---\norphan: true\n---\n\n{text}")

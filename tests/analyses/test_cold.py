@@ -1,5 +1,6 @@
 """Recordings of first passes are called cold, and promise nothing per step."""
 
+import numpy as np
 import pytest
 
 import traceview
@@ -90,7 +91,66 @@ def test_as_many_more_are_a_program(tmp_path):
     assert not is_start_up_alone(start_up(tmp_path, 24))
 
 
+def set_up(tmp_path, count, gap_ns, repeats):
+    """Operations of 5 µs each, far apart: all different, or a loop of one kernel."""
+    draw, export, at = np.random.default_rng(count), Export(), 0
+    for number in range(count):
+        at += gap_ns if repeats else int(draw.integers(gap_ns // 4, 2 * gap_ns))
+        name = "step" if repeats else f"set_{number}"
+        if number % 3 or repeats:
+            export.launch((at, at + 4_000), (at + 5_000, at + 10_000), name=name)
+        else:
+            export.copy((at, at + 4_000), (at + 5_000, at + 10_000), bytes=4096 + number)
+    return with_steps(export.load(tmp_path))
+
+
+@pytest.mark.parametrize("count", [30, 62, 100])
+@pytest.mark.parametrize("gap_ms", [20, 60])
+def test_little_work_that_no_loop_repeats_is_the_start_of_a_program(tmp_path, count, gap_ms):
+    trace = set_up(tmp_path, count, gap_ms * MS, repeats=False)
+    assert is_start_up_alone(trace)
+    report = traceview.analyze(trace)
+    assert report.verdict.text.startswith(f"Next to no GPU work was recorded: {count} operations")
+    assert {each.finding.severity for each in report.findings} <= {"info"}
+
+
+@pytest.mark.parametrize(("gap_ms", "repeats"), [(1, False), (20, True)])
+def test_a_loop_of_little_work_is_a_program(tmp_path, gap_ms, repeats):
+    trace = set_up(tmp_path, 100, gap_ms * MS, repeats)
+    assert not is_start_up_alone(trace)
+
+
 def test_what_is_missing_in_a_recording_stays_a_finding():
     report = traceview.analyze(loaded("first_checkpoint"))
     kept = [each for each in as_notes(report.findings) if each.finding.severity != "info"]
     assert [each.analysis for each in kept] == ["trace-health"]
+
+
+def late_kernel(tmp_path, uploads, pause_ms, kernels):
+    """A program that uploads its data, works on the CPU, and computes once at last."""
+    export, at = Export(), 0
+    for _ in range(uploads):
+        export.copy((at, at + 4 * MS), (at + 20_000, at + 4 * MS), bytes=33_554_432)
+        at += 5 * MS
+    at += pause_ms * MS
+    for number in range(kernels):
+        took = (8 + number) * MS
+        export.launch((at, at + 5_000), (at + 8_000, at + took), name=f"solve_{number}")
+        at += took + 50_000
+    export.copy((at, at + 7 * MS), (at + 20_000, at + 7 * MS), kind="D2H", bytes=33_554_432)
+    return export.load(tmp_path)
+
+
+@pytest.mark.parametrize("uploads", [1, 3])
+@pytest.mark.parametrize("kernels", [1, 4])
+@pytest.mark.parametrize(("pause_ms", "mostly"), [(5, False), (400, True), (15_000, True)])
+def test_cpu_work_before_the_first_kernel_is_no_first_use(
+    tmp_path, uploads, kernels, pause_ms, mostly
+):
+    report = traceview.analyze(late_kernel(tmp_path, uploads, pause_ms, kernels))
+    assert "Cold" not in report.verdict.text
+    assert ("idle before the first kernel" in report.verdict.text) is mostly
+    late = [each for each in report.findings if "before its first kernel" in each.finding.message]
+    assert len(late) == mostly
+    assert all(each.finding.severity == "medium" for each in late)
+    assert all("first uses" not in each.finding.message for each in report.findings)

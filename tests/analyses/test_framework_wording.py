@@ -225,6 +225,22 @@ def test_directives_that_copy_and_allocate_are_told_of_data_regions(tmp_path, ke
     assert "cudaMallocAsync" not in text
 
 
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("main_46_gpu", "Make the loop parallel: acc parallel loop"),
+        ("nvkernel_main_F1L4_2", "Make the loop parallel: target teams distribute"),
+        ("solve(float*)", "Spread the work over more threads and blocks"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 128])
+def test_a_loop_that_runs_on_one_thread_is_to_be_parallel(tmp_path, kernel, said, threads):
+    export, grid = Export(), {"gridX": 1, "blockX": threads}
+    for at in range(0, 900_000_000, 90_000_000):
+        export.launch((at, at + 5_000), (at + 9_000, at + 89_000_000), name=kernel, **grid)
+    assert (said in actions(export, tmp_path)) is (threads == 1)
+
+
 @pytest.mark.parametrize("capability", SHARING_MEMORY)
 @pytest.mark.parametrize("kernel", ["resize(float*)", "void at::native::add(int)", "cupy_add__f"])
 def test_no_copy_where_cpu_and_gpu_share_memory(tmp_path, capability, kernel):

@@ -145,8 +145,8 @@ def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     (finding,) = ask(ANALYSIS, one, tmp_path).findings
 
     assert finding.message == (
-        "The GPU only copies for 100 ns. 1 copy of pageable memory (H2D, 1.00 kB) takes 100 ns at "
-        "10.0 GB/s and blocks the CPU meanwhile."
+        "1 copy of pageable memory (H2D, 1.00 kB) takes 100 ns (10.0 GB/s) and blocks the CPU "
+        "meanwhile. The GPU does nothing else for 100 ns."
     )
     assert finding.share_of_step_pct == 100.0
     assert finding.evidence.row == {
@@ -208,7 +208,7 @@ def test_copies_under_kernels_are_no_loss(tmp_path):
     # No kernel is known to have waited for them.
     assert (finding.severity, finding.time_at_stake_ns) == ("info", 0)
     assert finding.message.startswith(
-        "2 copies of pinned memory (H2D, 2.00 MB) take 800 ns at 2,500 GB/s. No kernel runs for "
+        "2 copies of pinned memory (H2D, 2.00 MB) take 800 ns (2,500 GB/s). No kernel runs for "
         "300 ns of it. The program gains nothing of it for now"
     )
     assert finding.action.startswith("Start the copies earlier on a stream of their own")

@@ -65,7 +65,7 @@ def test_a_prefetch_counts_as_far_as_no_kernel_runs(tmp_path):
     [found] = ask(ANALYSIS, export, tmp_path).findings
 
     assert found.message == (
-        "1 prefetch of unified memory (UVM H2D, 5.00 kB) takes 500 ns at 10.0 GB/s. No kernel "
+        "1 prefetch of unified memory (UVM H2D, 5.00 kB) takes 500 ns (10.0 GB/s). No kernel "
         "runs for 380 ns of it."
     )
     assert (found.time_at_stake_ns, found.share_of_step_pct) == (380, 19.0)

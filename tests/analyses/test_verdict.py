@@ -102,16 +102,18 @@ def test_without_gpu_work_nothing_is_judged(tmp_path):
             "cupy",
             "gpu-compute",
             6,
-            "6 steps of 29.3 ms · GPU busy 96.6 % · 94.1 % of kernel time in fp32 GEMMs · "
-            "the CPU waits for the GPU in each step",
+            "5 steps of 29.3 ms after 1 warm-up step · GPU busy 96.6 % · "
+            "94.1 % of kernel time in fp32 GEMMs · "
+            "the CPU waits in each step",
         ),
         (
             "cuda_graphs",
             "cpu-launch",
             8,
-            "8 steps of 3.59 ms (about 2.80 ms without nsys) · GPU busy 17.6 % · "
-            "80.5 % of the time waiting for the CPU to launch work · "
-            "the CPU waits for the GPU in each step",
+            "6 steps of 3.59 ms (about 2.80 ms without nsys) after 2 warm-up steps · "
+            "GPU busy 17.6 % · "
+            "80.5 % waiting for launches · "
+            "the CPU waits in each step",
         ),
     ],
 )
@@ -128,22 +130,20 @@ def test_verdicts_of_recordings(name, limit, steps, text):
         (
             "fault_sleep",
             "cpu-launch",
-            "GPU busy 13.8 % · 55.9 % of the time waiting for the CPU to launch work · "
-            "29.9 % of the time waiting while the CPU sleeps",
+            "GPU busy 13.8 % · 55.9 % waiting for launches · 29.9 % waiting while the CPU sleeps",
         ),
         # It calls torch.cuda.empty_cache() in each step.
         (
             "fault_empty_cache",
             "cpu-launch",
-            "GPU busy 12.8 % · 64.1 % of the time waiting for the CPU to launch work · "
-            "22.8 % of the time allocating or freeing memory",
+            "GPU busy 12.8 % · 64.1 % waiting for launches · 22.8 % allocating or freeing memory",
         ),
         # It calls float(loss) in each step, which in JAX is no call of CUDA.
         (
             "cnn_flax",
             "mixed",
-            "GPU busy 25.9 % · 38.6 % of the time idle after waits for results · "
-            "20.1 % of the time idle with work already queued",
+            "GPU busy 25.9 % · 38.6 % idle after waits for results · "
+            "20.1 % idle with work already queued",
         ),
     ],
 )

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from tests.bench.operations import OPERATION  # noqa: E402 (needs torch)
 from traceview.base.errors import InputError  # noqa: E402
 from traceview.trials.bench import BenchRequest, Version, measure  # noqa: E402
-from traceview.trials.bench.case import compare, flatten, map_tensors, poison_free_memory  # noqa: E402
+from traceview.trials.bench.case import Reference, compare, flatten, map_tensors  # noqa: E402
 
 
 def verdicts(operation, size=1000):
@@ -46,7 +46,8 @@ def test_poisoned_memory_is_nan_in_every_floating_type():
     for kind in kinds:
         poisoned = torch.full((8,), 255, dtype=torch.uint8).view(getattr(torch, kind))
         assert bool(poisoned.float().isnan().all()), kind
-    poison_free_memory((torch.zeros(0), 2), (torch.zeros(0), torch.zeros(3, dtype=torch.int64)))
+    expected = (torch.zeros(0), torch.zeros(3, dtype=torch.int64))
+    Reference(0, (torch.zeros(0), 2), expected, ()).poison_free_memory()
 
 
 def nested(size, dtype, device):

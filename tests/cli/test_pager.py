@@ -32,7 +32,7 @@ def test_less_shows_the_first_screen_in_colors(environment):
     assert session.status == 0
     assert BOLD in session.raw
     assert "ESC[" not in session.text
-    assert "8 steps" in session.text
+    assert "7 steps" in session.text
     assert LAST not in session.text
 
 
@@ -60,7 +60,7 @@ def test_without_a_pager_everything_is_printed():
 def test_a_pager_may_stop_reading():
     session = shown(ALL, PAGER="head -n 2")
     assert session.status == 0
-    assert "8 steps" in session.text
+    assert "7 steps" in session.text
     assert "Traceback" not in session.text
     assert LAST not in session.text
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from importlib.util import find_spec
 from itertools import pairwise
 
 import pytest
@@ -71,6 +72,47 @@ def test_every_output_has_every_run(folder, tmp_path, monkeypatch, capsys):
     ]
     assert "<svg" in (tmp_path / "h.html").read_text()
     assert run(["history", str(folder), "--html", "h.html"]) == 1
+
+
+def test_mlflow_has_the_runs_with_the_same_figures_once(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow = pytest.importorskip("mlflow", reason="needs pip install '.[tracking]'")
+    uri = (tmp_path / "mlruns").as_uri()
+    for logged in (3, 0):
+        assert run(["history", str(folder), "--mlflow", uri]) == 0
+        assert f"Logged to MLflow: {logged} runs" in capsys.readouterr().err
+    client = mlflow.MlflowClient(uri)
+    where = client.get_experiment_by_name(folder.name).experiment_id
+    there = {each.info.run_name: each for each in client.search_runs([where])}
+    assert set(there) == set(NAMES)
+    for row in traceview.history(folder).runs.rows():
+        data = there[row["run"]].data
+        numbers = {name: each for name, each in row.items() if isinstance(each, (int, float))}
+        assert data.metrics == numbers
+        assert data.params["gpu"] == "NVIDIA H200"
+        assert data.tags["mlflow.note.content"] == row["first_finding"]
+
+
+def test_wandb_has_the_runs_with_the_same_figures(folder, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="needs pip install '.[tracking]'")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert run(["history", str(folder), "--wandb", "speed"]) == 0
+    wandb.teardown()  # its service writes the files
+    there = [path.read_bytes() for path in tmp_path.glob("wandb/offline-run-*/*.wandb")]
+    assert len(there) == len(NAMES)
+    for row in traceview.history(folder).runs.rows():
+        # A row of the history is a JSON text per figure.
+        [content] = [each for each in there if row["run"].encode() in each]
+        numbers = [each for each in row.values() if isinstance(each, (int, float))]
+        assert len(numbers) >= 5
+        assert all(json.dumps(each).encode() in content for each in numbers)
+
+
+@pytest.mark.skipif(bool(find_spec("mlflow")), reason="MLflow is here")
+def test_without_the_library_it_says_how_to_get_it(folder, capsys):
+    assert run(["history", str(folder), "--mlflow", "sqlite:///runs.db"]) == 1
+    assert "pip install 'traceview[tracking]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["missing", "file", "empty", "damaged"])

@@ -9,7 +9,8 @@ import pytest
 
 from tests.oracles.plain_library import without_c
 from traceview.traces.facts.dependencies import blame
-from traceview.traces.facts.dependencies.graph import Dependencies, build
+from traceview.traces.facts.dependencies.graph import Dependencies
+from traceview.traces.facts.dependencies.recorded_graph import build
 from traceview.traces.facts.dependencies.replay import Changed, replay
 from traceview.traces.facts.idle.gap_bounds import gap_bounds
 from traceview.traces.facts.operations import operations

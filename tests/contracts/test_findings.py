@@ -87,7 +87,8 @@ def test_a_loss_of_the_steady_time_says_its_share(findings):
             # What came seldom is no share of each step.
             seldom = each.finding.message.startswith("Compilation ") or bool(
                 re.search(
-                    r"gaps?\) of .* (waiting for launches|before CUDA graphs), ",
+                    r"\(of .* waiting for launches\)"
+                    r"|gaps?\) of .* (waiting for launches|before CUDA graphs), ",
                     each.finding.message,
                 )
             )

@@ -63,7 +63,8 @@ def test_building_writes_the_reports_that_the_page_names(name, reports, tmp_path
     for key in reported:
         document = json.loads((tmp_path / name / f"{key}.json").read_text())
         page = (tmp_path / name / f"{key}.html").read_text()
-        shown = html.unescape(re.sub('</?code>|<span class="longer">|</span>', "", page))
+        marks = '</?code>|<span class="brief">[.]</span>|<span class="longer">|</span>'
+        shown = html.unescape(re.sub(marks, "", page))
         assert document["findings"]
         # On the page, code has a style instead of backticks.
         messages = [finding["message"].replace("`", "") for finding in document["findings"]]

@@ -18,6 +18,7 @@ import traceview
 from tests.docs.blocks import LEFT_OUT, RUN, Block, blocks_of, command_of, excerpt, pages
 from tests.docs.clone import fresh_clone, rendered_python, rendered_shell
 from tests.docs.questions import with_questions
+from tests.docs.tried import with_tried
 from tests.places import REPOSITORY
 
 pytestmark = pytest.mark.programs
@@ -39,7 +40,7 @@ REASONS = {
     "takes minutes",
 }
 MOST_NOT_RUN = 26
-LANGUAGES = {*RUN, "json", "python", "sql", "text", "toml", "yaml"}
+LANGUAGES = {*RUN, "diff", "json", "python", "sql", "text", "toml", "yaml"}
 
 needs_triton = pytest.mark.skipif(
     not (importlib.util.find_spec("triton") and importlib.util.find_spec("torch")),
@@ -121,7 +122,7 @@ def test_code_stands_in_fenced_blocks_of_a_known_language(page):
 
 def test_the_table_of_questions_is_that_of_the_analyses():
     for page in pages():
-        assert with_questions(page.read_text()) == page.read_text(), "run make docs"
+        assert with_tried(with_questions(page.read_text())) == page.read_text(), "run make docs"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""Links lead somewhere, generated pages are current, the example recording is clean."""
+"""Links lead somewhere, generated pages are current, the example recordings are clean."""
 
+import contextlib
 import lzma
 import re
+import sqlite3
 import subprocess
 import sys
 
@@ -11,6 +13,8 @@ from tests.docs.blocks import pages
 from tests.places import REPOSITORY
 from tests.recordings.test_shipped import PRIVATE
 
+EXAMPLES = sorted((REPOSITORY / "examples").rglob("*.sqlite.xz"))
+SIX_STEPS = [path for path in EXAMPLES if path.parent.name == "six_steps"]
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)|src=\"(?!https?:)([^\"]+)\"")
 
 
@@ -40,10 +44,23 @@ def test_every_fact_is_described():
     assert all(len(line.split(" | ")[2].rstrip(" |")) > 10 for line in facts)
 
 
-def test_the_example_recording_holds_no_environment_and_no_home():
-    packed = (REPOSITORY / "examples/training.sqlite.xz").read_bytes()
-    assert len(packed) < 170_000
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_example_recordings_are_small_and_hold_no_environment_and_no_home(path):
+    packed = path.read_bytes()
+    assert len(packed) < 350_000
     assert not PRIVATE.search(lzma.decompress(packed))
+
+
+@pytest.mark.parametrize("path", SIX_STEPS, ids=lambda path: path.name)
+def test_the_program_in_steps_is_the_one_recorded(path, tmp_path):
+    recording = tmp_path / "recording.sqlite"
+    recording.write_bytes(lzma.decompress(path.read_bytes()))
+    with contextlib.closing(sqlite3.connect(recording)) as connection:
+        query = "SELECT line, text FROM TRACEVIEW_SOURCE_LINES WHERE file = 'six_steps.py'"
+        recorded = connection.execute(query).fetchall()
+    lines = (REPOSITORY / "examples/six_steps.py").read_text().splitlines()
+    assert len(recorded) > 20
+    assert all(lines[number - 1].strip() == text for number, text in recorded)
 
 
 @pytest.mark.parametrize("name", ["terminal.svg", "page.png"])

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from tests.docs.blocks import Block, blocks_of, pages
 from tests.docs.clone import fresh_clone, rendered_python, rendered_shell
 from tests.docs.questions import with_questions
+from tests.docs.tried import with_tried
 
 
 def rendered(block: Block) -> str:
@@ -31,7 +32,7 @@ def updated(page: Path) -> str:
         zip([*console, *python], texts, strict=True), key=lambda pair: -pair[0].span[0]
     ):
         text = text[: block.span[0]] + new + text[block.span[1] :]
-    return with_questions(text)
+    return with_tried(with_questions(text))
 
 
 def main(names: list[str]) -> None:

@@ -39,6 +39,12 @@ DROPPED = (
         {},
         "32 FLOP per loaded byte, BLOCK=64, num_warps=4, num_stages=2 has 64",
     ),
+    # Of four blocks of 64×128 on 64 columns, as of 64×64, half is padding.
+    (
+        {"values": {"M": 64, "N": 128}, "grid": (4,), "stored": 8192},
+        {"values": {"M": 64, "N": 64}, "grid": (4,), "stored": 4096},
+        "N=64 covers as much with as many blocks",
+    ),
     ({"dropped": "PTXASError: no"}, {}, "PTXASError: no"),
     (
         {"buffer_bytes_per_sm": 98_304},
@@ -70,6 +76,18 @@ KEPT = (
     ({"flop_per_byte": 40.0}, {}),
     # Twice as much per byte, on a grid that leaves more SMs idle.
     ({"flop_per_byte": 32.0}, {"fill": 0.9}),
+    # Older tensor cores with more warps for the rest of the work, and as much per byte.
+    ({"tensor_cores": 1, "warps_per_sm": 20}, {"buffer_bytes_per_sm": 230_000}),
+    # Newer ones, and twice as much per byte, of a tile half beyond the data.
+    (
+        {"tensor_cores": 1, "flop_per_byte": 30.0, "grid": (8,), "stored": 2048},
+        {"values": {"BLOCK": 128}, "grid": (4,), "stored": 8192},
+    ),
+    # Two splits, which store a result each.
+    (
+        {"values": {"N": 64, "SPLITS": 2}, "grid": (8,), "stored": 4096},
+        {"values": {"N": 64, "SPLITS": 1}, "grid": (4,), "stored": 4096},
+    ),
     # Fewer warps behind a pipeline that is as deep, on tensor cores.
     ({"warps_per_sm": 8}, {}),
     # Fewer warps of a larger tile.

@@ -19,6 +19,7 @@ from traceview.kernels.inspect.triton_builds import TritonBuild
 from traceview.kernels.ptx.accesses import TensorOp
 from traceview.kernels.ptx.model import Argument
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
+from traceview.kernels.toolchain import triton_versions
 from traceview.render.kernels.upgrade import render_json, render_text
 from traceview.render.schemas import schema
 
@@ -93,7 +94,7 @@ def compared(monkeypatch):
         ]
         monkeypatch.setattr(upgrade, "versions_of", tuple)
         monkeypatch.setattr(upgrade, "builds", lambda *_: built)
-        monkeypatch.setattr(upgrade, "_report", lambda kernel: reports[kernel.variant])
+        monkeypatch.setattr(upgrade, "inspect", lambda kernel, **_: reports[kernel.variant])
         return upgrade.check_upgrade("train.py", ["3.6.0", "3.7.1"])
 
     return compare
@@ -223,7 +224,7 @@ def two_versions(monkeypatch, tmp_path):
         (folder / "flavor.py").write_text(f"OTHER = {version == '2.0'}\n")
         return folder
 
-    monkeypatch.setattr(triton_builds, "folder_of", folder_of)
+    monkeypatch.setattr(triton_versions, "folder_of", folder_of)
     monkeypatch.setattr(upgrade, "identity", lambda kernel: kernel.name)
     monkeypatch.setattr(triton_builds, "identity", lambda kernel: kernel.name)
     path = tmp_path / "train.py"
@@ -319,7 +320,7 @@ def test_more_time_is_offered_only_to_what_ran_out_of_it(tmp_path, body, is_late
     path = tmp_path / "script.py"
     path.write_text(f"{HEADER}{body}\n")
     options = CompileOptions(timeout_s=1.0)
-    version = triton_builds.interpreter(triton_builds.python()).triton
+    version = triton_versions.interpreter(triton_builds.python()).triton
     [build] = triton_builds.builds(str(path), (version,), ("sm_90",), options, print, print)
     assert build.failure.startswith("script.py ")
     assert build.failure.endswith(" allows more time") == is_late

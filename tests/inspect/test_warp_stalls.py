@@ -20,6 +20,7 @@ from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.disassembly import access_of
 from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.ptx.scoreboards import Scoreboards
+from traceview.kernels.toolchain.listings import assemble
 from traceview.traces.trace.warp_samples import read_samples
 
 NAME = "softmax-3.9.0-sm90"
@@ -123,6 +124,14 @@ def test_lines_of_another_version_of_the_source(kernel, load_and_use, tmp_path):
         assert found.warp_stalls.samples == 100
         assert (found.findings == kernel.findings) == bool(said)
         assert [note.partition(" of the samples of")[0] for note in notes] == said
+
+
+def test_a_profile_without_lines_says_so(kernel, tmp_path):
+    notes: list[str] = []
+    content = proton_profile(kernel.name, {("k.py", 7): {"wait": 5}}).replace("k.py:7@", "")
+    assert joined(kernel, tmp_path, content, notes.append).warp_stalls.samples == 5
+    (note,) = notes
+    assert "are without a line: start Proton before the first launch" in note
 
 
 def test_samples_of_a_helper_that_is_inlined_at_two_lines_are_of_neither(kernel, tmp_path):
@@ -234,3 +243,68 @@ def test_the_command_refuses_samples_with_a_comparison(capsys):
     for option in (["--num-warps", "4", "8"], ["--configs"]):
         assert run(["ptx", "examples/gelu.py", *option, "--samples", "x.csv"]) == 2
         assert "--samples" in capsys.readouterr().err
+
+
+PRODUCT = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry product(.param .u64 map, .param .u64 out)
+{
+.reg .pred %p<2>; .reg .f32 %f<5>; .reg .b64 %rd<5>; .reg .b32 %r<5>;
+.shared .align 1024 .b8 tile[4096];
+.shared .align 8 .b8 barriers[16];
+ld.param.u64 %rd1, [map];
+ld.param.u64 %rd2, [out];
+mov.u32 %r1, tile;
+mov.u32 %r2, barriers;
+mov.u32 %r4, 0;
+.loc 1 1 1
+mbarrier.init.shared.b64 [%r2], 1;
+mbarrier.init.shared.b64 [%r2+8], 1;
+.loc 1 2 1
+mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 2048;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+ [%r1], [%rd1, {%r4, %r4}], [%r2];
+.loc 1 3 1
+add.u32 %r3, %r2, 8;
+add.u32 %r1, %r1, 2048;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r2+8], 2048;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+ [%r1], [%rd1, {%r4, %r4}], [%r3];
+.loc 1 4 1
+FIRST: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], 0;
+@!%p1 bra FIRST;
+.loc 1 5 1
+SECOND: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2+8], 0;
+@!%p1 bra SECOND;
+.loc 1 6 1
+mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
+mov.u64 %rd3, 0x4000004000010000;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd3, %rd3, 1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+.loc 1 7 1
+wgmma.wait_group.sync.aligned 0;
+st.global.v4.f32 [%rd2], {%f1, %f2, %f3, %f4};
+ret;
+}
+.file 1 "k.py"
+"""
+
+
+def test_waits_for_copies_and_products_name_them(tmp_path):
+    """A barrier's copies are those whose bytes it was told; a warp group waits for its products."""
+    need("ptxas", "nvdisasm")
+    cubin = assemble(PRODUCT).cubin
+    kernel = inspect(a_compiled(name="product", arch="sm_90a", cubin=cubin))
+    code = kernel.sass.instructions
+    tests = [at for at, i in enumerate(code) if i.opcode.startswith("SYNCS.PHASECHK")]
+    waits = [at for at, i in enumerate(code) if i.opcode.startswith("WARPGROUP.DEPBAR")]
+    # Those in line; the others poll.
+    stalls = {at + 1: {"long_scoreboard": 10} for at in tests[:2]} | {waits[0]: {"barrier": 30}}
+    content = ncu_report("product", cubin, [{16 * at: each for at, each in stalls.items()}])
+    found = joined(kernel, tmp_path, content).warp_stalls
+    places = sorted(found.places, key=lambda each: each.place.source.line)
+    waited = [[(e.place.source.line, *e.opcodes) for e in place.waits_for] for place in places]
+    assert waited[:2] == [[(2, "UTMALDG.2D")], [(3, "UTMALDG.2D")]]
+    assert [opcode for _, opcode in waited[2]] == ["HGMMA.64x8x16.F32"]

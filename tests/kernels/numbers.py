@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from traceview.trials.bench import Operation, Version
-from traceview.trials.bench.case import clone_tensors, compare, is_modified, reference_outputs
+from traceview.trials.bench.case import Reference, compare, map_tensors, reference_outputs
 
 SHAPES = {
     # Nine tiles of rows are a second group of tiles; and nothing is square.
@@ -56,7 +56,8 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
         of = getattr(torch, dtype)
         for case, inputs in chain(by_size(operation, of, device), by_shape(operation, of, device)):
             operation.check(*inputs)
-            expected, before = reference_outputs(operation, inputs), clone_tensors(inputs)
+            expected = reference_outputs(operation, inputs)
+            known = Reference(0, inputs, expected, map_tensors(inputs, torch.clone))
             for version in operation.versions:
                 row = {
                     "name": operation.name,
@@ -68,7 +69,7 @@ def rows(operation: Operation, device: str) -> Iterator[dict[str, object]]:
                     yield {**row, "skipped": True}
                     continue
                 check = compare(version.run(*inputs), expected, operation.tolerances[dtype])
-                is_changed = is_modified(inputs, before)
+                is_changed = known.is_modified()
                 yield {**row, "error": check.error, "wrong": check.wrong, "changed": is_changed}
 
 

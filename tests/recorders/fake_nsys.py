@@ -47,16 +47,17 @@ def nsys(
     profile: str = "exit 0",
     export: str = "exit 0",
     status: str = "CPU Profiling Environment (process-tree): OK",
+    options: str = HELP + PERIOD,
 ) -> Path:
     """An nsys that answers for its version and options; `profile` and `export` are shell code."""
-    options = path.with_name("options.txt")
-    options.parent.mkdir(parents=True, exist_ok=True)
-    options.write_text(HELP + PERIOD)
+    listed = path.with_name("options.txt")
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    listed.write_text(options)
     return script(
         path,
         f"""case "$1 $2" in
 "--version "*) echo "{version}" ;;
-"profile --help") cat "{options}" ;;
+"profile --help") cat "{listed}" ;;
 "status "*) echo "{status}" ;;
 "profile "*)
     for word in "$@"; do case "$word" in --output=*) out="${{word#--output=}}" ;; esac; done

@@ -112,6 +112,23 @@ def test_an_extra_option_takes_the_place_of_ours(tool, tmp_path):
     assert command[-6:-3] == ["--cpuctxsw=process-tree", "-s", "none"]
 
 
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        (RecordOptions(), True),
+        (RecordOptions("cuda"), False),
+        (RecordOptions(range_name="XlaModule"), False),
+        (RecordOptions(nsys_options=("--nvtx-domain-include=TSL",)), False),
+    ],
+)
+def test_ranges_of_xla_that_nsys_cannot_import_are_left_out(tmp_path, options, left_out):
+    names = ("trace", "capture-range", "capture-range-end", "nvtx-domain-[include|exclude]")
+    help_text = "".join(f"\t--{name}=\n\n\t   Text.\n\n" for name in names)
+    tool = Nsys(fake_nsys.nsys(tmp_path / "nsys", options=help_text), "2025.3.1.0", (2025, 3))
+
+    assert ("--nvtx-domain-exclude=TSL" in line(tool, tmp_path, options)) == left_out
+
+
 def test_newer_name_of_gpu_metrics(tool, tmp_path):
     able = Abilities(frozenset({"--gpu-metrics-devices"}), None, can_sample=True)
     assert "--gpu-metrics-devices=all" in line(

@@ -123,3 +123,28 @@ def test_the_remedy_is_that_of_the_expert(name):
     analysis, action = REMEDIES[name]
     first = next(e for e in report_of(f"foreign/{name}").findings if e.analysis == analysis)
     assert first.finding.action.startswith(action)
+
+
+def test_copies_save_no_more_than_the_time_in_which_the_gpu_only_copies():
+    report = report_of("foreign/simple_streams")
+    [(at, found)] = [
+        (at, each.finding)
+        for at, each in enumerate(report.findings)
+        if each.analysis == "memory-copies" and "only copies for" in each.finding.message
+    ]
+    exposed_ns = found.evidence.values["exposed_ns"]
+    assert 0 < found.time_at_stake_ns <= exposed_ns
+    [planned] = [each for each in report.plan if each.finding == at]
+    assert planned.step_before_ns - planned.step_after_ns == found.time_at_stake_ns
+
+
+@pytest.mark.parametrize("name", ["cupy_kmeans", "nanogpt", "mnist"])
+def test_the_first_screen_counts_the_steps_of_which_the_median_is(name):
+    report = report_of(f"foreign/{name}")
+    told, board = report.verdict, report.scoreboard
+    after = told.steps - told.warm_up_steps
+    [loop] = [each for each in told.shares.loops if each.step_median_ns == told.step_median_ns]
+    assert (board.steps, board.warm_up_steps) == (told.steps, told.warm_up_steps)
+    assert loop.steps == after
+    assert told.text.startswith(f"{after} steps of ")
+    assert ("warm-up step" in told.text) is (told.warm_up_steps > 0)

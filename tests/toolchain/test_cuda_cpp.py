@@ -6,8 +6,8 @@ import pytest
 
 from tests.inspect.rules.written_ptx import need, need_compiler
 from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
+from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.cubin import arch_of, resources
-from traceview.kernels.ptx.disassembly import accesses
 from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.toolchain import cuda_cpp
 from traceview.kernels.toolchain.cuda_cpp import compile_cuda

@@ -12,6 +12,7 @@ from torch import nn
 from traceview.traces.recorders.injected.traceview_injected.annotations import torch_calls
 from traceview.trials.remedies import BY_NAME
 from traceview.trials.remedies.compile_model import compile_models
+from traceview.trials.tryout.reference import REFERENCE
 
 
 class Rejected(BaseException):
@@ -20,7 +21,7 @@ class Rejected(BaseException):
 
 class FakeRun:
     def __init__(self):
-        self.on, self.calls = True, []
+        self.on, self.calls, self.switches = True, [], []
 
     def applied(self, callee="", keywords=None):
         self.calls.append((callee, dict(keywords or {})))
@@ -29,7 +30,13 @@ class FakeRun:
         raise Rejected(reason)
 
     def at_switch(self, switch):
+        self.switches.append(switch)
         switch(True)
+
+    def turn(self):
+        self.on = not self.on
+        for switch in self.switches:
+            switch(self.on)
 
 
 def main():
@@ -44,7 +51,7 @@ def main():
             globals()[prepare]()
         torch.manual_seed(0)
         if name:
-            (INSTALL.get(program) or BY_NAME[name].install)(torch, run)
+            (INSTALL.get(program) or REMEDY_OF[name].install)(torch, run)
         result = PROGRAMS[program](run)
     except Rejected as ended:
         rejected = str(ended)
@@ -124,11 +131,38 @@ def switched(run):
     return results
 
 
+def turned(run):
+    """A program with layouts, states and updates, switched before the second and fourth step."""
+    seen = []
+    adam = []
+
+    def noted():
+        run.turn()
+
+    def optimizer(parameters, lr):
+        adam.append(torch.optim.Adam(parameters, lr=lr))
+        return adam[0]
+
+    def after():
+        noted()
+        weight = adam[0].param_groups[0]["params"][0]
+        is_nhwc = [
+            each.is_contiguous(memory_format=torch.channels_last)
+            for each in (weight, weight.grad, adam[0].state[weight]["exp_avg"])
+        ]
+        group = adam[0].param_groups[0]
+        seen.append((run.on, is_nhwc, group["fused"], group["foreach"]))
+
+    return losses(convolutions, [images()], optimizer, after), seen
+
+
 def fourier(_):
     class Transform(nn.Module):
         def __init__(self):
             super().__init__()
             self.first = nn.Conv2d(3, 3, 1)
+            # Of complex numbers: of five dimensions, which have no channels_last.
+            self.spectrum = nn.Parameter(torch.ones(1, 1, 1, 1, 2))
 
         def forward(self, x):
             return torch.fft.rfft2(self.first(x)).real
@@ -161,6 +195,7 @@ def buckets(_):
         return nn.parallel.DistributedDataParallel(mlp()).gradient_as_bucket_view
 
 
+REMEDY_OF = {**BY_NAME, REFERENCE.name: REFERENCE}
 GRAPHS = []
 
 
@@ -201,6 +236,7 @@ PROGRAMS = {
     "workers": lambda _: Loader([1, 2], 2).persistent_workers,
     "by_position": lambda _: Loader([1, 2], 2, False, None, None, 0).num_workers,
     "switched": switched,
+    "turned": turned,
     # What a remedy is wrong for.
     "group_norm": lambda _: losses(
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)), [images()]

@@ -47,6 +47,30 @@ def test_results_stay_within_what_a_remedy_may_change(name):
         assert after == pytest.approx(before, rel=BY_NAME[name].bound * (step + 1))
 
 
+def test_the_reference_is_the_model_in_float64():
+    plain, _, _ = forked("", "matmul_precision")
+    changed, calls, _ = forked("float64", "matmul_precision")
+    assert calls
+    assert changed != plain
+    assert changed == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "off"),
+    [
+        ("channels_last", ([True] * 3, None, None), ([False] * 3, None, None)),
+        ("fused", ([False] * 3, True, None), ([False] * 3, None, None)),
+        ("foreach", ([False] * 3, None, True), ([False] * 3, None, None)),
+    ],
+)
+def test_a_switched_remedy_takes_everything_back(name, on, off):
+    (plain, _), _, _ = forked("", "turned")
+    (changed, seen), _, rejected = forked(name, "turned")
+    assert rejected is None
+    assert changed == pytest.approx(plain, rel=1e-4)
+    assert [tuple(each) for _, *each in seen] == [off, on, off, on, off]
+
+
 @pytest.mark.parametrize(
     ("name", "program", "expected"),
     [

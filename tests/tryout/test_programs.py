@@ -189,7 +189,7 @@ def test_a_dry_run_runs_nothing(folder, monkeypatch, capsys):
     assert run(["try", "--from", str(trace), "--dry-run", "train.py"]) == 0
     shown = capsys.readouterr().out
     assert "num_workers" in shown
-    assert "about 43.1 %" in shown
+    assert "about 54.8 %" in shown
     assert "pin_memory" not in shown
     assert not (folder.parent / "data").exists()
 
@@ -265,7 +265,7 @@ def test_misuse(folder, capsys):
     assert "its standard input is empty" in capsys.readouterr().err
     (folder / "hung.py").write_text("import time\nwhile True:\n    time.sleep(1)\n")
     assert run(["try", "--remedy", "fused", "--seconds", "2", "hung.py"]) == 1
-    assert "did not finish 28 steps in 2 s; pass more seconds" in capsys.readouterr().err
+    assert "did not finish 104 steps in 2 s; pass more seconds" in capsys.readouterr().err
     assert run(["try", "-m", "package.train"]) == 1
     assert "module package.train is not in this folder" in capsys.readouterr().err
 

@@ -50,10 +50,10 @@ def test_each_answers_actions_of_findings(remedy):
 @pytest.mark.parametrize(
     ("recording", "names"),
     [
-        ("examples/loader", {"num_workers", "fused", "channels_last", "compile", "cuda_graph"}),
+        ("examples/loader", {"num_workers", "compile", "cuda_graph"}),
         (
             "examples/training",
-            {"pin_memory", "non_blocking", "matmul_precision", "autocast", "fused", "compile"}
+            {"pin_memory", "non_blocking", "matmul_precision", "autocast", "fused"}
             | {"deferred_reads"},
         ),
         ("tests/data/forecasts/chain", {"compile"}),
@@ -70,10 +70,10 @@ def test_findings_choose_remedies(recording, names):
 def test_all_that_are_kept_are_replayed_together():
     report = traceview.analyze(traceview.load(REPOSITORY / "examples/loader.sqlite.xz"))
     chosen = {each.name: each for each in planned(report, ())}
-    both = together(report, [chosen["num_workers"], chosen["fused"]])
-    parts = [chosen[name].said.share_pct for name in ("num_workers", "fused")]
+    both = together(report, [chosen["num_workers"], chosen["compile"]])
+    parts = [chosen[name].said.share_pct for name in ("num_workers", "compile")]
     assert max(parts) < both.said.share_pct <= sum(parts) + 5
-    assert both.names == ("num_workers", "fused")
+    assert both.names == ("num_workers", "compile")
     assert both.reseeds
 
 

@@ -15,7 +15,7 @@ from traceview.trials.tryout.spec import RunResult, Spec
 SPEC = Spec("train.py", (), "/", "/scratch", "result.json")
 
 
-def trial(name="fused"):
+def trial(name="bucket_view"):
     return Planned(name, (BY_NAME[name],))
 
 
@@ -27,11 +27,11 @@ def results(seed=0, losses=(2.0, 1.5, 1.0), factor=1.0, **more):
 @pytest.mark.parametrize(
     ("name", "factor", "noise", "equal"),
     [
-        ("fused", 1.0, 1.0, True),
-        ("fused", 1 + 1e-6, 1.0, True),
-        ("fused", 1 + 1e-3, 1.0, False),
-        ("fused", 1 + 1e-3, 1 + 5e-4, True),
-        ("fused", 1 + 1e-3, None, None),
+        ("bucket_view", 1.0, 1.0, True),
+        ("bucket_view", 1 + 1e-6, 1.0, True),
+        ("bucket_view", 1 + 1e-3, 1.0, False),
+        ("bucket_view", 1 + 1e-3, 1 + 5e-4, True),
+        ("bucket_view", 1 + 1e-3, None, None),
         ("matmul_precision", 1 + 5e-4, 1.0, True),
         ("matmul_precision", 1 + 5e-3, 1.0, False),
         ("autocast", 1 + 5e-3, 1.0, True),
@@ -49,7 +49,7 @@ def test_results_are_compared_with_the_noise_and_what_a_remedy_may_change(
 def test_other_random_numbers_may_differ_as_seeds_do():
     base = [results(), results(), results(2, factor=1.05)]
     for name, factor, equal in [
-        ("num_workers", 1.04, True), ("num_workers", 1.06, False), ("fused", 1.04, False),
+        ("num_workers", 1.04, True), ("num_workers", 1.06, False), ("bucket_view", 1.04, False),
     ]:  # fmt: skip
         assert verdict.compare_results(trial(name), base, results(factor=factor)).equal is equal
     compared = verdict.compare_results(trial("num_workers"), base, results(factor=1.04))
@@ -82,7 +82,7 @@ class FakeRuns:
         times = []
         for step in range(min(spec.last_step, self.steps)):
             on = spec.is_on(step) and spec.remedies
-            mean = self.step_ns[spec.remedies[-1] if on else ""]
+            mean = self.step_ns.get(spec.remedies[-1] if on else "", 1e7)
             times.append((step, mean * own * self.random.gauss(1, self.noise)))
         _, result = results(spec.seed, factor=self.factor if spec.remedies else 1.0)
         more = self.more if spec.remedies else {}
@@ -99,7 +99,7 @@ def outcomes(runs, *names, limits=None):
     return {each.planned.name: each for each in schedule_.measure([trial(n) for n in names])}
 
 
-@pytest.mark.parametrize("name", ["fused", "matmul_precision"])
+@pytest.mark.parametrize("name", ["bucket_view", "matmul_precision"])
 @pytest.mark.parametrize(
     ("factor", "outcome"), [(0.8, "keep"), (1.0, "no gain|undecided"), (1.2, "slower")]
 )
@@ -117,8 +117,8 @@ def test_times_decide(name, factor, outcome):
 
 
 def test_a_remedy_is_kept_by_chance_as_seldom_as_stated():
-    runs = FakeRuns({"": 1e7, "fused": 1e7}, noise=0.02)
-    found = [outcomes(runs, "fused")["fused"].outcome for _ in range(100)]
+    runs = FakeRuns({"": 1e7, "bucket_view": 1e7}, noise=0.02)
+    found = [outcomes(runs, "bucket_view")["bucket_view"].outcome for _ in range(100)]
     assert found.count("keep") + found.count("slower") <= 10
 
 
@@ -129,11 +129,18 @@ def test_a_program_with_few_steps_is_not_switched_within_a_run():
 
 
 def test_runs_stop_when_a_trial_is_decided_and_turn_about():
-    runs = FakeRuns({"": 1e7, "fused": 8e6, "foreach": 9.9e6}, noise=0.03)
-    outcomes(runs, "fused", "foreach")
-    assert runs.made[:6] == [(), ("fused",), ("foreach",), ("foreach",), ("fused",), ()]
-    assert runs.made.count(("fused",)) == 4
-    assert runs.made.count(("foreach",)) == 8
+    runs = FakeRuns({"": 1e7, "bucket_view": 8e6, "pad_vocabulary": 9.9e6}, noise=0.03)
+    outcomes(runs, "bucket_view", "pad_vocabulary")
+    assert runs.made[:6] == [
+        (),
+        ("bucket_view",),
+        ("pad_vocabulary",),
+        ("pad_vocabulary",),
+        ("bucket_view",),
+        (),
+    ]
+    assert runs.made.count(("bucket_view",)) == 4
+    assert runs.made.count(("pad_vocabulary",)) == 8
 
 
 @pytest.mark.parametrize(
@@ -147,9 +154,36 @@ def test_runs_stop_when_a_trial_is_decided_and_turn_about():
 )
 def test_what_ends_a_trial(more, outcome, reason):
     factor = more.pop("factor", 1.0)
-    found = outcomes(FakeRuns({"": 1e7, "fused": 5e6}, factor=factor, **more), "fused")["fused"]
+    found = outcomes(FakeRuns({"": 1e7, "bucket_view": 5e6}, factor=factor, **more), "bucket_view")[
+        "bucket_view"
+    ]
     assert found.outcome == outcome
     assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("reference", "error", "outcome"),
+    [
+        (1.0, "", "changes results"),  # The program's own values: only the remedy is off.
+        (1 + 1e-4, "", "keep"),  # Either is off by as much.
+        (1 + 1e-2, "", "changes results"),  # Too far from both: other random numbers.
+        (1 + 1e-4, "RuntimeError: no", "changes results"),
+    ],
+)
+def test_unequal_results_are_held_to_those_in_float64(reference, error, outcome):
+    class WithReference(FakeRuns):
+        def run(self, spec, limit_s):
+            result = super().run(spec, limit_s)
+            if spec.remedies != ("float64",):
+                return result
+            losses = () if error else results(factor=reference)[1].losses
+            return RunResult(losses=losses, norms=losses, error=error)
+
+    runs = WithReference({"": 1e7, "fused": 5e6}, factor=1 + 2e-4)
+    found = outcomes(runs, "fused")["fused"]
+    assert found.outcome == outcome
+    assert ("of float64" in found.results) is (outcome == "keep")
+    assert runs.made.count(("float64",)) == 1
 
 
 def test_a_program_that_fails_or_makes_no_steps_ends_it_all():
@@ -158,9 +192,9 @@ def test_a_program_that_fails_or_makes_no_steps_ends_it_all():
             return RunResult(error="ValueError: bad")
 
     with pytest.raises(TraceviewError, match="the program failed: ValueError: bad"):
-        outcomes(Failing({}), "fused")
+        outcomes(Failing({}), "bucket_view")
     with pytest.raises(TraceviewError, match="made 3 training steps"):
-        outcomes(FakeRuns({"": 1e7}, steps=3), "fused")
+        outcomes(FakeRuns({"": 1e7}, steps=3), "bucket_view")
 
 
 class Clock:
@@ -185,10 +219,10 @@ class Clock:
 @pytest.mark.parametrize("seconds", range(150, 2_000, 130))
 def test_all_time_is_bounded_and_what_was_measured_is_kept(monkeypatch, seconds):
     clock = Clock(monkeypatch)
-    runs = clock.runs(FakeRuns({"": 1e7, "fused": 5e6, "num_workers": 9e6}))
+    runs = clock.runs(FakeRuns({"": 1e7, "bucket_view": 5e6, "num_workers": 9e6}))
     schedule_ = made(runs, left_s=seconds)
-    alone = schedule_.measure([trial("num_workers"), trial("fused")])
-    both = schedule_.measure([together(None, [trial("num_workers"), trial("fused")])])
+    alone = schedule_.measure([trial("num_workers"), trial("bucket_view")])
+    both = schedule_.measure([together(None, [trial("num_workers"), trial("bucket_view")])])
     assert clock.now <= seconds
     for found in (*alone, *both):
         assert found.outcome == "keep" or found.reason.startswith("time was up")
@@ -206,7 +240,7 @@ class Flaky(FakeRuns):
     """Runs of which those with these numbers fail."""
 
     def __init__(self, *failing):
-        super().__init__({"": 1e7, "fused": 5e6})
+        super().__init__({"": 1e7, "bucket_view": 5e6})
         self.failing = failing
 
     def run(self, spec, limit_s):
@@ -216,7 +250,7 @@ class Flaky(FakeRuns):
 
 @pytest.mark.parametrize("failing", [(1,), (3,), (4,), (1, 4, 8)])
 def test_a_run_that_fails_once_is_made_again(failing):
-    assert outcomes(Flaky(*failing), "fused")["fused"].outcome == "keep"
+    assert outcomes(Flaky(*failing), "bucket_view")["bucket_view"].outcome == "keep"
 
 
 def test_a_program_that_goes_on_failing_leaves_what_was_measured():
@@ -235,8 +269,8 @@ def test_too_few_runs_or_steps_to_prove_anything_are_refused(few):
 
 
 def test_sites_of_all_runs_and_the_worst_comparison_are_kept():
-    site = ("fused", "a.py", 3, (3, 9), "Adam", {"fused": True})
-    other = ("fused", "b.py", 3, (3, 9), "Adam", {"fused": True})
+    site = ("bucket_view", "a.py", 3, (3, 9), "Adam", {"bucket_view": True})
+    other = ("bucket_view", "b.py", 3, (3, 9), "Adam", {"bucket_view": True})
 
     class Sites(FakeRuns):
         def run(self, spec, limit_s):
@@ -246,17 +280,17 @@ def test_sites_of_all_runs_and_the_worst_comparison_are_kept():
             losses = tuple((at, loss * factor) for at, loss in result.losses)
             return RunResult(**{**vars(result), "sites": seen, "losses": losses})
 
-    found = outcomes(Sites({"": 1e7, "fused": 5e6}), "fused")["fused"]
+    found = outcomes(Sites({"": 1e7, "bucket_view": 5e6}), "bucket_view")["bucket_view"]
     assert found.sites == (site, other)
     assert found.results.startswith("within 3e-06")
 
 
 def test_all_that_are_kept_are_measured_together():
-    runs = FakeRuns({"": 1e7, "fused": 7e6})
-    kept = [trial("num_workers"), trial("fused")]
+    runs = FakeRuns({"": 1e7, "bucket_view": 7e6})
+    kept = [trial("num_workers"), trial("bucket_view")]
     (found,) = made(runs).measure([together(None, kept)])
     assert (found.planned.name, found.outcome) == ("together", "keep")
-    assert runs.made[:2] == [(), ("num_workers", "fused")]
+    assert runs.made[:2] == [(), ("num_workers", "bucket_view")]
 
 
 def test_remedies_that_exclude_each_other_are_not_kept_together():
@@ -272,10 +306,12 @@ def test_remedies_that_exclude_each_other_are_not_kept_together():
 
 
 def test_spec_and_result_are_read_as_written(tmp_path: Path):
-    spec = Spec(**{**vars(SPEC), "remedies": ("fused",), "arguments": ("--a", "ü")})
+    spec = Spec(**{**vars(SPEC), "remedies": ("bucket_view",), "arguments": ("--a", "ü")})
     spec.write(tmp_path / "spec.json")
     assert Spec.read(str(tmp_path / "spec.json")) == spec
-    _, result = results(error="x", sites=(("fused", "a.py", 3, (3, 9), "Adam", {"fused": True}),))
+    _, result = results(
+        error="x", sites=(("bucket_view", "a.py", 3, (3, 9), "Adam", {"bucket_view": True}),)
+    )
     result.write(str(tmp_path / "result.json"))
     assert RunResult.read(tmp_path / "result.json") == result
     assert RunResult.read(tmp_path / "none.json") is None

@@ -88,7 +88,7 @@ def test_the_report_has_a_finding_with_its_remedy(told):
 
 
 def test_the_verdicts_name_it(told):
-    assert "of the time in launch calls that take long" in told["verdict"]
+    assert "% in launch calls that take long" in told["verdict"]
     assert "driver-bound" in told["phases"]
 
 

@@ -64,7 +64,7 @@ class Written(Drawn):
     def to_html(
         self, path: str | Path | None = None, *, force: bool = False, all_rows: bool = False
     ) -> str | Path:
-        """The answer as one page, with the first 1,000 rows of each table unless `all_rows`."""
+        """The answer as one page, with the first 400 rows of each table unless `all_rows`."""
         return output(lambda: self._shown("page", all_rows), path, force)
 
     @overload

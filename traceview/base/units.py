@@ -128,18 +128,14 @@ def with_error(nanoseconds: float, error_ns: float | None, *, more_digits: int =
         return duration(nanoseconds)
     factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
     value, error = nanoseconds / factor, error_ns / factor
-    digits = _error_digits(error)
+    # An error has two digits up to 3.5, else one.
+    power = floor(log10(error))
+    digits = (error / 10.0**power <= 3.5) - power
     digits = min(digits, _decimals(value, 3) if value else digits) + more_digits
     digits = min(digits, _least_digit(factor))
     shown = ceil(round(error * 10.0**digits, 9)) / 10.0**digits
     places = max(digits, 0)
     return f"{round(value, digits):,.{places}f} ± {shown:,.{places}f} {unit}"
-
-
-def _error_digits(error: float) -> int:
-    """Decimals of an error, negative for tens: those of two digits up to 3.5, else of one."""
-    power = floor(log10(error))
-    return (error / 10.0**power <= 3.5) - power
 
 
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
@@ -250,6 +246,12 @@ def count(number: float | None) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """A count with its noun: `1 kernel`, `1,234 kernels`."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def first(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first texts, and the number of the others: `a, b and 3 more`."""
+    more = len(texts) - most
+    return between.join(texts[:most]) + (f" and {count(more)} more" if more > 0 else "")
 
 
 def either(numbers: Iterable[int], form: str = "") -> str:

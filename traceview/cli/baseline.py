@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import output_file, say_written
 
 
@@ -20,7 +20,7 @@ from traceview.cli.output import output_file, say_written
 )
 @click.argument("traces", type=click.Path(path_type=Path), metavar="TRACE...", nargs=-1)
 @output_file("BASE.json", "Write the baseline to this file.", required=True)
-@click.option("--force", is_flag=True, help="Overwrite BASE.json.")
+@option("--force", "Overwrite BASE.json.")
 @debug_option
 def command(traces: tuple[Path, ...], output: Path, force: bool) -> None:
     """Write the figures of TRACE... to one file for `traceview gate` and `traceview compare`.

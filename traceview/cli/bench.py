@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from traceview.base.errors import TraceviewError
 from traceview.base.version import __version__
 from traceview.cli import color_option, debug_option, options
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import Asked, Outputs, check_writable, documents, progress, write_file
 
 if TYPE_CHECKING:
@@ -46,95 +46,67 @@ _PROGRAM_OPTIONS = (
 )
 @click.argument("operation", type=click.Path(path_type=Path), metavar="FILE.py")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
-@click.option(
-    "--size",
+@option(
+    "--size N",
+    "Size to measure (repeatable). Default: the operation's own sizes.",
     "sizes",
     multiple=True,
     type=click.IntRange(1),
-    metavar="N",
-    help="Size to measure (repeatable). Default: the operation's own sizes.",
 )
-@click.option(
-    "--dtype",
+@option(
+    "--dtype T",
+    "Data type, such as float16, or all (repeatable). Default: the operation's first.",
     "dtypes",
     multiple=True,
-    metavar="T",
-    help="Data type, such as float16, or all (repeatable). Default: the operation's first.",
 )
-@click.option(
-    "--version",
-    "versions",
-    multiple=True,
-    metavar="NAME",
-    help="Version to measure (repeatable). Default: all.",
+@option(
+    "--version NAME", "Version to measure (repeatable). Default: all.", "versions", multiple=True
 )
-@click.option(
-    "--sweep",
-    metavar="NAME=V,V,V",
-    help="Measure at each value of the size, of an operation's parameter or of a program's option, "
+@option(
+    "--sweep NAME=V,V,V",
+    "Measure at each value of the size, of an operation's parameter or of a program's option, "
     "and fit how the time grows.",
 )
-@click.option(
-    "--trials",
+@option(
+    "--trials N",
+    "Number of measurements. Default: 30, or 5 runs of a program.",
     type=click.IntRange(1),
-    metavar="N",
-    help="Number of measurements. Default: 30, or 5 runs of a program.",
 )
-@click.option(
-    "--warmup",
+@option(
+    "--warmup N",
+    "Untimed warm-up calls. Default: 3, or 1 run of a program.",
     type=click.IntRange(0),
-    metavar="N",
-    help="Untimed warm-up calls. Default: 3, or 1 run of a program.",
 )
-@click.option("--warm", is_flag=True, help="Do not empty the L2 cache before each call.")
-@click.option(
-    "--no-widths", is_flag=True, help="Do not compile the kernels to read their load widths."
-)
-@click.option(
-    "--arch",
-    metavar="sm_90",
+@option("--warm", "Do not empty the L2 cache before each call.")
+@option("--no-widths", "Do not compile the kernels to read their load widths.")
+@option(
+    "--arch sm_90",
+    "Architecture to compile for. Default: this machine's GPU.",
     callback=options.arch,
-    help="Architecture to compile for. Default: this machine's GPU.",
 )
-@click.option(
-    "--peak",
+@option(
+    "--peak NAME=VALUE",
+    "Override a peak rate of the GPU, such as bandwidth=4.8e12 (repeatable).",
     "peaks",
     multiple=True,
     callback=options.peaks,
-    metavar="NAME=VALUE",
-    help="Override a peak rate of the GPU, such as bandwidth=4.8e12 (repeatable).",
 )
-@click.option(
-    "--describe",
-    "describes",
-    is_flag=True,
-    help="Show shapes, layouts and value ranges of the tensors.",
-)
-@click.option(
-    "--compare",
+@option("--describe", "Show shapes, layouts and value ranges of the tensors.", "describes")
+@option(
+    "--compare OLD.json",
+    "Compare with the --json output of an earlier run (repeatable).",
     "earlier",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="OLD.json",
-    help="Compare with the --json output of an earlier run (repeatable).",
 )
-@click.option(
-    "--profile",
+@option(
+    "--profile OUT.svg",
+    "Profile the last timed version: show its operators and kernels, and write a flame graph.",
     "flame",
-    metavar="OUT.svg",
-    help="Profile the last timed version: show its operators and kernels, and write a flame graph.",
 )
-@click.option(
-    "--speedscope",
-    metavar="OUT.json",
-    help="Write the profile of the last timed version for speedscope.",
-)
+@option("--speedscope OUT.json", "Write the profile of the last timed version for speedscope.")
 @documents(
-    force=click.option(
-        "--force",
-        is_flag=True,
-        help="Overwrite existing files, and compare runs on different GPUs.",
-    ),
+    force=option("--force", "Overwrite existing files, and compare runs on different GPUs."),
     kinds=("json",),
 )
 @color_option

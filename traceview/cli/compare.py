@@ -10,7 +10,7 @@ import click
 
 from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import Asked, documents, progress
 
 _MAGIC = frozenset("*?[")
@@ -43,30 +43,27 @@ def _matching(
     ),
 )
 @click.argument("paths", nargs=-1, metavar="BEFORE AFTER", type=click.Path(path_type=Path))
-@click.option(
-    "--before",
+@option(
+    "--before GLOB",
+    "Recordings from before the change, or folders of them (repeatable).",
     multiple=True,
-    metavar="GLOB",
     callback=_matching,
-    help="Recordings from before the change, or folders of them (repeatable).",
 )
-@click.option(
-    "--after",
+@option(
+    "--after GLOB",
+    "Recordings from after the change, or folders of them (repeatable).",
     multiple=True,
-    metavar="GLOB",
     callback=_matching,
-    help="Recordings from after the change, or folders of them (repeatable).",
 )
 @documents(
     " with both timelines. Default path: <before>-vs-<after>.html",
-    click.option(
+    option(
         "--force",
-        is_flag=True,
-        help="Overwrite existing files, and compare recordings that are otherwise refused, such as "
+        "Overwrite existing files, and compare recordings that are otherwise refused, such as "
         "those of different GPUs.",
     ),
 )
-@click.option("--no-pager", is_flag=True, help="Print without a pager.")
+@option("--no-pager", "Print without a pager.")
 @color_option
 @debug_option
 def command(

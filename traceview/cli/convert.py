@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import OutputFile, progress, say_written
 
 
@@ -20,7 +20,7 @@ from traceview.cli.output import OutputFile, progress, say_written
 )
 @click.argument("trace", type=click.Path(path_type=Path), metavar="IN")
 @click.argument("out", type=OutputFile())
-@click.option("--force", is_flag=True, help="Overwrite OUT.")
+@option("--force", "Overwrite OUT.")
 @debug_option
 def command(trace: Path, out: Path, force: bool) -> None:
     """Write the trace IN to OUT, in the format of OUT's extension.

@@ -10,7 +10,7 @@ import click
 
 from traceview.base.version import __version__
 from traceview.cli import color_option, debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import print_text, progress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 
 
 @click.command(cls=Verb, examples=("traceview doctor", "traceview doctor --json"))
-@click.option("--json", "as_json", is_flag=True, help="Print only JSON to stdout.")
+@option("--json", "Print only JSON to stdout.", "as_json")
 @color_option
 @debug_option
 def command(as_json: bool) -> None:

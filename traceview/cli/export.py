@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import OutputFile, progress, say_written
 
 
@@ -19,17 +19,14 @@ from traceview.cli.output import OutputFile, progress, say_written
     ),
 )
 @click.argument("trace", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    "--perfetto",
+@option(
+    "-o, --output, --perfetto OUT",
+    "Write Perfetto's TrackEvent format to this file, compressed if it ends in .gz.",
     "perfetto",
     required=True,
     type=OutputFile(),
-    metavar="OUT",
-    help="Write Perfetto's TrackEvent format to this file, compressed if it ends in .gz.",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUT.")
+@option("--force", "Overwrite OUT.")
 @debug_option
 def command(trace: Path, perfetto: Path, force: bool) -> None:
     """Write TRACE for Perfetto, to open on ui.perfetto.dev.

@@ -10,7 +10,7 @@ import click
 
 from traceview.base.errors import TraceviewError
 from traceview.cli import Settings, color_option, debug_option
-from traceview.cli.options import Verb, one_option_per_value
+from traceview.cli.options import Verb, one_option_per_value, option
 from traceview.cli.output import Asked, check_writable, json_option, write_file
 
 _UNDECIDED = 2
@@ -31,38 +31,26 @@ class _GateVerb(Verb):
     ),
 )
 @click.argument("baselines", type=click.Path(path_type=Path), metavar="BASELINE...", nargs=-1)
-@click.option(
-    "--candidate",
+@option(
+    "--candidate TRACE...",
+    "Recordings or baselines to judge, each run on its own.",
     "candidates",
     multiple=True,
     required=True,
     type=click.Path(path_type=Path),
-    metavar="TRACE...",
-    help="Recordings or baselines to judge, each run on its own.",
 )
-@click.option(
-    "--config",
+@option(
+    "--config gate.toml",
+    "Read the rules from this file: a TOML table per figure (docs/gate.md).",
     required=True,
     type=click.Path(path_type=Path),
-    metavar="gate.toml",
-    help="Read the rules from this file: a TOML table per figure (docs/gate.md).",
 )
-@click.option(
-    "--github",
-    is_flag=True,
-    help="Print annotations for GitHub Actions, and add to its job summary.",
-)
-@click.option(
-    "--junit",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write the outcome as JUnit XML.",
-)
+@option("--github", "Print annotations for GitHub Actions, and add to its job summary.")
+@option("--junit PATH", "Write the outcome as JUnit XML.", type=click.Path(path_type=Path))
 @json_option
-@click.option(
+@option(
     "--force",
-    is_flag=True,
-    help="Overwrite existing files, and judge runs that are otherwise refused, such as those of "
+    "Overwrite existing files, and judge runs that are otherwise refused, such as those of "
     "different GPUs.",
 )
 @color_option

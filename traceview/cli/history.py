@@ -17,9 +17,11 @@ from traceview.cli.output import Asked, documents, progress
 )
 @click.argument("folder", type=click.Path(path_type=Path))
 @documents(" with a chart. Default path: <folder>-history.html")
+@click.option("--mlflow", metavar="URI", help="Also log the runs to this MLflow server or store.")
+@click.option("--wandb", metavar="PROJECT", help="Also log the runs to Weights & Biases.")
 @color_option
 @debug_option
-def command(folder: Path, asked: Asked) -> None:
+def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -> None:
     """Show step, GPU use, memory and findings of all recordings and baselines in FOLDER over time.
 
     Runs come in the order in which they were recorded. Each is beside the one before it; whether a
@@ -37,4 +39,8 @@ def command(folder: Path, asked: Asked) -> None:
 
         outputs.screen(lambda width, color: render_text(history, width=width, color=color))
     outputs.put_documents(history.to_html, history.to_json, history.to_markdown)
+    if mlflow:
+        click.echo(f"Logged to MLflow: {history.to_mlflow(mlflow)} runs, new ones only", err=True)
+    if wandb:
+        click.echo(f"Logged to Weights & Biases: {history.to_wandb(wandb)} runs", err=True)
     outputs.open_page()

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 
 
 @click.command(cls=Verb, examples=("traceview mcp", "traceview mcp recordings/"))
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
-@click.option("--mcp", is_flag=True, hidden=True, help="As `traceview serve` was called.")
+@option("--mcp", "As `traceview serve` was called.", hidden=True)
 @debug_option
 def command(folder: Path, mcp: bool) -> None:  # noqa: ARG001 (a verb of its own now)
     """Answer questions from agents and editors about the recordings in FOLDER.

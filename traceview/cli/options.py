@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -55,6 +55,19 @@ class Verb(click.Command):
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def option(shown: str, text: str, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+    """An option as its help shows it: `-o, --output PATH`, or `--force`, a flag.
+
+    `name` is that of the command's parameter, where it is not the option's; `settings` are click's.
+    """
+    *others, last = shown.split(", ")
+    last, _, metavar = last.partition(" ")
+    if not (metavar or {"type", "default"} & settings.keys()):
+        settings.setdefault("is_flag", True)
+    declared = (*others, last, *([name] if name else []))
+    return click.option(*declared, metavar=metavar or None, help=text, **settings)
 
 
 # Values of options that are checked while the command line is read, so that a bad one exits 2.

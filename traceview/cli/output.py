@@ -17,6 +17,7 @@ import click
 from traceview.base import outputs, stages
 from traceview.base.records import record
 from traceview.cli import Settings
+from traceview.cli.options import option
 from traceview.cli.process import show_in_pager
 
 STDOUT = "-"
@@ -37,55 +38,44 @@ class OutputFile(click.Path):
 
 def output_file(metavar: str, text: str, *, required: bool = False) -> Callable[[Any], Any]:
     """The option `-o` of a verb that writes one file."""
-    return click.option(
-        "-o", "--output", type=OutputFile(), metavar=metavar, required=required, help=text
-    )
+    return option(f"-o, --output {metavar}", text, type=OutputFile(), required=required)
 
 
-json_option = click.option(
-    "--json",
+json_option = option(
+    "--json [PATH|-]",
+    "Write JSON. With no path or -, print only JSON to stdout.",
     "json_",
     is_flag=False,
     flag_value=STDOUT,
-    metavar="[PATH|-]",
-    help="Write JSON. With no path or -, print only JSON to stdout.",
 )
-output_option = click.option(
-    "-o",
-    "--output",
+output_option = option(
+    "-o, --output PATH",
+    "Write to this file, in the format of its extension.",
     type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write to this file, in the format of its extension.",
 )
-document_option = click.option(
-    "-o",
-    "--output",
+document_option = option(
+    "-o, --output PATH",
+    "Write HTML, JSON or Markdown, by the extension of PATH: .html, .json or .md.",
     type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Write HTML, JSON or Markdown, by the extension of PATH: .html, .json or .md.",
 )
-force_option = click.option("--force", is_flag=True, help="Overwrite existing files.")
-open_option = click.option(
-    "--open", "opens", is_flag=True, help="Open the HTML page in the browser."
-)
-markdown_option = click.option(
-    "--markdown",
+force_option = option("--force", "Overwrite existing files.")
+open_option = option("--open", "Open the HTML page in the browser.", "opens")
+markdown_option = option(
+    "--markdown [PATH|-]",
+    "Write Markdown for an issue or a pull request. With no path or -, print only "
+    "Markdown to stdout.",
     is_flag=False,
     flag_value=STDOUT,
-    metavar="[PATH|-]",
-    help="Write Markdown for an issue or a pull request. With no path or -, print only "
-    "Markdown to stdout.",
 )
 
 
 def html_option(page: str) -> Callable[[Any], Any]:
     """The option `--html`; `page` completes its help."""
-    return click.option(
-        "--html",
+    return option(
+        "--html [PATH]",
+        f"Write a self-contained HTML page{page} in the current folder.",
         is_flag=False,
         flag_value="",
-        metavar="[PATH]",
-        help=f"Write a self-contained HTML page{page} in the current folder.",
     )
 
 
@@ -189,14 +179,6 @@ def shows_links() -> bool:
     return is_colorful() and sys.stdout.isatty() and os.environ.get("TERM") != "linux"
 
 
-def open_in_browser(page: Path) -> None:
-    """Open a written page in this machine's browser; without one, print a note to stderr."""
-    import webbrowser
-
-    if not webbrowser.open(page.resolve().as_uri()):
-        click.echo(f"no browser found; open {click.format_filename(page)} yourself", err=True)
-
-
 _SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
 
@@ -242,7 +224,12 @@ class Outputs:
     def open_page(self) -> None:
         """Open the written page if that was requested."""
         if self.opens and self.html:
-            open_in_browser(self.html)
+            import webbrowser
+
+            if not webbrowser.open(self.html.resolve().as_uri()):
+                click.echo(
+                    f"no browser found; open {click.format_filename(self.html)} yourself", err=True
+                )
 
     def put(self, kind: str, document: Callable[[], str | Iterable[str]]) -> None:
         """Write a document, whole or in pieces, to its file or to stdout if it was requested."""
@@ -310,11 +297,11 @@ class Asked:
         """
         taken = {"html": self.html, "json": self.json_, "markdown": self.markdown}
         text = f"Missing argument '{name}'."
-        for option, path in taken.items():
+        for kind, path in taken.items():
             if path and path != STDOUT:
                 text = (
-                    f"--{option} took {path!r} as its output file, so {name} is missing. "
-                    f"{remedy.format(path=path, option=f'--{option}')}"
+                    f"--{kind} took {path!r} as its output file, so {name} is missing. "
+                    f"{remedy.format(path=path, option=f'--{kind}')}"
                 )
                 break
         return click.UsageError(text, click.get_current_context())

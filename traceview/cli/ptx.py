@@ -17,6 +17,7 @@ from traceview.cli.options import (
     misuse,
     one_option_per_value,
     one_or_list,
+    option,
     split_at_double_dash,
 )
 from traceview.cli.output import Asked, Outputs, check_writable, documents, progress
@@ -102,157 +103,107 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
 @click.command(cls=_PtxVerb, sections=_SECTIONS, examples=_EXAMPLES)
 @click.argument("target", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
-@click.option(
-    "--kernel",
-    metavar="NAME",
-    help="Show only this kernel; a glob or a C++ name for compiled files.",
-)
-@click.option(
-    "--diff",
-    nargs=2,
-    metavar="A B",
-    help="Compare two targets, or two kernels of TARGET.",
-)
-@click.option(
-    "--arch",
-    multiple=True,
-    callback=_archs,
-    metavar="sm_90...",
-    help="Target architecture. Default: sm_90.",
-)
-@click.option(
-    "--signature",
+@option("--kernel NAME", "Show only this kernel; a glob or a C++ name for compiled files.")
+@option("--diff A B", "Compare two targets, or two kernels of TARGET.", nargs=2)
+@option("--arch sm_90...", "Target architecture. Default: sm_90.", multiple=True, callback=_archs)
+@option(
+    "--signature S...",
+    'Argument types in Triton\'s notation: "*fp32:16, i32:16, 1024".',
     multiple=True,
     callback=_one_or_list,
-    metavar="S...",
-    help='Argument types in Triton\'s notation: "*fp32:16, i32:16, 1024".',
 )
-@click.option(
-    "--constexpr",
+@option(
+    "--constexpr N=V...",
+    "Value of a constexpr (repeatable).",
     "constexprs",
     multiple=True,
     callback=_pairs,
-    metavar="N=V...",
-    help="Value of a constexpr (repeatable).",
 )
-@click.option(
-    "--num-warps",
+@option(
+    "--num-warps N...",
+    "Warps per block.",
     multiple=True,
     callback=_warps,
     type=click.IntRange(1, 32),
-    metavar="N...",
-    help="Warps per block.",
 )
-@click.option(
-    "--num-stages",
+@option(
+    "--num-stages N...",
+    "Software pipeline stages.",
     multiple=True,
     callback=_one_or_list,
     type=click.IntRange(0),
-    metavar="N...",
-    help="Software pipeline stages.",
 )
-@click.option(
-    "--first-config",
-    is_flag=True,
-    help="Compile only the first configuration of autotuned kernels.",
+@option("--first-config", "Compile only the first configuration of autotuned kernels.")
+@option(
+    "--all-configs", "Compile all configurations of autotuned kernels. Default: up to 4 of each."
 )
-@click.option(
-    "--all-configs",
-    is_flag=True,
-    help="Compile all configurations of autotuned kernels. Default: up to 4 of each.",
+@option(
+    "--guess", "Where the script fails before a launch, compile its kernels with guessed arguments."
 )
-@click.option(
-    "--guess",
-    is_flag=True,
-    help="Where the script fails before a launch, compile its kernels with guessed arguments.",
+@option("--emulate", "Run kernels in Triton's interpreter, so that the script gets their results.")
+@option(
+    "--compile", "Include the kernels that torch.compile generates (experimental).", "compile_torch"
 )
-@click.option(
-    "--emulate",
-    is_flag=True,
-    help="Run kernels in Triton's interpreter, so that the script gets their results.",
-)
-@click.option(
-    "--compile",
-    "compile_torch",
-    is_flag=True,
-    help="Include the kernels that torch.compile generates (experimental).",
-)
-@click.option(
-    "--timeout",
+@option(
+    "--timeout S",
+    "Interrupt the script after S seconds. Default: half of --budget, once a kernel is compiled.",
     "timeout_s",
     type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Interrupt the script after S seconds. Default: half of --budget, once a kernel is "
-    "compiled.",
 )
-@click.option(
-    "--budget",
+@option(
+    "--budget S",
+    "Seconds for all trials together: guessed arguments, recompilations, comparisons of "
+    "results. Default: 20.",
     "budget_s",
     type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Seconds for all trials together: guessed arguments, recompilations, comparisons of "
-    "results. Default: 20.",
 )
-@click.option(
-    "--sms",
-    "sm_count",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Number of SMs of the GPU, to compute waves.",
+@option(
+    "--sms N", "Number of SMs of the GPU, to compute waves.", "sm_count", type=click.IntRange(1)
 )
-@click.option(
-    "--all",
-    "details",
-    is_flag=True,
-    help="Show all tables, such as instructions by class per source line and loop.",
+@option(
+    "--all", "Show all tables, such as instructions by class per source line and loop.", "details"
 )
-@click.option(
+@option(
     "--what-if",
-    is_flag=True,
-    help="Also compile the kernels with other warps, stages and tiles, and compare occupancy.",
+    "Also compile the kernels with other warps, stages and tiles, and compare occupancy.",
 )
-@click.option(
+@option(
     "--configs",
-    is_flag=True,
-    help="Compile all configurations of autotuned kernels instead, and show which are worth "
+    "Compile all configurations of autotuned kernels instead, and show which are worth "
     "timing, and why the others are not.",
 )
-@click.option(
-    "--samples",
-    metavar="FILE",
-    help="Also show what warps wait for, by samples of a run: a report of ncu --section "
+@option(
+    "--samples FILE",
+    "Also show what warps wait for, by samples of a run: a report of ncu --section "
     "SourceCounters, its source page as CSV, or a profile of Proton.",
 )
-@click.option("--source", is_flag=True, help="Show the source, with accesses in the margin.")
-@click.option("--ttir", is_flag=True, help="Show Triton's TTIR, with source lines.")
-@click.option("--ttgir", is_flag=True, help="Show Triton's TTGIR, with source lines.")
-@click.option("--llir", is_flag=True, help="Show Triton's LLVM IR, with source lines.")
-@click.option("--ptx", is_flag=True, help="Show the annotated PTX.")
-@click.option("--sass", is_flag=True, help="Show the annotated SASS.")
-@click.option(
-    "--expect",
+@option("--source", "Show the source, with accesses in the margin.")
+@option("--ttir", "Show Triton's TTIR, with source lines.")
+@option("--ttgir", "Show Triton's TTGIR, with source lines.")
+@option("--llir", "Show Triton's LLVM IR, with source lines.")
+@option("--ptx", "Show the annotated PTX.")
+@option("--sass", "Show the annotated SASS.")
+@option(
+    "--expect E",
+    'Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
+    "with one per line (repeatable). Exits with 1 if one is not met.",
     "expectations",
     multiple=True,
     callback=_expectations,
-    metavar="E",
-    help='Check kernels instead of showing them: "NAME: global load >= 128, spills = 0", or @FILE '
-    "with one per line (repeatable). Exits with 1 if one is not met.",
 )
-@click.option(
-    "--triton",
-    multiple=True,
-    callback=ptx_answers.versions,
-    metavar="V...",
-    help="Compile all kernels with these versions of Triton instead, and show what gets worse. "
+@option(
+    "--triton V...",
+    "Compile all kernels with these versions of Triton instead, and show what gets worse. "
     "Downloads those that are missing, 200 MB each. Exits with 1 if a kernel gets worse "
     "or is missing.",
+    multiple=True,
+    callback=ptx_answers.versions,
 )
-@click.option(
-    "--reproducer",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="OUT.py",
-    help="Also write a script that makes the first launch by itself: source, shapes, strides, "
+@option(
+    "--reproducer OUT.py",
+    "Also write a script that makes the first launch by itself: source, shapes, strides, "
     "types, constexprs.",
+    type=click.Path(path_type=Path, dir_okay=False),
 )
 @documents(". Default path: <target>.html", kinds=("html", "json"))
 @color_option

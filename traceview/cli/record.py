@@ -11,7 +11,7 @@ import click
 
 from traceview.base.errors import TraceviewError
 from traceview.cli import debug_option, process
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import force_option, output_file, say_written
 
 if TYPE_CHECKING:
@@ -57,69 +57,59 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
-@click.option(
+@option(
     "--backend",
+    "Profiler: nsys, or torch.profiler inside the program; auto prefers nsys if it works.",
     type=click.Choice(["auto", "nsys", "torch"]),
     default="auto",
     show_default=True,
-    help="Profiler: nsys, or torch.profiler inside the program; auto prefers nsys if it works.",
 )
 @output_file("OUT.sqlite", "Output file. Default: <script>.sqlite in the current folder.")
 @force_option
-@click.option(
-    "--nproc",
+@option(
+    "--nproc N",
+    "Start SCRIPT as N ranks on this machine, as torchrun does; each writes its own file.",
     type=click.IntRange(min=1),
-    metavar="N",
-    help="Start SCRIPT as N ranks on this machine, as torchrun does; each writes its own file.",
 )
-@click.option("-m", "--module", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
-@click.option(
-    "--steps",
+@option("-m, --module", "SCRIPT is a module, as in python -m.", "module")
+@option(
+    "--steps A:B",
+    "Record only training steps A to B-1, counted from 0; a torch optimizer ends each step.",
     callback=_steps,
-    metavar="A:B",
-    help="Record only training steps A to B-1, counted from 0; a torch optimizer ends each step.",
 )
-@click.option(
-    "--range", "range_name", metavar="NAME", help="Record only the first NVTX range of this name."
-)
-@click.option(
-    "--whole",
-    is_flag=True,
-    help="Record a long program to its end. Default: until the file has some 100 MB.",
-)
-@click.option(
+@option("--range NAME", "Record only the first NVTX range of this name.", "range_name")
+@option("--whole", "Record a long program to its end. Default: until the file has some 100 MB.")
+@option(
     "--trace",
+    "APIs for nsys to trace, as in nsys profile --trace.",
     default="cuda,nvtx,cublas",
     show_default=True,
-    help="APIs for nsys to trace, as in nsys profile --trace.",
 )
-@click.option(
+@option(
     "--graph-trace",
+    "Record the kernels of CUDA graphs, or each graph launch as a whole (lower overhead).",
     type=click.Choice(["node", "graph"]),
     default="node",
     show_default=True,
-    help="Record the kernels of CUDA graphs, or each graph launch as a whole (lower overhead).",
 )
-@click.option(
+@option(
     "--backtrace",
+    "Record the C++ call chain of these CUDA calls.",
     type=click.Choice(["none", "sync", "all"]),
     default="sync",
     show_default=True,
-    help="Record the C++ call chain of these CUDA calls.",
 )
-@click.option("--gpu-metrics", is_flag=True, help="Also sample the GPU's hardware counters.")
-@click.option(
+@option("--gpu-metrics", "Also sample the GPU's hardware counters.")
+@option(
     "--shapes",
-    is_flag=True,
-    help="Record the tensor shapes of torch operators; needed for the FLOP and tiles of GEMMs.",
+    "Record the tensor shapes of torch operators; needed for the FLOP and tiles of GEMMs.",
 )
-@click.option(
-    "--nsys-option",
+@option(
+    "--nsys-option OPTION",
+    "Pass an option to nsys profile, such as --nsys-option=--delay=5. Overrides "
+    "traceview's own (repeatable).",
     "nsys_options",
     multiple=True,
-    metavar="OPTION",
-    help="Pass an option to nsys profile, such as --nsys-option=--delay=5. Overrides "
-    "traceview's own (repeatable).",
 )
 @_without("kernels", "Do not store the code of the Triton kernels that run.")
 @_without("sync-sites", "Do not record which Python lines wait for the GPU.")
@@ -127,13 +117,13 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
     "source-lines",
     "Do not store the source lines that wait or are sampled, nor the lines around them.",
 )
-@click.option(
+@option(
     "--annotate",
+    "Add ranges to a torch program: its steps, data loading, forward, backward and optimizer; "
+    "'modules' also adds the modules of the model.",
     type=click.Choice(["auto", "modules", "off"]),
     default="auto",
     show_default=True,
-    help="Add ranges to a torch program: its steps, data loading, forward, backward and optimizer; "
-    "'modules' also adds the modules of the model.",
 )
 @click.option(
     "--python-samples/--no-python-samples",
@@ -147,10 +137,8 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
     help="Sample native stacks and record thread scheduling, to show the function in which the GPU "
     "waits for the CPU. Default: only for programs that are not Python.",
 )
-@click.option("--keep-env", is_flag=True, help="Keep environment and home paths in the trace.")
-@click.option(
-    "--keep-rep", is_flag=True, help="Also keep the .nsys-rep file. It contains the environment."
-)
+@option("--keep-env", "Keep environment and home paths in the trace.")
+@option("--keep-rep", "Also keep the .nsys-rep file. It contains the environment.")
 @debug_option
 def command(
     script: str,

@@ -19,18 +19,10 @@ from traceview.api.traces import AnalysisOptions
 from traceview.base import memory
 from traceview.base.errors import suggestion
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option, options
-from traceview.cli.options import Verb, complete_analyses, complete_ranges
+from traceview.cli import color_option, debug_option, options, report_outputs
+from traceview.cli.options import Verb, complete_analyses, complete_ranges, option
 from traceview.cli.output import Asked, Outputs, documents, print_text, progress
-from traceview.cli.report_outputs import (
-    RanksRequest,
-    ScreenOptions,
-    check_folder,
-    check_tables,
-    print_report,
-    put_job,
-    put_report,
-)
+from traceview.cli.report_outputs import RanksRequest, ScreenOptions
 
 if TYPE_CHECKING:
     from traceview.traces.ranks.job import JobReport
@@ -100,105 +92,89 @@ def _known(name: str, names: Sequence[str]) -> str:
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path(path_type=Path))
 @documents(". Default path: <trace>.html")
-@click.option(
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write every table as a CSV file into a folder.",
+@option(
+    "--csv DIR", "Write every table as a CSV file into a folder.", type=click.Path(path_type=Path)
 )
-@click.option("--all", "shows_all", is_flag=True, help="Print every table, not just one screen.")
-@click.option(
-    "--only",
+@option("--all", "Print every table, not just one screen.", "shows_all")
+@option(
+    "--only NAME[,NAME]",
+    "Run only these analyses, such as gpu-idle, and print their tables; for several ranks, "
+    "print only these tables, such as stragglers (repeatable).",
     multiple=True,
-    metavar="NAME[,NAME]",
     callback=_names,
     shell_complete=complete_analyses,
-    help="Run only these analyses, such as gpu-idle, and print their tables; for several ranks, "
-    "print only these tables, such as stragglers (repeatable).",
 )
-@click.option(
-    "--explain",
-    metavar="NAME",
+@option(
+    "--explain NAME",
+    "Print what an analysis answers, what its columns mean and how it computes them.",
     callback=_topic,
     shell_complete=complete_analyses,
-    help="Print what an analysis answers, what its columns mean and how it computes them.",
 )
-@click.option("--full-names", is_flag=True, help="Print full kernel names in tables.")
-@click.option("--no-pager", is_flag=True, help="Print --all and --only without a pager.")
+@option("--full-names", "Print full kernel names in tables.")
+@option("--no-pager", "Print --all and --only without a pager.")
 @color_option
-@click.option(
-    "--rank",
+@option(
+    "--rank N",
+    "Report on this rank of the job alone, as on a single recording.",
     type=click.IntRange(min=0),
-    metavar="N",
-    help="Report on this rank of the job alone, as on a single recording.",
 )
-@click.option("--ranks", is_flag=True, help="Compare the processes and GPUs of one recording.")
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Read N recordings at a time, each in its own process. Default: one per core, fewer if "
+@option("--ranks", "Compare the processes and GPUs of one recording.")
+@option(
+    "--jobs N",
+    "Read N recordings at a time, each in its own process. Default: one per core, fewer if "
     "memory is short.",
+    type=click.IntRange(min=1),
 )
-@click.option(
-    "--dask",
-    metavar="SCHEDULER",
-    help="Read the recordings on a Dask cluster, whose workers must see the same paths. SCHEDULER "
+@option(
+    "--dask SCHEDULER",
+    "Read the recordings on a Dask cluster, whose workers must see the same paths. SCHEDULER "
     "is its address or scheduler file, or local[:N] for N workers on this machine.",
 )
-@click.option(
-    "--range",
+@option(
+    "--range GLOB",
+    "Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
+    "(repeatable).",
     "ranges",
     multiple=True,
-    metavar="GLOB",
     shell_complete=complete_ranges,
-    help="Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
-    "(repeatable).",
 )
-@click.option(
-    "--exclude-range",
+@option(
+    "--exclude-range GLOB",
+    "Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
     "exclude_ranges",
     multiple=True,
-    metavar="GLOB",
     shell_complete=complete_ranges,
-    help="Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
 )
-@click.option(
+@option(
     "--strict",
-    is_flag=True,
-    help="Do not assign work from threads without ranges, such as autograd's, to a range of "
+    "Do not assign work from threads without ranges, such as autograd's, to a range of "
     "the main thread.",
 )
-@click.option(
-    "--peak",
+@option(
+    "--peak NAME=VALUE",
+    "Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
+    "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
     "peaks",
     multiple=True,
     callback=options.peaks,
-    metavar="NAME=VALUE",
-    help="Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
-    "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
 )
-@click.option(
-    "--ncu",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read Nsight Compute counters of the same program, for roofline, from a .ncu-rep or the "
+@option(
+    "--ncu FILE",
+    "Read Nsight Compute counters of the same program, for roofline, from a .ncu-rep or the "
     "CSV of ncu --csv --page raw.",
+    type=click.Path(path_type=Path),
 )
-@click.option(
-    "--cubin",
+@option(
+    "--cubin FILE",
+    "Read kernel code that the trace lacks, for load-widths, from a .cubin, a .ptx, or a "
+    "binary built by nvcc such as an extension module (.so) (repeatable).",
     "cubins",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read kernel code that the trace lacks, for load-widths, from a .cubin, a .ptx, or a "
-    "binary built by nvcc such as an extension module (.so) (repeatable).",
 )
-@click.option(
+@option(
     "--all-rows",
-    is_flag=True,
-    help="Write all rows of all tables. Default: the first 10,000 per table to JSON, 1,000 to "
-    "HTML.",
+    "Write all rows of all tables. Default: the first 10,000 per table to JSON, 400 to HTML.",
 )
 @debug_option
 def command(
@@ -251,7 +227,7 @@ def command(
     stem = Path(unpacked_name(trace)).stem if trace else request.stem
     sources = (trace,) if trace else traces
     outputs = asked.outputs(stem, sources, csv=csv, all_rows=all_rows)
-    check_folder(outputs.csv, force=asked.force)
+    report_outputs.check_folder(outputs.csv, force=asked.force)
     options = AnalysisOptions(only, ranges, exclude_ranges, strict, peaks, ncu, cubins)
     if trace is None and rank is None:
         of_one_recording = {
@@ -264,15 +240,15 @@ def command(
             "--full-names": full_names,
         }
         request.check_job(of_one_recording)
-        check_tables(only, outputs)
-        put_job(_compared(request), outputs, shown, only)
+        report_outputs.check_tables(only, outputs)
+        report_outputs.put_job(_compared(request), outputs, shown, only)
     else:
         if trace:
             request.check_one()
         _check_analyses(only)
         load = partial(traceview.load, trace) if trace else request.load_rank
         tables = bool(outputs.files or outputs.stdout or outputs.csv) or shown.tables
-        put_report(_analyzed(load, options, tables, outputs), outputs, shown)
+        report_outputs.put_report(_analyzed(load, options, tables, outputs), outputs, shown)
     outputs.open_page()
 
 
@@ -283,13 +259,13 @@ def _compared(request: RanksRequest) -> JobReport:
 
 def print_summary(path: Path) -> None:
     """Print the screen of a trace. Raises TraceviewError if it cannot be read."""
-    print_report(_analyzed(partial(traceview.load, path)), ScreenOptions())
+    report_outputs.print_report(_analyzed(partial(traceview.load, path)), ScreenOptions())
 
 
 def print_job_summary(paths: Sequence[Path]) -> None:
     """Print the screen of the ranks of a job. Raises TraceviewError if none can be read."""
     request = RanksRequest(tuple(paths))
-    put_job(_compared(request), _SCREEN, ScreenOptions(), ())
+    report_outputs.put_job(_compared(request), _SCREEN, ScreenOptions(), ())
 
 
 def _import_ahead(outputs: Outputs) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import output_file, put_json
 
 OUTPUTS = (
@@ -34,7 +34,7 @@ OUTPUTS = (
 )
 @click.argument("name", type=click.Choice(OUTPUTS))
 @output_file("PATH", "Write the schema to this file. Default: stdout.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@option("--force", "Overwrite an existing file.")
 @debug_option
 def command(name: str, output: Path | None, force: bool) -> None:
     """Print the JSON Schema of what a command writes with --json.

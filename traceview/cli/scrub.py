@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, option
 from traceview.cli.output import OutputFile, output_file, say_written
 
 
@@ -21,14 +21,13 @@ from traceview.cli.output import OutputFile, output_file, say_written
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.argument("out", type=OutputFile(), metavar="[OUT.sqlite]", required=False)
 @output_file("OUT.sqlite", "Write the copy to this file; an alternative to the second argument.")
-@click.option(
+@option(
     "--names",
-    is_flag=True,
-    help="Replace names of kernels, ranges, functions and files by pseudonyms, too, and leave out "
+    "Replace names of kernels, ranges, functions and files by pseudonyms, too, and leave out "
     "the code of kernels. Names of known library kernels stay. A pseudonym is a hash of the name: "
     "equal names stay equal, and whoever guesses a name can check the guess.",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUT.sqlite.")
+@option("--force", "Overwrite OUT.sqlite.")
 @debug_option
 def command(trace: Path, out: Path | None, output: Path | None, names: bool, force: bool) -> None:
     """Copy TRACE to OUT.sqlite without private data.

@@ -6,17 +6,9 @@ from pathlib import Path
 
 import click
 
-from traceview.cli import color_option, debug_option
-from traceview.cli.options import Verb
-from traceview.cli.output import (
-    Asked,
-    check_writable,
-    force_option,
-    json_option,
-    progress,
-    say_written,
-    write_file,
-)
+from traceview.cli import color_option, debug_option, output
+from traceview.cli.options import Verb, option
+from traceview.cli.output import Asked
 
 
 @click.command(
@@ -35,58 +27,50 @@ from traceview.cli.output import (
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS...]")
-@click.option(
-    "-m", "--module", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m."
-)
-@click.option(
-    "--from",
+@option("-m, --module", "SCRIPT is a module, as in python -m.", "is_module")
+@option(
+    "--from TRACE",
+    "Take the findings of this recording. Default: record SCRIPT first.",
     "trace",
     type=click.Path(path_type=Path),
-    metavar="TRACE",
-    help="Take the findings of this recording. Default: record SCRIPT first.",
 )
-@click.option(
-    "--remedy",
+@option(
+    "--remedy NAME",
+    "Try this remedy, whatever the findings are (repeatable).",
     "remedies",
     multiple=True,
-    metavar="NAME",
-    help="Try this remedy, whatever the findings are (repeatable).",
 )
-@click.option("--dry-run", is_flag=True, help="Only list what would be tried. Runs nothing.")
-@click.option(
-    "--steps",
+@option("--dry-run", "Only list what would be tried. Runs nothing.")
+@option(
+    "--steps N",
+    "Training steps to time per run.",
     type=click.IntRange(4),
     default=20,
     show_default=True,
-    metavar="N",
-    help="Training steps to time per run.",
 )
-@click.option(
-    "--runs",
+@option(
+    "--runs N",
+    "Most runs with a remedy, and without. Fewer where it is decided sooner.",
     type=click.IntRange(4, 100),
     default=8,
     show_default=True,
-    metavar="N",
-    help="Most runs with a remedy, and without. Fewer where it is decided sooner.",
 )
-@click.option(
-    "--seconds",
+@option(
+    "--seconds S",
+    "Bound all runs together, and the recording by half of it.",
     type=click.FloatRange(1),
     default=1_800,
     show_default=True,
-    metavar="S",
-    help="Bound all runs together, and the recording by half of it.",
 )
-@click.option(
-    "--patch",
+@option(
+    "--patch OUT.diff",
+    "Write the change of the source that the kept remedies make.",
     type=click.Path(path_type=Path),
-    metavar="OUT.diff",
-    help="Write the change of the source that the kept remedies make.",
 )
-@json_option
-@click.option("--no-table", is_flag=True, help="Do not append the outcome to the local table.")
+@output.json_option
+@option("--no-table", "Do not append the outcome to the local table.")
 @color_option
-@force_option
+@output.force_option
 @debug_option
 def command(
     script: str,
@@ -119,12 +103,13 @@ def command(
 
     outputs = Asked(json_=json_).outputs("")
     files = [*([patch] if patch else []), *outputs.files]
-    check_writable(files, source=Path(script), force=force, kind="script")
-    with progress("Starting") as note:
+    output.check_writable(files, source=Path(script), force=force, kind="script")
+    with output.progress("Starting") as note:
         report = traceview.try_remedies(
             *(["-m"] if is_module else []),
             script,
-            *_after_dashes(arguments),
+            # A first `--` only separates the script's arguments from ours.
+            *arguments[arguments[:1] == ("--",) :],
             trace=trace,
             remedies=remedies,
             steps=steps,
@@ -137,11 +122,6 @@ def command(
     outputs.screen(lambda width, color: render_try(report, width=width, color=color))
     outputs.put("json", lambda: render_rows_json(report.rows(), traceview.__version__))
     if patch and report.trials:
-        write_file(patch, report.patch().diff)
+        output.write_file(patch, report.patch().diff)
     if report.table:
-        say_written(report.table, " (shown by traceview accuracy)")
-
-
-def _after_dashes(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The script's arguments; a first `--` only separates them from ours."""
-    return arguments[1:] if arguments[:1] == ("--",) else arguments
+        output.say_written(report.table, " (shown by traceview accuracy)")

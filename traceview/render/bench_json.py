@@ -13,7 +13,7 @@ from rich.text import Text
 
 from traceview.base import units
 from traceview.base.records import record
-from traceview.base.tables import Column, Table, TableSpec
+from traceview.base.tables import Table, TableSpec, column_list
 from traceview.render.base.json_text import (
     JsonKey,
     JsonShape,
@@ -38,26 +38,26 @@ _MOST_ROWS = 20
 OPERATORS = TableSpec(
     "operators",
     "one row per operator",
-    (
-        Column("operator", "text", "name"),
-        Column("calls", "int64", "over all profiled calls"),
-        Column("cpu_ns", "int64", "exclusive CPU time, without the operators it calls"),
-        Column("gpu_ns", "int64", "GPU time of the kernels it launched", nullable=True),
-        Column("share_pct", "float64", "share of GPU time, without a GPU of CPU time"),
-    ),
+    column_list("""
+        operator text: name
+        calls int64: over all profiled calls
+        cpu_ns int64: exclusive CPU time, without the operators it calls
+        gpu_ns int64?: GPU time of the kernels it launched
+        share_pct float64: share of GPU time, without a GPU of CPU time
+    """),
     "operator share_pct gpu_ns cpu_ns calls",
 )
 KERNELS = TableSpec(
     "kernels",
     "one row per kernel and operator",
-    (
-        Column("operator", "text", "operator that launched it"),
-        Column("kernel", "text", "name"),
-        Column("calls", "int64", "over all profiled calls"),
-        Column("total_ns", "int64", "GPU time"),
-        Column("mean_ns", "float64", "GPU time per call"),
-        Column("share_pct", "float64", "share of GPU time"),
-    ),
+    column_list("""
+        operator text: operator that launched it
+        kernel text: name
+        calls int64: over all profiled calls
+        total_ns int64: GPU time
+        mean_ns float64: GPU time per call
+        share_pct float64: share of GPU time
+    """),
     "operator kernel share_pct total_ns calls",
 )
 
@@ -132,7 +132,7 @@ def render_flame(profile: Profile, title: str) -> str:
     """The SVG. Widths are GPU time if a GPU was used, else CPU time."""
     gpu, total = profile.on_gpu, profile.tree.total_ns(profile.on_gpu)
     boxes = list(_boxes(profile.tree, 0, 0, gpu, total)) if total else []
-    shown = sum(_own(box.frame, gpu) for box in boxes)
+    shown = sum(box.frame.gpu_ns if gpu else box.frame.cpu_ns for box in boxes)
     depth = max((box.depth for box in boxes), default=0)
     height = _TOP + (depth + 1) * _ROW_PX + 2 * _MARGIN
     subtitle = f"{'GPU' if gpu else 'CPU'} time by operator, {units.counted(profile.calls, 'call')}"
@@ -150,10 +150,6 @@ def render_flame(profile: Profile, title: str) -> str:
             "</svg>\n",
         )
     )
-
-
-def _own(frame: Frame, gpu: bool) -> int:
-    return frame.gpu_ns if gpu else frame.cpu_ns
 
 
 def _boxes(frame: Frame, start: int, depth: int, gpu: bool, total: int) -> Iterator[_Box]:

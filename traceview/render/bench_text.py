@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview.base import units
-from traceview.base.tables import Column, Table, TableSpec
+from traceview.base.tables import Table, TableSpec, column_list
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting, grid, heading, note_block, table_of
 from traceview.trials.bench.comparison import BenchReport, VersionResult
@@ -23,35 +23,35 @@ _LEAST_TEXT = 18
 _VERSIONS = TableSpec(
     "versions",
     "one row per version",
-    (
-        Column("version", "text", "name"),
-        Column("time", "text", "median per call"),
-        Column("p10_to_p90", "text", "10th to 90th percentile", nullable=True),
-        Column("bytes_per_s", "float64", "minimum traffic ÷ time", nullable=True),
-        Column("of_peak", "text", "percent of peak", nullable=True),
-        Column("flop_per_s", "float64", "FLOP ÷ time", nullable=True),
-        Column("error", "text", "relative to float64", nullable=True),
-        Column("loads_bits", "int64", "bits per thread per load", nullable=True),
-        Column("speed", "text", "relative to the first", nullable=True),
-        Column("note", "text", "what distinguishes it", nullable=True, prose=True),
-    ),
+    column_list("""
+        version text: name
+        time text: median per call
+        p10_to_p90 text?: 10th to 90th percentile
+        bytes_per_s float64?: minimum traffic ÷ time
+        of_peak text?: percent of peak
+        flop_per_s float64?: FLOP ÷ time
+        error text?: relative to float64
+        loads_bits int64?: bits per thread per load
+        speed text?: relative to the first
+        note sentence?: what distinguishes it
+    """),
     "version time bytes_per_s of_peak error loads_bits p10_to_p90 speed",
 )
 _TENSORS = TableSpec(
     "tensors",
     "one row per tensor",
-    (
-        Column("tensor", "text", "name"),
-        Column("shape", "text", "elements per dimension"),
-        Column("strides", "text", "elements between neighbours along each dimension"),
-        Column("dtype", "text", "data type"),
-        Column("contiguous", "bool", "dense, in row-major order"),
-        Column("bytes", "int64", "size of its elements"),
-        Column("least", "float64", "smallest finite value", nullable=True),
-        Column("greatest", "float64", "largest finite value", nullable=True),
-        Column("nan", "int64", "NaN values"),
-        Column("inf", "int64", "infinite values"),
-    ),
+    column_list("""
+        tensor text: name
+        shape text: elements per dimension
+        strides text: elements between neighbours along each dimension
+        dtype text: data type
+        contiguous bool: dense, in row-major order
+        bytes int64: size of its elements
+        least float64?: smallest finite value
+        greatest float64?: largest finite value
+        nan int64: NaN values
+        inf int64: infinite values
+    """),
     "tensor shape strides dtype contiguous bytes least greatest",
 )
 
@@ -67,13 +67,18 @@ def render_bench(
     groups = groupby(report.rows, key=lambda row: (row.size, row.dtype, row.value))
     tables = [_versions(report, list(rows), width) for _, rows in groups]
     described = [_described(description, width)] if description else []
-    return drawn([_header(report), *described, *tables, *_fits(report)], width, color)
-
-
-def _header(report: BenchReport) -> RenderableType:
     title = heading(visible(report.operation.title), visible(report.operation.name))
     notes = (note_block("Note: ", note, "dim") for note in report.notes)
-    return Group(title, _machine(report.machine, report.peaks), *notes)
+    return drawn(
+        [
+            Group(title, _machine(report.machine, report.peaks), *notes),
+            *described,
+            *tables,
+            *_fits(report),
+        ],
+        width,
+        color,
+    )
 
 
 def _machine(machine: Machine, peaks: Peaks) -> RenderableType:
@@ -236,15 +241,13 @@ def _described(description: Description, width: int) -> RenderableType:
 _VALUES = TableSpec(
     "values",
     "one row per value",
-    (
-        Column("value", "int64", "value of the option"),
-        Column("time", "text", "median time per run"),
-        Column("p10_to_p90", "text", "10th to 90th percentile"),
-        Column("outliers", "int64", "outlier runs"),
-        Column(
-            "last_line", "text", "last line that the program printed", nullable=True, prose=True
-        ),
-    ),
+    column_list("""
+        value int64: value of the option
+        time text: median time per run
+        p10_to_p90 text: 10th to 90th percentile
+        outliers int64: outlier runs
+        last_line sentence?: last line that the program printed
+    """),
     "value time p10_to_p90 last_line outliers",
 )
 
@@ -280,17 +283,17 @@ _LEAST_DIFFERENCE_TEXT = 14
 _DIFFERENCES = TableSpec(
     "differences",
     "one row per version, size and data type",
-    (
-        Column("version", "text", "name"),
-        Column("size", "int64", "size"),
-        Column("value", "int64", "swept value", nullable=True),
-        Column("dtype", "text", "data type"),
-        Column("before", "text", "median per call", nullable=True),
-        Column("after", "text", "median per call", nullable=True),
-        Column("difference", "text", "relative to before", nullable=True),
-        Column("interval", "text", "95 % interval of the difference", nullable=True),
-        Column("verdict", "text", "whether it exceeds the noise"),
-    ),
+    column_list("""
+        version text: name
+        size int64: size
+        value int64?: swept value
+        dtype text: data type
+        before text?: median per call
+        after text?: median per call
+        difference text?: relative to before
+        interval text?: 95 % interval of the difference
+        verdict text: whether it exceeds the noise
+    """),
     "version size value before after difference verdict interval dtype",
 )
 _ONE_RUN = (

@@ -26,17 +26,13 @@ def _blocks(explanation: Explanation) -> Iterator[RenderableType]:
         yield Text(" ".join(paragraph.split()))
     yield Text(f"Computed in {explanation.source}", "dim")
     if explanation.needs:
-        yield _needs(explanation)
+        rows = grid("", "")
+        for need in explanation.needs:
+            how = Text(need.meaning).append(f"\nrecorded by: {need.how_to_record}", "dim")
+            rows.add_row(Text(need.table, "bold"), how)
+        yield Group(Text("Needs", "bold"), rows)
     for spec in explanation.tables:
         yield _columns(spec)
-
-
-def _needs(explanation: Explanation) -> RenderableType:
-    rows = grid("", "")
-    for need in explanation.needs:
-        how = Text(need.meaning).append(f"\nrecorded by: {need.how_to_record}", "dim")
-        rows.add_row(Text(need.table, "bold"), how)
-    return Group(Text("Needs", "bold"), rows)
 
 
 def _columns(spec: TableSpec) -> RenderableType:

@@ -21,9 +21,7 @@ DOCUMENTS = {
     "History": "history:history_document",
 }
 """What builds the document of an answer."""
-FORMATS = {
-    "markdown": "markdown:render_markdown",
-}
+FORMATS = {"markdown": "markdown:render_markdown"}
 """What lays out a document, and so any answer."""
 RENDERERS: Mapping[str, Mapping[str, str]] = {
     "text": {
@@ -65,8 +63,7 @@ def renderer(kind: type, form: str) -> Callable[..., Any]:
 
 def document_of(answer: Any) -> Document:
     """The document of an answer. Raises KeyError if there is none for its class."""
-    document: Document = _function(DOCUMENTS[type(answer).__name__])(answer)
-    return document
+    return _function(DOCUMENTS[type(answer).__name__])(answer)
 
 
 def _function(place: str) -> Callable[..., Any]:

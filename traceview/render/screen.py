@@ -146,7 +146,18 @@ def render_screen(
     below = [Text(""), *_closing(report, width)]
     planned = list(_plan_lines(report, width))
     left = MOST_LINES - len(above) - len(below) - len(planned)
-    findings = finding_lines(_worth_a_line(report.findings), width, left, links)
+    # The findings, without notes about negligible time.
+    findings = finding_lines(
+        [
+            each
+            for each in report.findings
+            if each.finding.severity != "info"
+            or not 0 < each.finding.time_at_stake_ns < LEAST_LOW_NS
+        ],
+        width,
+        left,
+        links,
+    )
     findings[1:1] = planned
     nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]
     lines = [*above, *(findings or nothing), *below]
@@ -159,15 +170,6 @@ def _plan_lines(report: Report, width: int) -> Iterator[Text]:
     lines = wrapped(text, min(width, WIDEST) - len(lead), _PLAN_LINES) if text else []
     for at, line in enumerate(lines):
         yield Text.assemble((f"{'' if at else lead:{len(lead)}}", "bold"), line)
-
-
-def _worth_a_line(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
-    """The findings, without notes about negligible time."""
-    return [
-        each
-        for each in findings
-        if each.finding.severity != "info" or not 0 < each.finding.time_at_stake_ns < LEAST_LOW_NS
-    ]
 
 
 def _opening(report: Report, width: int) -> Iterator[Text]:

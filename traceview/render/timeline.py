@@ -129,13 +129,6 @@ def packed_texts(texts: Sequence[str]) -> dict[str, bytes | int]:
     return {"rows": len(texts), "data": _packed_bytes("\n".join(texts).encode())}
 
 
-def packed_lines(content: npt.NDArray[np.uint8], texts: int) -> dict[str, bytes | int]:
-    """Pack visible texts in UTF-8, each followed by a NUL in `content`, like `packed_texts`."""
-    lines = content[:-1].copy()
-    lines[lines == 0] = _LINE_BREAK
-    return {"rows": texts, "data": _packed_bytes(lines.data)}
-
-
 def packed_json(value: object) -> bytes:
     """Pack a value as a JSON document."""
     return _packed_bytes(json.dumps(value, separators=(",", ":")).encode())
@@ -173,16 +166,18 @@ def script_json(document: Mapping[str, object]) -> str:
     return "".join(chain.from_iterable(zip(rest, (*quoted, ""), strict=True)))
 
 
-_WIDTH, _SLOTS = 1000, 500
+_WIDTH, _SLOTS, _SLOTS_OF_ALL = 1000, 500, 8_000
 _ROW, _PHASE, _TITLE, _GAP = 40, 12, 15, 6
 _LEAST_PHASE = 2
 
 
 def strip(trace: Trace, timeline: Timeline) -> Markup:
     """The strip as an SVG as wide as the page."""
-    edges = np.linspace(timeline.start_ns, timeline.end_ns, _SLOTS + 1).astype(np.int64)
+    each = busy(trace)
+    slots = min(_SLOTS, _SLOTS_OF_ALL // max(len(each), 1))
+    edges = np.linspace(timeline.start_ns, timeline.end_ns, slots + 1).astype(np.int64)
     parts, y = [], 0
-    for device, covered in busy(trace).items():
+    for device, covered in each.items():
         parts += [_title(device_title(trace, device), y), _busy_path(covered, edges, y + _TITLE)]
         y += _TITLE + _ROW + _GAP
     for lane in (lane for lane in timeline.lanes if lane.kind == "phases"):
@@ -204,7 +199,7 @@ def _busy_path(covered: Intervals, edges: Integers, y: int) -> str:
     """SVG path of the covered fraction of each time slot, a filled step line."""
     share = intervals.overlap(covered, edges[:-1], edges[1:]) / np.maximum(np.diff(edges), 1)
     tops = (y + _ROW - share * (_ROW - 1)).round(1).tolist()
-    step = _WIDTH / _SLOTS
+    step = _WIDTH / (len(edges) - 1)
     line = "".join(f"V{top:g}h{step:g}" for top in tops)
     ground = f'<rect x="0" y="{y + _ROW - 1}" width="{_WIDTH}" height="1" fill="currentColor"/>'
     return f'{ground}<path class="c-gpu-work" d="M0 {y + _ROW}{line}V{y + _ROW}Z"/>'
@@ -245,9 +240,10 @@ def columns(
     worked = [each for each in every if each.track.content == "operations"]
     summed = [(number, each) for number, each in enumerate(every) if each.summed]
     classes = timeline.names.classes
-    # Where all rows of a track are of one class, `busy` is the time of that.
+    # Of the leaves that stand for several rows. Where all rows of a track are of one class, that
+    # has the time in which they are busy.
     by_class = [
-        (number, kind, busy)
+        (number, kind, busy[each.count > 1])
         for number, each in summed
         if len(times := each.busy_by_class(classes)) > 1
         for kind, busy in times.items()
@@ -259,7 +255,7 @@ def columns(
         "bytes": (each.sums(each.track.bytes) for each in worked),
         "link": _links(trace, every, of_calls),
         "count": (each.count for _, each in summed),
-        "busy": (each.busy_ns for _, each in summed),
+        "pauses": (each.duration_ns - each.busy_ns for _, each in summed),
         "by_class": (busy for _, _, busy in by_class),
     }
 
@@ -330,7 +326,7 @@ def waits_column(trace: Trace, of_calls: RowNumbers) -> dict[str, object]:
     }
 
 
-MOST_POINTS, MOST_POINTS_OF_ALL = 60_000, 240_000
+MOST_POINTS, MOST_POINTS_OF_ALL = 60_000, 160_000
 """Most points of a counter, and of all; of a counter with more, the least and greatest value per
 time slot are kept."""
 Document = dict[str, object]
@@ -370,7 +366,10 @@ def _names(names: NameTable, launches: LaunchConfigurations) -> Document:
 def _visible_texts(texts: PackedTexts) -> dict[str, bytes | int]:
     """The texts made visible; short ones of plain characters are so as they are."""
     if texts.is_plain and int(texts.sizes.max(initial=0)) <= MOST:
-        return packed_lines(texts.content, len(texts))
+        # Pack visible texts in UTF-8, each followed by a NUL in `content`, like `packed_texts`.
+        lines = texts.content[:-1].copy()
+        lines[lines == 0] = _LINE_BREAK
+        return {"rows": len(texts), "data": _packed_bytes(lines.data)}
     return packed_texts(all_visible(texts.every.tolist()))
 
 

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from traceview.base import units
-from traceview.base.tables import Column, TableSpec
+from traceview.base.tables import TableSpec, column_list
 from traceview.render.base.json_text import SCHEMA_VERSION
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting, grid, heading, note_block, table_of
@@ -25,25 +25,25 @@ _SAVING = {"at-most": "at most", "about": "about", "at-least": "at least"}
 _PLANNED = TableSpec(
     "planned",
     "one row per remedy",
-    (
-        Column("remedy", "text", "name"),
-        Column("forecast", "text", "what the report says that it saves", nullable=True),
-        Column("change", "text", "what it does", prose=True),
-        Column("may_change", "text", "results that it may change", prose=True),
-    ),
+    column_list("""
+        remedy text: name
+        forecast text?: what the report says that it saves
+        change sentence: what it does
+        may_change sentence: results that it may change
+    """),
     "remedy forecast change may_change",
 )
 _ROWS = TableSpec(
     "tried",
     "one row per trial",
-    (
-        Column("program", "text", "folder and script"),
-        Column("remedy", "text", "name"),
-        Column("said", "text", "forecast, share of the step", nullable=True),
-        Column("measured", "text", "share of the step that was saved", nullable=True),
-        Column("off", "text", "forecast − measured", nullable=True),
-        Column("verdict", "text", "outcome"),
-    ),
+    column_list("""
+        program text: folder and script
+        remedy text: name
+        said text?: forecast, share of the step
+        measured text?: share of the step that was saved
+        off text?: forecast − measured
+        verdict text: outcome
+    """),
     "program remedy said measured off verdict",
 )
 

@@ -130,6 +130,13 @@ class Whole:
         least, worst = (SEVERITIES.index(each) for each in finding.severities)
         return min(max(SEVERITIES.index(rated), worst), least)
 
+    def won_ns(self, finding: Finding, saved_ns: int) -> int:
+        """What a replay that wins so much is of the whole: no more than the finding's bound."""
+        won_ns = round(saved_ns * self.per_ns)
+        if finding.saving != "at-most" or self.per_step:
+            return won_ns
+        return min(won_ns, finding.time_at_stake_ns)
+
     @property
     def least_ns(self) -> float:
         """What is too little for the plan."""
@@ -235,8 +242,8 @@ def _greedy(model: Model, rows: Mapping[int, Finding], of: Whole) -> Iterator[tu
     before_ns, place = of.time_ns, 0
     while left:
         together = {at: model.saved_ns(*done, _edit(each)) for at, each in left.items()}
-        alone = alone or {at: round(each * of.per_ns) for at, each in together.items()}
-        wins = {at: round((each - saved) * of.per_ns) for at, each in together.items()}
+        wins = {at: of.won_ns(left[at], each - saved) for at, each in together.items()}
+        alone = alone or wins
         if max(wins.values()) < of.least_ns:
             break
         best = min(wins, key=lambda at: of.rank(left[at], wins[at]))

@@ -22,13 +22,14 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses import trace_health
+from traceview.traces.analyses import phases, trace_health
 from traceview.traces.analyses.base import Result, Skipped
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import RankedFinding, likely_ns, planned, rank, whole
 
 Outcome = Result | Skipped
 
+_MOST_OF_STEP_PCT = 50.0
 MOST_ABOVE_INFO = 7
 """Most findings above `info`: nobody acts on more in one go."""
 
@@ -79,9 +80,7 @@ def ranked(
 
 
 def _forecast(
-    row: RankedFinding,
-    loops: Sequence[LoopTime],
-    time_of: Callable[[Finding], LostTime | None],
+    row: RankedFinding, loops: Sequence[LoopTime], time_of: Callable[[Finding], LostTime | None]
 ) -> RankedFinding:
     """The finding with its forecast."""
     finding = row.finding
@@ -100,15 +99,20 @@ def _of_step(row: RankedFinding) -> RankedFinding:
 
 
 def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFinding:
-    """The finding; a general one is partial that comes after one that can save less time."""
+    """The finding; a general one is partial that comes after one that can save less time.
+
+    So is one that is most of a step, and that nothing replays: no change saves all of it.
+    """
     finding, saving = row.finding, row.forecast
     if saving is None:
         return row
-    is_partial = finding.general and any(
+    smaller = any(
         0 < each.finding.time_at_stake_ns < finding.time_at_stake_ns
         for each in earlier
         if each.finding.severity == finding.severity
     )
+    most = finding.edit is None and (saving.share_of_step_pct or 0.0) > _MOST_OF_STEP_PCT
+    is_partial = finding.general and (smaller or most)
     return replace(row, forecast=replace(saving, is_partial=is_partial))
 
 
@@ -259,14 +263,14 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
 
 
 def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The findings of a recording that shows no habit: only what is missing in it matters."""
-    health = trace_health.ANALYSIS.name
+    """The findings of a recording that shows no habit: its start matters, and what it lacks."""
+    kept = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
     notes = (
         RankedFinding(
             row.analysis,
             replace(row.finding, severity="info", time_at_stake_ns=0, share_of_step_pct=None),
         )
         for row in findings
-        if row.analysis != health
+        if row.analysis not in kept
     )
-    return (*(row for row in findings if row.analysis == health), *notes)
+    return (*(row for row in findings if row.analysis in kept), *notes)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from threading import Thread
 
+import numpy as np
+
 from traceview.base import display, stages
 from traceview.base.errors import InputError, suggestion
 from traceview.base.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.base.records import record
-from traceview.base.tables import Column, Table
+from traceview.base.tables import Table, column_list
 from traceview.traces import analyses as registered
 from traceview.traces.analyses.base import Analysis, Failed
 from traceview.traces.analyses.verdict import (
@@ -32,6 +34,7 @@ from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.idle import causes, gaps
 from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import queue_full, queue_wait_ns
+from traceview.traces.facts.operations import operations_by_device
 from traceview.traces.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.steps.steps import steps
@@ -68,20 +71,20 @@ and which takes longest on some traces."""
 _BESIDE = 6
 """Place in that order at which `beside` is started, at the latest with the last one: by then most
 facts that it shares with them are computed, and it ends about when the last analysis does."""
-_FINDING_COLUMNS = (
-    Column("severity", "text", "high, medium, low or info"),
-    Column("analysis", "text", "name of the analysis that reports it"),
-    Column("time_at_stake_ns", "int64", "upper bound of the time that acting on it saves"),
-    Column("share_of_step_pct", "float64", "that time as a share of the step", nullable=True),
-    Column("subject_kind", "text", "what it is about: kernel, range, line, device …"),
-    Column("subject", "text", "name of what it is about, as recorded"),
-    Column("file", "text", "source file of the subject", nullable=True),
-    Column("line", "int64", "line in that file", nullable=True),
-    Column("message", "text", "what is wrong, with its numbers", prose=True),
-    Column("action", "text", "what to do about it", prose=True),
-    Column("start_ns", "int64", "start of the time window that shows it", nullable=True),
-    Column("end_ns", "int64", "end of that window", nullable=True),
-)
+_FINDING_COLUMNS = column_list("""
+    severity text: high, medium, low or info
+    analysis text: name of the analysis that reports it
+    time_at_stake_ns int64: upper bound of the time that acting on it saves
+    share_of_step_pct float64?: that time as a share of the step
+    subject_kind text: what it is about: kernel, range, line, device …
+    subject text: name of what it is about, as recorded
+    file text?: source file of the subject
+    line int64?: line in that file
+    message sentence: what is wrong, with its numbers
+    action sentence: what to do about it
+    start_ns int64?: start of the time window that shows it
+    end_ns int64?: end of that window
+""")
 _FINDING_CELLS = attrgetter(
     *("finding.severity", "analysis", "finding.time_at_stake_ns", "finding.share_of_step_pct"),
     *("finding.subject.kind", "finding.subject.name", "finding.subject.file"),
@@ -114,7 +117,8 @@ class RecordedProcess:
 class TraceFacts:
     """Facts about the recording, for the head of a report.
 
-    `duration_ns` is the time from the first to the last recorded event. `row_counts` has one entry
+    `duration_ns` is the time from the first to the last recorded event. `gpus` are those that did
+    work, all that the recording names where none did. `row_counts` has one entry
     per recorded table, so that an empty table and an absent one stay apart. `peaks` are the GPU
     figures that the user passed.
     """
@@ -286,13 +290,16 @@ def facts_of(trace: Trace) -> TraceFacts:
         counts["ranges"] -= inferred
     gpu = ("host_id", "device_id", "name", "compute_capability", "sm_count")
     process = ("host_id", "process_id", "name")
+    # nsys lists all GPUs of the machine, also those that the program left alone.
+    worked = sorted(operations_by_device(trace))
+    devices = trace.devices.take(np.array(worked)) if worked else trace.devices
     return TraceFacts(
         path=trace.path,
         recorder=trace.recorder,
         recorder_version=trace.recorder_version,
         export_schema_version=trace.export_schema_version,
         duration_ns=duration_ns(trace),
-        gpus=tuple(map(RecordedGpu, *map(trace.devices.cells, gpu))),
+        gpus=tuple(map(RecordedGpu, *map(devices.cells, gpu))),
         processes=tuple(map(RecordedProcess, *map(trace.processes.cells, process))),
         row_counts=counts,
         run=trace.run,

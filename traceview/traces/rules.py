@@ -33,6 +33,7 @@ from traceview.base.vocabulary.frameworks import Framework
 from traceview.traces.facts import savings
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, terms
+from traceview.traces.facts.launch_lines import launch_line
 from traceview.traces.facts.module_lines import most_of_kernel
 from traceview.traces.facts.operations import device_hosts, gpu_cells, kernel_operations
 from traceview.traces.facts.savings import GONE, Effect, Gain
@@ -89,6 +90,7 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
+_AT_LINE = " Most are launched at {launched_at}[ in {launched_in}][ (`{launched_source}`)]."
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
@@ -131,7 +133,9 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
     message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
     # A claim's remedy may be a kernel rule's, whose brackets are code.
-    remedy = claim.remedy or sentence(_remedy(trace, rule), known)
+    remedy = claim.remedy or sentence(
+        rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace)), known
+    )
     for name, word in claim.words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     named = {*field_names(message), *field_names(remedy)} - claim.values.keys()
@@ -163,8 +167,8 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     if known is None or subject.file:
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
-    values, said = {**claim.values, **known.values}, (*claim.said, _LAUNCHED)
-    return replace(claim, subject=at, values=values, said=said)
+    said = (*(each for each in claim.said if each != _AT_LINE), _LAUNCHED)
+    return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
 
 
 def _severity(claim: TimeClaim) -> Severity | None:
@@ -179,10 +183,6 @@ def severity_of_part(saved_ns: int, lost_ns: int, span_ns: int) -> Severity | No
     """Severity of what can be saved of a loss; `info` where only the loss is worth a finding."""
     severity = severity_of(saved_ns, span_ns)
     return "info" if severity is None and severity_of(lost_ns, span_ns) else severity
-
-
-def _remedy(trace: Trace, rule: FindingRule) -> str:
-    return rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace))
 
 
 def gain_sentence(saved_ns: int, own_ns: int) -> str:
@@ -262,8 +262,7 @@ def named(trace: Trace, names: Names) -> Mask:
         return np.zeros(len(texts), bool)
     matches = np.zeros(len(texts.values) + 1, bool)
     matches[codes] = True
-    result: Mask = picked(matches, texts.codes)
-    return result
+    return picked(matches, texts.codes)
 
 
 @fact
@@ -327,7 +326,8 @@ def kernel_claim(
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain = of_kernels(trace, gains, effect)
+    gain, line = of_kernels(trace, gains, effect), launch_line(trace, rows)
+    at = (line.place, line.named_function, line.source) if line else (None, None, None)
     return TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": gain.saved_ns},
@@ -339,7 +339,9 @@ def kernel_claim(
             "kernels": len(rows),
             "total_ns": int(duration_ns.sum()),
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
+            **dict(zip(("launched_at", "launched_in", "launched_source"), at, strict=True)),
         },
+        said=(_AT_LINE,) if line else (),
     )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview.base.vocabulary.causes import (
@@ -12,6 +13,7 @@ from traceview.base.vocabulary.causes import (
     MODULE_LOAD,
     SYNC_DRAIN,
 )
+from traceview.render.report.document import claim
 from traceview.traces.analyses.gpu_idle import line_sites, remedies
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 from traceview.traces.facts.dependencies.forecast import model
@@ -176,3 +178,32 @@ def test_a_dependency_has_no_edit(tmp_path):
     trace = program(short_kernels).load(tmp_path)
 
     assert remedies.of_cause(trace, DEPENDENCY, rows_of(trace, LAUNCH_LATE)) is None
+
+
+@pytest.mark.parametrize("kernel_us", [2, 20])
+@pytest.mark.parametrize("pause_us", [80, 300])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_loop_of_one_launch_per_step_that_the_cpu_limits_says_so(
+    tmp_path, kernel_us, pause_us, waits
+):
+    """Fewer launches are fewer steps there, which nothing replays, and yet most of the time."""
+    export, at = Export(), 0
+    for step in range(200):
+        begin = at
+        export.launch((at, at + 5 * US), (at + 8 * US, at + (8 + kernel_us) * US), name="fused")
+        at += 6 * US
+        if waits:
+            export.sync(SYNC, at, at + (5 + kernel_us) * US)
+            at += (5 + kernel_us) * US
+        at += pause_us * US
+        export.range(f"step_{step}", begin, at - US)
+    report = traceview.analyze(export.load(tmp_path))
+    late = [
+        each
+        for each in report.findings
+        if each.analysis == "gpu-idle" and "waiting for the CPU to launch" in each.message
+    ]
+    assert [each.severity for each in late] == ["high"]
+    shown = claim(late[0].finding, late[0].forecast)
+    assert shown is not None
+    assert late[0].finding.edit or (shown.qualifier, shown.speedup) == ("part of", "")

@@ -3,12 +3,14 @@
 import random
 
 import numpy as np
+import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.base.intervals import Intervals
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 from traceview.traces.facts.idle.stack_sites import OffCpu, cut_gaps
+from traceview.traces.facts.ranges.ranges import pattern_of
 
 MS = 1_000_000
 SIM, LIBC = "/home/ada/sim", "/usr/lib/libc.so.6"
@@ -44,6 +46,39 @@ def test_samples_share_the_time_on_the_cpu_and_waits_have_their_own(tmp_path):
         (SIM, None, "sim::checksum(double*)", None, "cpu", 95, 19 * 5 * MS),
         (SIM, None, "throttle()", "usleep", "sleep", 0, 19 * 4 * MS),
     ]
+
+
+RANGES = (
+    ["fetch"] * STEPS,
+    ["fetch", "forward"] * (STEPS // 2),
+    [*map("layer_{}".format, range(STEPS))],
+)
+
+
+@pytest.mark.parametrize("names", RANGES)
+def test_time_off_the_cpu_without_samples_is_in_its_range(tmp_path, names):
+    export = loop().off_cpu(*((10 * s * MS + 2 * MS, 10 * s * MS + 9 * MS) for s in range(STEPS)))
+    for step, name in enumerate(names):
+        export.range(name, 10 * step * MS + 2 * MS, 10 * step * MS + 9 * MS)
+    off = ask(ANALYSIS, export, tmp_path).findings[0]
+    assert "the launching thread was not running" in off.message
+    assert f"was in {pattern_of(names[0])}." in off.message
+
+
+def test_what_is_left_of_late_launches_saves_no_sleep(tmp_path):
+    export = Export()
+    for step in range(STEPS):
+        start = 10 * step * MS
+        export.range("CPU code", start + 2 * MS, start + 8 * MS)
+        export.os_call("usleep", start + 2 * MS, start + 8 * MS, *NAP)
+        export.launch((start - 5_000, start - 3_000), (start, start + MS))
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    slept, rest = (
+        next(each for each in findings if words in each.message)
+        for words in ("while the CPU slept", "not counting 114 ms of sleeping")
+    )
+    assert slept.evidence.values["idle_ns"] == 19 * 6 * MS
+    assert rest.time_at_stake_ns <= rest.evidence.values["idle_ns"]
 
 
 def test_the_findings_name_the_functions(tmp_path):

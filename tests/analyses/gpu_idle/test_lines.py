@@ -286,3 +286,59 @@ def test_a_finding_without_a_line_says_how_to_record_one(unpack, tmp_path):
     # The CPU runs ahead there.
     assert not remedies(traceview.load(unpack("mlp_nosync")))
     assert not remedies(sample_gaps(loop(gap_ms=4), LOAD, MAIN, gap_ms=4).load(tmp_path))
+
+
+def test_a_long_pause_with_samples_is_told_by_its_line_though_a_bit_of_it_has_none(tmp_path):
+    """A pause of 300 ms, then a call that allocates, and 0.7 ms until the next launch."""
+    export, now = Export(), 0
+    for step in range(200):
+        if step == 100:
+            for at in range(5, 300, 10):
+                export.python_sample(now + at * MS, LOAD, MAIN)
+            now += 300 * MS
+            export.call("cudaMalloc", now, now + 2 * MS)
+            now += 2 * MS + 700_000
+        export.launch((now, now + 5_000), (now + 6_000, now + MS))
+        now += 1_020_000
+
+    first, *_ = ask(ANALYSIS, export, tmp_path).findings
+
+    assert first.message == (
+        "The GPU sat idle for 300 ms (1 gap) while the CPU did other work than launching. All of "
+        "it was at train.py:12 in get_batch."
+    )
+
+
+HELPER, EXPERT = ("/work/model.py", 12, "linear"), ("/work/model.py", 20, "forward")
+LAYER = ("/work/model.py", 15, "__call__")
+
+
+@pytest.mark.parametrize(
+    ("of_ten", "layers", "told"),
+    [
+        # Of each ten samples, those in the helper and in the line that calls it.
+        ((4, 3), (LAYER,), " 12.7 ms of that was at model.py:12 in linear. 22.3 ms passed in or "
+         "under model.py:20 in forward."),
+        ((5, 2), (LAYER,), " 15.9 ms of that was at model.py:12 in linear."),
+        # The call of the function alone, or a line around everything, tells nothing.
+        ((4, 3), (), " 12.7 ms of that was at model.py:12 in linear."),
+        ((4, 6), (LAYER,), " 19.0 ms of that was at model.py:20 in forward."),
+    ],
+)  # fmt: skip
+def test_a_helper_is_told_with_the_line_that_most_time_passes_through(
+    of_ten, layers, told, tmp_path
+):
+    export, now = Export(), 0
+    for step in range(300):
+        export.launch((now, now + 5_000), (now + 6_000, now + 30_000))
+        now += 130_000
+        place = step % 10
+        stack = (HELPER, *layers, EXPERT, MAIN) if place < of_ten[0] else (MAIN,)
+        stack = (EXPERT, MAIN) if of_ten[0] <= place < sum(of_ten) else stack
+        export.python_sample(now - 50_000, *stack)
+
+    first, *_ = ask(ANALYSIS, export, tmp_path).findings
+
+    assert first.message == (
+        "The GPU sat idle for 31.7 ms (299 gaps) waiting for the CPU to launch work." + told
+    )

@@ -33,9 +33,8 @@ def test_a_chain_of_eager_kernels_takes_as_long_fused_as_its_longest(tmp_path):
     # The last add of a step stands alone: no chain.
     assert finding.time_at_stake_ns == 4 * (50 + 70)
     assert finding.message.startswith(
-        "12 kernels of elementwise operations, casts, normalizations and reductions run in 4 "
-        "chains and take 880 ns. Fused, a chain takes about as long as its longest kernel: up "
-        "to 480 ns less."
+        "12 elementwise, cast, norm and reduction kernels in 4 chains take 880 ns. Fused, a "
+        "chain takes about as long as its longest kernel: up to 480 ns less."
     )
     assert finding.action.startswith("Use torch.compile")
     assert finding.share_of_step_pct == pytest.approx(100 * 480 / (4 * 2310))
@@ -97,6 +96,26 @@ def test_an_optimizer_of_foreach_kernels(complex_too, tmp_path):
     )
     assert "fused=True" in finding.action
     assert ("does not take complex parameters" in finding.action) == complex_too
+
+
+@pytest.mark.parametrize("pause", [1_000, 300_000, 3_000_000])
+def test_what_the_cpu_does_between_foreach_kernels_goes_with_them(pause, tmp_path):
+    """However long: with hundreds of tensors Python computes longer than a launch usually waits."""
+    one = "void at::native::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, {}>(T1)"
+    names = [GEMM] * 20 + [one.format(each) for each in ("Lerp", "Sqrt")]
+    export, at = Export(), 0
+    for number in range(6):
+        begin = at
+        for name in names:
+            at += pause if "Sqrt" in name else 1_000
+            export.launch((at, at + 500), (at + 600, at + 1_000), name=name)
+            at += 1_000
+        export.range(f"step_{number}", begin, at)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # Either launch goes, with the time between; the kernel that stays takes 400 ns.
+    assert finding.time_at_stake_ns / 5 == pytest.approx(pause + 500, abs=1_600)
 
 
 def test_a_fused_optimizer_is_no_finding(tmp_path):
@@ -189,3 +208,30 @@ def test_thousands_of_tiny_kernels_are_told_without_a_claim(tmp_path):
 @pytest.mark.parametrize("name", [GEMM, ADD, "triton_per_fused_add_0", "cupy_add__float32"])
 def test_nobody_is_asked_to_make_the_kernel_of_a_library_faster(name, tmp_path):
     assert not ask(ANALYSIS, Export().launch((0, 1), (10, 20), name=name), tmp_path).findings
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ((7, 7, 7, 8), " Most are launched at train.py:7 in step."),
+        # No line launches most, or samples are too few.
+        ((7, 8, 9, 6), ""),
+        ((7, None, None, None), ""),
+    ],
+)
+def test_the_line_that_launches_most_of_the_kernels_is_told(tmp_path, lines, told):
+    """Before each launch the CPU works for 40 µs; without a line, no sample shows where."""
+    export, now = Export(), 0
+    for step in range(40):
+        for name in (GEMM, ADD, ADD):
+            now += 40_000
+            line = lines[step % 4] if name == ADD else 30
+            if line is not None and step < 16:
+                export.python_sample(now - 10_000, ("train.py", line, "step"))
+            export.launch((now, now + 5_000), (now + 6_000, now + 60_000), name=name)
+
+    chains = [each for each in ask(ANALYSIS, export, tmp_path).findings if "chain" in each.message]
+
+    assert len(chains) == 1
+    assert ("launched" in chains[0].message) == bool(told)
+    assert told in chains[0].message

@@ -56,11 +56,26 @@ def test_fp64_where_the_gpu_has_few_lanes_for_it(tmp_path, gpu, name):
 
 
 @pytest.mark.parametrize("shared", [0, 8192])
-@pytest.mark.parametrize("name", ["matmul(float*)", "matMulKernel(float*)", "naive_gemm(int)"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("matmul(float*)", "matMulKernel(float*)", "naive_gemm(int)", "matrixMulKernel(float *)"),
+        *("MatrixMultiply(int)", "matrix_mul<float>(float*)", "matMatProduct(float*)"),
+    ],
+)
 def test_a_matrix_product_without_shared_memory(tmp_path, name, shared):
     found = only_finding(tmp_path, name, "H200", staticSharedMemory=shared)
     assert ("without shared memory" in found.message) is (shared == 0)
     assert ("cuBLAS" in found.action) is (shared == 0)
+    assert found.severity == ("medium" if shared == 0 else "info")
+    assert found.time_at_stake_ns <= found.evidence.values["kernel_ns"]
+
+
+@pytest.mark.parametrize(
+    "name", ["MatrixVectorProduct(double *)", "matVecMul(float*)", "MatrixVectorMultiply(int)"]
+)
+def test_a_product_with_a_vector_reads_its_matrix_once(tmp_path, name):
+    assert "shared memory" not in only_finding(tmp_path, name, "H200").message
 
 
 @pytest.mark.parametrize("shared", [0, 4224])

@@ -14,16 +14,16 @@ STEP = ("train.py", 31, "step")
 SIZES = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
 
 
-def program(recompiled: dict[int, str], steps: int = 40) -> Export:
-    """Steps of 20 ms; some first compile for 200 ms, for a reason."""
+def program(recompiled: dict[int, str], steps: int = 40, step_ns: int = 20 * MS) -> Export:
+    """Steps, usually of 20 ms; some first compile for 200 ms, for a reason."""
     export, now = Export(), 0
     for step in range(steps):
         begin = now
         if reason := recompiled.get(step):
             export.python_event("recompilation", now, now + 200 * MS, at=STEP, reason=reason)
             now += 200 * MS
-        export.launch(call=(now, now + 5_000), kernel=(now + 10_000, now + 20 * MS))
-        now += 20 * MS
+        export.launch(call=(now, now + 5_000), kernel=(now + 10_000, now + step_ns))
+        now += step_ns
         export.range(f"step_{step}", begin, now)
     return export
 
@@ -55,6 +55,25 @@ def test_a_number_that_changes_has_another_remedy(tmp_path):
 
     assert "`step` at train.py:31 is compiled again: n == 10 (then 12, 14, …)." in finding.message
     assert finding.action.startswith("Pass the number that changes as a tensor")
+
+
+@pytest.mark.parametrize(
+    ("recompiling", "told"),
+    [
+        (range(1, 12), "in 11 of 12 steps"),
+        # Sizes that vary are learned once.
+        (range(1, 4), None),
+        (range(1, 6), None),
+    ],
+)
+def test_what_each_step_recompiles_is_told_though_it_is_one_window(tmp_path, recompiling, told):
+    export = program({n: f"self.schedule == {n - 1}" for n in recompiling}, 12, step_ns=15 * MS)
+
+    said = [text for text in messages(export, tmp_path) if "inside the loop" in text]
+
+    assert len(said) == (told is not None)
+    assert all(told in text for text in said)
+    assert all("is compiled again: self.schedule == 0 (then 1, 2, …)." in text for text in said)
 
 
 def test_garbage_of_the_compiler_is_compilation(tmp_path):
@@ -91,6 +110,24 @@ def test_graph_breaks_are_told_with_line_and_reason(tmp_path):
         ("graph-break", 27, 1, 0),
         ("graph-break", 28, 1, 0),
     ]
+
+
+@pytest.mark.parametrize(("pause", "severity"), [(0, "info"), (10 * MS, "low")])
+def test_a_graph_break_counts_where_the_gpu_waits_for_launches(tmp_path, pause, severity):
+    export, now = Export(), 0
+    at = ("train.py", 27, "forward")
+    export.python_event("graph-break", 0, 0, at=at, source="y = x.item()", reason="Tensor.item()")
+    for _ in range(40):
+        export.launch((now, now + 5_000), (now + 6_000, now + 5 * MS))
+        now += 5 * MS + pause
+
+    export.python_event("compilation", 0, MS, at=("train.py", 20, "forward"))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.severity == severity
+    # One graph is what there should be.
+    assert "in all" not in finding.message
 
 
 def test_code_that_runs_without_compilation(tmp_path):

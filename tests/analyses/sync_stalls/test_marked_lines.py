@@ -1,5 +1,7 @@
 """Waits by the line that a recording marks, or that a call chain hints at."""
 
+import pytest
+
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.traces.analyses.sync_stalls import ANALYSIS
@@ -26,6 +28,31 @@ def test_a_marked_wait_has_its_line_and_all_steps_are_one_row(tmp_path):
     ]
     (found,) = result.findings
     assert found.message.startswith("train.py:31 in step, `loss.item()`, leaves the GPU idle for ")
+
+
+SITE = "/usr/lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("clip_gradients(net)", ", by Tensor.item in fastclip.clip_gradients."),
+        ("loss.item()", "."),
+    ],
+)
+def test_a_wait_in_a_library_is_told_with_its_call_and_function(tmp_path, source, told):
+    export, ms = Export(), 1_000_000
+    for step in range(8):
+        start, mark = 100 * ms * step, f"traceview:sync:train.py:31 in step: {source} [Tensor.item]"
+        export.range(mark, start + 4 * ms, start + 60 * ms)
+        export.launch((start, start + 2 * ms), (start + 10 * ms, start + 50 * ms))
+        export.sync("cudaStreamSynchronize_v3020", start + 5 * ms, start + 52 * ms)
+        clip = (f"{SITE}/fastclip/__init__.py", 6, "clip_gradients")
+        export.python_sample(start + 20 * ms, clip, ("/work/train.py", 31, "step"))
+
+    found, *_ = ask(ANALYSIS, export, tmp_path).findings
+
+    assert f"calls to cudaStreamSynchronize{told}" in found.message
 
 
 def test_marks_are_no_ranges_of_the_program(tmp_path):

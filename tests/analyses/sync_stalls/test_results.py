@@ -118,3 +118,26 @@ def test_what_the_cpu_does_after_a_wait_is_none_of_it(tmp_path):
     assert finding.time_at_stake_ns <= int(values["idle_ns"] or 0) < int(values["after_ns"] or 0)
     assert "more waiting for the CPU to launch work." in finding.message
     assert finding.action.startswith("Look first at what comes after the wait")
+
+
+@pytest.mark.parametrize("pause_us", [1, 3, 4])
+@pytest.mark.parametrize("kernel_us", [4, 40])
+def test_a_launch_right_after_each_wait_is_part_of_what_the_wait_costs(
+    tmp_path, pause_us, kernel_us
+):
+    """OpenACC waits after each region: without that the CPU would launch while the GPU works."""
+    export, us, at = Export(), 1_000, 0
+    for step in range(40):
+        export.range(f"step_{step}", at, at + 20 * (kernel_us + pause_us + 12) * us)
+        for _ in range(20):
+            ends = at + (8 + kernel_us) * us
+            export.launch((at, at + 3 * us), (at + 8 * us, ends))
+            export.sync("cuStreamSynchronize", at + 3 * us + 500, ends + 4 * us)
+            at = ends + (4 + pause_us) * us
+    finding = next(
+        each
+        for each in ask(ANALYSIS, export, tmp_path).findings
+        if "cuStreamSynchronize" in each.message
+    )
+    assert "more waiting for the CPU" not in finding.message
+    assert "Look first" not in finding.action

@@ -46,6 +46,7 @@ def test_a_recording_that_the_recorder_could_not_read_back_is_no_sound_one(tmp_p
     assert detail.endswith("much is missing: Cannot find string for an exterior index")
     assert any("every figure covers only part of them" in note for note in result.notes)
     assert result.findings[0].severity == "high"
+    assert "nsys profile --nvtx-domain-exclude=TSL" in result.findings[0].action
 
 
 @pytest.mark.parametrize(("counted", "state"), [(4, "note"), (100, "blind")])

@@ -154,10 +154,6 @@ def test_not_gathered_and_nothing_to_gather_are_told(tmp_path):
     absent = Export().drop(KERNELS_TABLE).load(tmp_path)
     with pytest.raises(MissingTableError):
         gathered_code(absent)
-    with pytest.raises(
-        InputError, match="code of its kernels; record again with kernel code: traceview record"
-    ):
-        inspect_trace(absent, CompileOptions())
     (tmp_path / "built.sqlite").unlink()
     with pytest.raises(InputError, match="compiled and loaded no Triton kernel"):
         inspect_trace(Export().load(tmp_path), CompileOptions())
@@ -207,3 +203,24 @@ def test_code_that_does_not_tell_its_block_has_that_of_its_launches(unpack):
     assert kernel.compiled.num_warps == 8
     assert kernel.occupancy.blocks_per_sm == 8
     assert kernel.waves == pytest.approx(1_048_576 / (8 * 132))
+
+
+HELD = {
+    "holds no code of its kernels; record again with kernel code": lambda e: launch(e, 0, 10),
+    "holds no kernels, only 1 copy, 1 memset, 2 CUDA calls; traceview report": lambda e: e.copy(
+        (0, 1), (2, 3)
+    ).set((4, 5), (6, 7)),
+    "holds no kernels, only 1 CUDA call, 1 range; traceview report": lambda e: e.range(
+        "step", 0, 5
+    ).call("cudaMalloc", 1, 2),
+    "holds no kernels, only nothing": lambda e: e,
+}
+
+
+@pytest.mark.parametrize("said", HELD)
+def test_a_recording_without_code_says_what_it_holds(tmp_path, said):
+    export = Export().drop(KERNELS_TABLE)
+    HELD[said](export)
+    with pytest.raises(InputError) as caught:
+        inspect_trace(export.load(tmp_path), CompileOptions())
+    assert said in str(caught.value)

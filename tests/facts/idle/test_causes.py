@@ -405,3 +405,20 @@ def test_a_deep_healthy_queue_is_never_called_starvation(tmp_path):
     assert not rows(result, "late", "where")
     assert all(f.evidence.row.get("cause") != "launch-late" for f in result.findings)
     assert " 1.50 µs per gap (median)." in result.findings[0].message
+
+
+@pytest.mark.parametrize("took_ms", [1, 5, 30])
+@pytest.mark.parametrize("early_us", [0, 400, 900])
+def test_a_first_launch_that_loads_code_held_its_kernel_up(tmp_path, took_ms, early_us):
+    """CUDA loads code before it enqueues the kernel, though the call began while the GPU worked."""
+    export, us, ms = Export(), 1_000, 1_000_000
+    export.launch((0, 5 * us), (10 * us, ms), name="a")
+    begins = ms - early_us * us
+    ends = begins + took_ms * ms
+    export.launch((begins, ends), (ends, ends + ms), name="b")
+    later = ends + 10 * us
+    export.launch((later, later + 5 * us), (ends + ms + us, ends + 2 * ms), name="a")
+
+    [cause, *_] = causes(export, tmp_path)
+
+    assert cause == "module-load"

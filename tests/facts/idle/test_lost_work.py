@@ -127,3 +127,14 @@ def test_graphs_without_their_kernels_ask_for_a_recording_by_node(tmp_path, laun
     assert "without a record of their kernels" in findings[0].finding.message
     assert "--graph-trace node" in findings[0].finding.action
     assert not any(each.analysis == "sync-stalls" for each in findings)
+
+
+@pytest.mark.parametrize("api", ["cudaFree", "cudaMalloc", "cuModuleLoadData"])
+def test_calls_that_wait_for_other_reasons_hide_no_work_from_before(tmp_path, api):
+    events = [traces.call("cudaLaunchKernel", 0, 5, 1), traces.kernel("add", 8, 3, 1)]
+    events.append(traces.call(api, 20, 22_000, 2))
+    for number in range(40):
+        begin = 22_030 + 105 * number
+        events.append(traces.call("cudaLaunchKernel", begin, 5, 10 + number))
+        events.append(traces.kernel("k", begin + 10, 90, 10 + number))
+    assert not unknown_idle(traceview.load(traces.write(tmp_path / "t.json", events)))

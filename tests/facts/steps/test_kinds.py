@@ -28,11 +28,8 @@ def new_vllm(draw, prefill, number):
 def sglang(draw, prefill, number):
     requests = int(draw.integers(1, 9))
     if prefill:
-        return (
-            f"step[EXTEND bs={requests} toks={draw.integers(90, 900)}]",
-            "step[EXTEND bs=# toks=#]",
-        )
-    return f"step[DECODE bs={requests}]", "step[DECODE bs=#]"
+        return f"step[EXTEND bs={requests} toks={draw.integers(90, 900)}]", "prefill"
+    return f"step[DECODE bs={requests}]", "decode"
 
 
 def validated(draw, prefill, number):

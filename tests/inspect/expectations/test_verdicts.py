@@ -4,7 +4,7 @@ import pytest
 
 import traceview
 from tests.places import DATA, PTX_FILES
-from traceview.kernels.inspect.expectations import _FIGURE, FIGURES, judge, parse_all, unmet
+from traceview.kernels.inspect.expectations import judge, parse_all, unmet
 
 NVRTC = DATA / "gelu-nvrtc-12.9-sm90.ptx"
 
@@ -17,10 +17,6 @@ def gelus():
 
 def lines(kernels, *texts):
     return unmet(judge(parse_all(texts), kernels))
-
-
-def test_every_figure_has_a_value():
-    assert set(_FIGURE) == set(FIGURES)
 
 
 def test_what_is_met_says_nothing(gelus):

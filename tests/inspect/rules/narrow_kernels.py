@@ -184,3 +184,14 @@ def masked_strided(x_ptr, y_ptr, n, stride: tl.int64, BLOCK: tl.constexpr):
 def taps(x_ptr, y_ptr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     k = tl.arange(0, BLOCK)
     tl.store(y_ptr + k, tl.load(x_ptr + k // WIDTH * 1024 + k % WIDTH))
+
+
+@triton.jit
+def rows_at(x_ptr, index_ptr, y_ptr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies rows: where a load begins is loaded, where a store does follows from the program."""
+    row = tl.program_id(0)
+    source = tl.load(index_ptr + row)
+    for part in tl.static_range(COLUMNS // BLOCK):
+        columns = part * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + source * COLUMNS + columns)
+        tl.store(y_ptr + row * COLUMNS + columns, x)

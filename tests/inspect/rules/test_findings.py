@@ -8,7 +8,7 @@ from traceview.base.errors import TraceviewError
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.headless.recompile import changed_arguments
 from traceview.kernels.inspect.kernel_report import line_name
-from traceview.kernels.inspect.recompilations import MOST_TRIALS, Recompilations
+from traceview.kernels.inspect.recompilations import MOST_TRIALS, Equivalence, Recompilations
 from traceview.kernels.inspect.rules import ranked
 from traceview.kernels.inspect.target_report import inspect
 from traceview.kernels.ptx.model import Argument, SourceLine
@@ -24,8 +24,8 @@ def findings(triton_cache, monkeypatch):
     allow(triton_cache, monkeypatch)
     from tests.inspect.rules import narrow_kernels
 
-    def found(kernel, signature, sass=False):
-        return Retried(getattr(narrow_kernels, kernel), signature, sass=sass).findings()
+    def found(kernel, signature, sass=False, **options):
+        return Retried(getattr(narrow_kernels, kernel), signature, sass=sass).findings(**options)
 
     return found
 
@@ -113,6 +113,34 @@ def test_each_cause_is_found(findings, kernel, signature, cause, action, evidenc
     assert action in finding.action
     assert evidence in finding.evidence.basis
     assert ("likely" in finding.message) == ("recompiled with" not in finding.evidence.basis)
+
+
+@pytest.mark.parametrize(("block", "severity"), [(512, "high"), (1024, "medium")])
+def test_narrow_loads_that_keep_memory_busy_are_not_high(findings, block, severity):
+    """Full SMs have 32 or 64 KiB of these loads in flight."""
+    (finding,) = findings("row_sums", f"{POINTERS}, i32, i32, {block}")
+    assert finding.severity == severity
+
+
+@pytest.mark.parametrize(("blocks", "enough"), [(8192, False), (16384, True)])
+def test_more_work_per_block_needs_enough_blocks(findings, blocks, enough):
+    """A quarter of the blocks is to fill half of 132 SMs, with 32 blocks each."""
+    grid = (blocks, 1, 1)
+    (finding,) = findings("row_sums", f"{POINTERS}, i32:16, i32:16, 128", grid=grid, sm_count=132)
+    assert ("the grid is too small for more work per block" in finding.action) != enough
+    assert finding.severity == ("high" if enough else "medium")
+
+
+def test_one_tile_serves_loads_and_stores(findings):
+    signature = "*fp16:16, *i32:16, *fp16:16, 1024, 64"
+
+    def compare(_):
+        return Equivalence("same", "bit for bit")
+
+    (finding,) = findings("rows_at", signature, compare=compare)
+    assert "Global loads at" in finding.message
+    assert "and stores at" in finding.message
+    assert finding.action.startswith("Use BLOCK=512")
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,14 @@ def test_an_inner_loop_is_the_hottest_and_one_that_polls_is_none():
     assert [line.in_hottest_loop for line in mix.lines] == [0, 3]
 
 
+@pytest.mark.parametrize(("added", "lines"), [("", [5, 6]), ("bar.sync 0;\n", [5])])
+def test_a_loop_of_integers_works_unless_it_waits_for_a_barrier(added, lines):
+    hashing = "xor.b32 %r1, %r1, 7;\nmul.lo.u32 %r1, %r1, 5;\n" + added
+    text = LOOPS.replace(LOOPS[LOOPS.index("INNER:") + 6 : LOOPS.index("@%p1")], "\n" + hashing)
+    (function,) = parse_ptx(text).kernels()
+    assert [loop.source.line for loop in instruction_mix(function).loops] == lines
+
+
 def test_a_lock_is_no_hot_loop():
     """Triton hands the result of the atomic to all threads through shared memory."""
     lock = """LOCK: atom.global.cas.b32 %r1, [%rd1], 0, 1;

@@ -10,8 +10,8 @@ import pytest
 from tests.inspect.rules.written_ptx import ARCHES, COPY, KERNELS, MODULE, kernel, need
 from tests.places import PTX_FILES
 from traceview.base.errors import TraceFormatError
-from traceview.kernels.ptx.accesses import accesses as ptx_accesses
-from traceview.kernels.ptx.disassembly import access_of, accesses, parse, with_sources_of
+from traceview.kernels.ptx.accesses import accesses
+from traceview.kernels.ptx.disassembly import access_of, parse, with_sources_of
 from traceview.kernels.ptx.model import Function, Instruction, Listing, SourceLine
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.toolchain import tools
@@ -285,7 +285,7 @@ def test_what_nvcc_writes_is_as_wide_in_both_levels():
     """Accesses of 256 bits, textures and surfaces."""
     need("ptxas", "nvdisasm")
     text = WIDE.read_text()
-    written = {f.name: moved(ptx_accesses(f)) for f in parse_ptx(text).functions}
+    written = {f.name: moved(accesses(f)) for f in parse_ptx(text).functions}
     running = {f.name: moved(accesses(f)) for f in disassemble(assemble(text).cubin).functions}
     assert written == running
     assert written["wide"] == {("load", "global", 256), ("store", "global", 256)}

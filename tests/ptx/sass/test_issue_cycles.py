@@ -9,32 +9,72 @@ from traceview.kernels.ptx.model import Function, Instruction
 from traceview.kernels.ptx.scoreboards import Control
 
 ADD = ["FADD"] * 8
+FULL = (16, 4)
 
 
-def cycles(opcodes, jumps, capability="8.0", stalls=None):
-    code = tuple(Instruction(name, "R1, R2, R3", None, at) for at, name in enumerate(opcodes))
+def cycles(opcodes, jumps, capability="8.0", stalls=None, blocks=FULL):
+    code = tuple(
+        Instruction(*(*name.split(" ", 1), "R1, R2, R3")[:2], None, at)
+        for at, name in enumerate(opcodes)
+    )
     function = Function("k", "sass", True, code, jumps=tuple(jumps))
     controls = [Control(n, frozenset(), frozenset()) for n in stalls or [1] * len(code)]
-    return list(loop_cycles(function, instruction_mix(function).loops, controls, capability))
+    loops = instruction_mix(function).loops
+    return list(loop_cycles(function, loops, controls, capability, *blocks))
 
 
 @pytest.mark.parametrize(
     ("body", "capability", "expected"),
     [
-        (ADD, "8.0", (9, 4.0, "fp32")),
-        (ADD, "9.0", (9, 2.25, "issue")),
-        (["MUFU.EX2", "FADD"], "9.0", (3, 2.0, "special function")),
-        (["MUFU.EX2", "FADD"], "10.0", (3, 0.75, "issue")),
-        (["DFMA"], "8.6", (2, 16.0, "fp64")),
-        (["HMMA.16816.F32", "FADD"], "8.0", (3, None, None)),
+        (ADD, "8.0", (4.0, "fp32")),
+        (ADD, "9.0", (2.25, "issue")),
+        (["MUFU.EX2", "FADD"], "9.0", (2.0, "special function")),
+        (["MUFU.EX2", "FADD"], "10.0", (0.75, "issue")),
+        (["IMAD.WIDE"] * 2 + ["FADD"], "9.0", (2.0, "fp32")),
+        (["LOP3.LUT"] * 2 + ["SHF.R.U32.HI", "UIADD3"], "9.0", (1.5, "integer")),
+        (["DFMA"], "8.6", (16.0, "fp64")),
+        (["LDS.128"] * 2, "9.0", (8.0, "shared memory")),
+        (["LDG.E.128", "FADD"], "9.0", (8.0, "L2")),
+        (["HMMA.16816.F32"] * 4, "9.0", (6.36, "tensor cores")),
+        (["HMMA.16816.F32", "FADD"], "8.0", (None, None)),
     ],
 )
-def test_what_takes_the_cycles_of_an_sm(body, capability, expected):
+def test_what_takes_the_cycles_of_a_full_sm(body, capability, expected):
     """A loop of these instructions and its branch."""
     end = len(body)
     (loop,) = cycles([*body, "BRA", "EXIT"], [Jump(end, (0,), True)], capability)
-    assert (loop.instructions, loop.sm_cycles_per_warp, loop.limit) == expected
-    assert loop.warp_cycles == loop.instructions
+    found = loop.sm_cycles_per_warp
+    assert (found and round(found, 2), loop.limit) == expected
+    assert loop.warp_cycles == loop.instructions == end + 1
+    assert loop.loaded_bytes == (512 if "LDG.E.128" in body else 0)
+
+
+def test_one_warp_per_scheduler_waits_for_its_stall_counts():
+    (loop,) = cycles(["FADD", "BRA", "EXIT"], [Jump(1, (0,), True)], "9.0", [4, 6, 1], (1, 4))
+    assert (loop.sm_cycles_per_warp, loop.limit, loop.warps_per_sm) == (2.5, "latency", 4)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_products_are_waited_for_as_the_code_says(left):
+    """Of two groups of 64 cycles, a wait for the latest one leaves the tensor cores idle."""
+    product = "HGMMA.64x128x16.F32 R24, gdesc[UR20], R24, gsb0"
+    body = [product, f"WARPGROUP.DEPBAR.LE gsb0, {left:#x}", "BRA", "EXIT"]
+    (loop,) = cycles(body, [Jump(2, (0,), True)], "9.0", blocks=(1, 4))
+    assert loop.limit == ("tensor cores" if left else "latency")
+    assert (loop.sm_cycles_per_warp == pytest.approx(16)) == bool(left)
+
+
+def test_warps_of_a_block_meet_at_its_barrier():
+    """Two of a block of 8 warps are on a scheduler, which issues for one of them at a time."""
+    body, jumps = ["FADD", "BAR.SYNC", "BRA", "EXIT"], [Jump(2, (0,), True)]
+    (alone,) = cycles(body, jumps, "9.0", [20, 1, 1, 1], (1, 4))
+    (both,) = cycles(body, jumps, "9.0", [20, 1, 1, 1], (1, 8))
+    assert (alone.sm_cycles_per_warp * 4, both.sm_cycles_per_warp * 8) == (43, 45)
+
+
+def test_a_loop_that_would_take_long_has_no_cycles_of_an_sm():
+    (loop,) = cycles(["FADD"] * 3000 + ["BRA", "EXIT"], [Jump(3000, (0,), True)], "9.0")
+    assert (loop.instructions, loop.sm_cycles_per_warp, loop.limit) == (3001, None, None)
 
 
 def test_of_alternatives_the_one_of_more_cycles_counts():

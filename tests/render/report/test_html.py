@@ -143,7 +143,7 @@ def test_a_long_table_is_cut_with_a_hint():
 
 
 def test_rows_left_out_are_summed():
-    page = Page(render_html(a_long_report(1_003), "1"))
+    page = Page(render_html(a_long_report(MOST_ROWS + 3), "1"))
     text = " ".join(page.texts)
     assert "… and 3 more rows (calls 9 · idle 3.00 µs). The rows above are the first; " in text
 

@@ -94,6 +94,20 @@ def test_a_kernel_tells_its_launch_call_and_how_far_the_cpu_ran_ahead(opened):
     assert f"sel={selected}" in opened.page.url
 
 
+def test_a_kernel_tells_the_shapes_of_the_operator_that_launched_it(browser, tmp_path):
+    sizes = "sizes = [[64, 8], [8, 32], []], input_op_ids = [(1,0), (2,0), (0,-1)]"
+    export = Export().range("forward", 0, 100).launch((12, 18), (20, 90), name="gemm")
+    export.range(f"aten::mm, seq = 3, op_id = 9, {sizes}", 10, 50)
+    report = analyze(export.load(tmp_path), ["kernel-share"])
+    opened = Opened(browser, report.to_html(tmp_path / "page.html"))
+    opened.select("gemm")
+    facts = opened.facts()
+    assert facts["In"] == "forward / aten::mm"
+    assert facts["Shapes"] == "aten::mm of 64×8, 8×32"
+    assert opened.said == []
+    opened.close()
+
+
 def test_an_arrow_is_drawn_from_the_call(opened):
     picture = "canvas => canvas.toDataURL()"
     opened.select("gelu_backward")

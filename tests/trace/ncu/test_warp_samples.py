@@ -64,6 +64,14 @@ def test_code_is_that_of_the_process_and_the_last_loaded_before_the_launch(tmp_p
     assert found == {code[16]: {0: {"wait": 1}}, 254: {0: {"wait": 2}}, 255: {0: {"wait": 4}}}
 
 
+def test_samples_of_reasons_without_a_column_are_others(tmp_path):
+    """Such as warpgroup_arrive, as of Nsight Compute 2025.3."""
+    page = source_page(SYMBOL, SASS, {0: {"wait": 5}, 1: {"barrier": 3}})
+    page = page.replace("# Samples", "Warp Stall Sampling (All Samples)").replace('"5"', '"7"', 1)
+    (samples,) = read(tmp_path, page)
+    assert samples.by_index == {0: Counter(wait=5, other=2), 1: Counter(barrier=3)}
+
+
 @pytest.mark.parametrize("page", [source_page, page_with_source])
 def test_a_source_page_has_those_of_each_code_once(tmp_path, page):
     other = page(SYMBOL, SASS[:1], {0: {"barrier": 7}})

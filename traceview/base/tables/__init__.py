@@ -23,8 +23,18 @@ from traceview.base.tables.arrays import (
     thrifty,
     unbroken,
 )
+from traceview.base.tables.column_record import ColumnRecord
 from traceview.base.tables.joined_table import JoinedTable
-from traceview.base.tables.table import Cell, Column, Dtype, Keep, Share, Table, TableSpec
+from traceview.base.tables.table import (
+    Cell,
+    Column,
+    Dtype,
+    Keep,
+    Share,
+    Table,
+    TableSpec,
+    column_list,
+)
 from traceview.base.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
 
 __all__ = [
@@ -33,6 +43,7 @@ __all__ = [
     "Array",
     "Cell",
     "Column",
+    "ColumnRecord",
     "Dtype",
     "Integers",
     "JoinedTable",
@@ -47,6 +58,7 @@ __all__ = [
     "TextValues",
     "Texts",
     "TextsOneByOne",
+    "column_list",
     "constant",
     "joined",
     "null_of",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,28 @@ class Column:
     meaning: str
     nullable: bool = False
     prose: bool = False
+
+
+_DECLARED = re.compile(r"(\w+) (\w+)(\??): (.*)")
+
+
+def column_list(text: str) -> tuple[Column, ...]:
+    """Columns declared one per line, as `name dtype: meaning`, or `name dtype?:` where nullable.
+
+    The dtype `sentence` is text that is prose. Any other line continues the meaning above it.
+    Raises ValueError for an unknown dtype.
+    """
+    columns: list[Column] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if match := _DECLARED.fullmatch(line):
+            name, kind, absent, meaning = match.groups()
+            dtype = cast(Dtype, "text" if kind == "sentence" else kind)
+            if dtype not in get_args(Dtype):
+                raise ValueError(f"column {name} has the unknown dtype {kind}")
+            columns.append(Column(name, dtype, meaning, bool(absent), kind == "sentence"))
+        else:
+            columns[-1] = replace(columns[-1], meaning=f"{columns[-1].meaning} {line}")
+    return tuple(columns)
 
 
 @dataclass(frozen=True)

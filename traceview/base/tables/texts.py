@@ -8,15 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base.tables.arrays import (
-    Array,
-    Mask,
-    TextValues,
-    object_array,
-    picked,
-    places_of,
-    thrifty,
-)
+from traceview.base.tables import arrays
+from traceview.base.tables.arrays import Array, Mask, TextValues, thrifty
 
 
 class Texts:
@@ -56,7 +49,7 @@ class Texts:
         listed = list(texts)
         index = dict.fromkeys(listed)
         index.pop(None, None)
-        return cls(places_of(listed, index), object_array(list(index)))
+        return cls(arrays.places_of(listed, index), arrays.object_array(list(index)))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -67,7 +60,7 @@ class Texts:
 
     def take(self, rows: Array | slice) -> Texts:
         """The rows of an index array, a mask or a slice."""
-        return Texts(picked(self.codes, rows), self._values)
+        return Texts(arrays.picked(self.codes, rows), self._values)
 
     def thrifty(self) -> Texts:
         """This column, its code stored once if all codes are equal."""
@@ -97,7 +90,7 @@ class Texts:
         if (mapped.codes == np.arange(len(mapped))).all():
             return Texts(self.codes, mapped.values)
         # Code −1, absent, picks the last element.
-        codes = picked(np.append(mapped.codes, np.int32(-1)), self.codes)
+        codes = arrays.picked(np.append(mapped.codes, np.int32(-1)), self.codes)
         return Texts(codes, mapped.values)
 
     def isin(self, wanted: Iterable[str]) -> Mask:
@@ -117,7 +110,7 @@ class Texts:
         else:
             hit[:-1] = np.fromiter(map(test, values), bool, len(values))
         hit[-1] = False
-        return np.array(picked(hit, self.codes))
+        return np.array(arrays.picked(hit, self.codes))
 
 
 class TextSource(Protocol):
@@ -195,4 +188,4 @@ class TextsOneByOne(MadeTexts):
 
 def rows_of(values: Array | Texts, rows: Array | slice) -> Array | Texts:
     """The rows of a column, numbers or text, by an index array, a mask or a slice."""
-    return values.take(rows) if isinstance(values, Texts) else picked(values, rows)
+    return values.take(rows) if isinstance(values, Texts) else arrays.picked(values, rows)

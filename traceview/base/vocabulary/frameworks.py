@@ -32,6 +32,7 @@ class Framework:
         pinned: for copies from pageable memory, the begin of a sentence.
         data_region: for arrays that directives allocate or copy each time, the remedy; empty where
             the program itself does.
+        parallel: for kernels of one thread, the remedy; empty where the program sets the grid.
         no_wait: for waits in which nothing is read, the remedy; empty for that of CUDA.
         one_memory: for copies where CPU and GPU share memory, what to use instead.
         copies_on_gpu: for copies within the memory of a GPU.
@@ -57,6 +58,7 @@ class Framework:
         "Pin the host memory (cudaHostAlloc, cudaHostRegister) and copy with cudaMemcpyAsync"
     )
     data_region: str = ""
+    parallel: str = ""
     no_wait: str = ""
     one_memory: str = "mapped memory (cudaHostAlloc) or managed memory (cudaMallocManaged)"
     copies_on_gpu: str = (
@@ -180,6 +182,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
         fewer_launches="put more loops into each parallel region, and queue regions with async",
         data_region="Keep these arrays in a data region around the loop (acc data, or acc enter "
         "data), so that the directives inside it allocate and copy nothing.",
+        parallel="Make the loop parallel: acc parallel loop, or loop independent in a kernels "
+        "region (nvc -Minfo=accel says what keeps it serial).",
         no_wait="Make parallel regions not wait: add async clauses, and one acc wait where the CPU "
         "needs results.",
         early_uploads="Copy once, in a data region around the loop, or by acc update async",
@@ -194,6 +198,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         fewer_launches="put more loops into each target region, and add nowait with depend",
         data_region="Keep these arrays in a data region around the loop (omp target data, or "
         "target enter data), so that the directives inside it allocate and copy nothing.",
+        parallel="Make the loop parallel: target teams distribute parallel for.",
         no_wait="Make target regions not wait: add nowait, depend where one needs another, and one "
         "taskwait where the CPU needs results.",
         early_uploads="Copy once, in a data region around the loop, or by target update nowait",

@@ -101,7 +101,7 @@ _BASE_RULES = rules(
     ),
     (
         K.GEMM,
-        r"gemm|gemv|gevm|nvjet|mat_?mul|splitk_?reduce|reduce_?splitk|\bcublas|\bdot_kernel"
+        r"gemm|gemv|gevm|nvjet|mat(rix)?_?((mat|vec)\w*?)?(mul|prod)|splitk_?reduce|reduce_?splitk|\bcublas|\bdot_kernel"
         r"|\bmm_kernel|_mm_kernel|\bbmm|grouped_mm|marlin|fused_moe"
         # Those of rocBLAS and hipBLASLt, which Tensile generates.
         r"|\bCij\w?_A[i-l]+_B[i-l]+_",
@@ -246,7 +246,7 @@ _INDUCTOR_POINTS = rules(
     (K.ELEMENTWISE, r""),
 )
 # XLA names a fusion by its kind and its last operation.
-_XLA_RULES = rules(
+XLA_RULES = rules(
     (K.GEMM, r"gemm|dot"),
     (K.RANDOM, r"threefry|rng"),
     (K.SOFTMAX, r"softmax"),
@@ -266,11 +266,6 @@ def class_of_inductor(form: str, ops: str) -> KernelClass:
     if form == "spl":
         return K.SORT_SCAN
     return K.CAST_COPY if _MOVES_ONLY.fullmatch(ops) else first_of(_INDUCTOR_POINTS, ops)
-
-
-def class_of_xla(base: str) -> KernelClass:
-    """The class of a fusion of XLA."""
-    return first_of(_XLA_RULES, base)
 
 
 def class_of_cupy(function: str) -> KernelClass:

@@ -14,22 +14,8 @@ from dataclasses import field
 from functools import cached_property, lru_cache
 
 from traceview.base.records import record
-from traceview.base.vocabulary.kernel_words import (
-    LONGEST,
-    TORCH_KERNELS,
-    TYPES,
-    KernelClass,
-    KernelOwner,
-    base_name,
-    class_by_words,
-    class_of_cupy,
-    class_of_inductor,
-    class_of_xla,
-    first_type,
-    is_of_library,
-    joined,
-    of_torch,
-)
+from traceview.base.vocabulary import kernel_words
+from traceview.base.vocabulary.kernel_words import KernelClass, KernelOwner
 
 K, LIBRARY, COMPILER = KernelClass, KernelOwner.LIBRARY, KernelOwner.COMPILER
 Parts = Mapping[str, str | None]
@@ -165,7 +151,7 @@ def _flash_words(kernel: KernelName) -> str:
     head = re.search(r"kernel_traits<\(int\)(\d+)", name)
     part = (parts["part"] or "").replace("kernel", "").strip("_").replace("_", " ")
     of_head = f"head {head[1]}" if head else ""
-    return joined("FlashAttention", _way(parts["way"] or ""), part, kind, of_head)
+    return kernel_words.joined("FlashAttention", _way(parts["way"] or ""), part, kind, of_head)
 
 
 _REDUCTIONS = {"Sum", "Prod", "Min", "Max", "MinMax", "PreMulSum", "SumPostDiv"}
@@ -176,9 +162,9 @@ def _nccl_words(kernel: KernelName) -> str:
     """ncclDevKernel_AllReduce_Sum_bf16_RING_LL; the order of the parts changed with 2.18."""
     words = (kernel.parts["rest"] or "").split("_")
     op = next((word.lower() for word in words if word in _REDUCTIONS), "")
-    kind = next((TYPES[word] for word in words if word in TYPES), "")
+    kind = next((kernel_words.TYPES[word] for word in words if word in kernel_words.TYPES), "")
     way = next((word.lower() for word in words if word in _ALGORITHMS), "")
-    return joined("NCCL", kernel.parts["collective"] or "", op, kind, way)
+    return kernel_words.joined("NCCL", kernel.parts["collective"] or "", op, kind, way)
 
 
 def _cub_words(kernel: KernelName) -> str:
@@ -186,11 +172,13 @@ def _cub_words(kernel: KernelName) -> str:
     own = _own(kernel.base)
     form = re.fullmatch(r"Device(\w+?)Kernel", own)
     words = re.findall(r"[A-Z][a-z0-9]*", form[1]) if form else []
-    return joined("CUB", " ".join(words).lower() or own)
+    return kernel_words.joined("CUB", " ".join(words).lower() or own)
 
 
 def _inductor_words(kernel: KernelName) -> str:
-    return joined("Inductor", _BY_INDUCTOR[kernel.parts["form"] or ""], kernel.parts["whole"] or "")
+    return kernel_words.joined(
+        "Inductor", _BY_INDUCTOR[kernel.parts["form"] or ""], kernel.parts["whole"] or ""
+    )
 
 
 _BY_INDUCTOR = {
@@ -307,7 +295,10 @@ LIBRARIES: tuple[Library, ...] = (
     Library("cuBLAS", r"cublasLt::epilogue", "epilogue {type}", class_=K.GEMM),
     Library("cuBLAS", r"cublas(?:Lt)?::", "{own}"),
     Library(
-        "PyTorch", TORCH_KERNELS, lambda kernel: of_torch(kernel.base, kernel.text), owner=None
+        "PyTorch",
+        kernel_words.TORCH_KERNELS,
+        lambda kernel: kernel_words.of_torch(kernel.base, kernel.text),
+        owner=None,
     ),
     Library(
         "cuDNN",
@@ -344,7 +335,9 @@ LIBRARIES: tuple[Library, ...] = (
         INDUCTOR,
         _inductor_words,
         r"^triton_(?P<form>[a-z]+)_fused_+(?P<whole>(?P<ops>\w+?)(?:_\d+)?)$",
-        class_=lambda parts: class_of_inductor(parts["form"] or "", parts["ops"] or ""),
+        class_=lambda parts: kernel_words.class_of_inductor(
+            parts["form"] or "", parts["ops"] or ""
+        ),
         owner=COMPILER,
     ),
     Library(
@@ -352,14 +345,14 @@ LIBRARIES: tuple[Library, ...] = (
         CUPY,
         "{function} {types}",
         r"^cupy_(?P<function>\w+?)(?:__(?P<types>\w+))?$",
-        class_=lambda parts: class_of_cupy(parts["function"] or ""),
+        class_=lambda parts: kernel_words.class_of_cupy(parts["function"] or ""),
     ),
     Library(
         "XLA",
         rf"{XLA}|fusion(?:_\d+)?$",
         "{base}",
         r"(?P<base>.+)",
-        class_=lambda parts: class_of_xla(parts["base"] or ""),
+        class_=lambda parts: kernel_words.first_of(kernel_words.XLA_RULES, parts["base"] or ""),
         owner=COMPILER,
     ),
     Library(
@@ -379,8 +372,8 @@ def _forms() -> re.Pattern[str]:
 @lru_cache(4096)
 def read(name: str) -> KernelName:
     """The record that a name fits, demangled or not, and its parts."""
-    text = name[:LONGEST]
-    base = base_name(text)
+    text = name[: kernel_words.LONGEST]
+    base = kernel_words.base_name(text)
     if _forms().match(base):
         for library in LIBRARIES:
             if library.begins.match(base):
@@ -395,7 +388,7 @@ def classify(name: str) -> KernelClass:
     kernel = read(name)
     class_ = kernel.library.class_ if kernel.library else None
     if class_ is None:
-        return class_by_words(kernel.base, kernel.text)
+        return kernel_words.class_by_words(kernel.base, kernel.text)
     if kernel.parts.get("conv"):
         return K.CONVOLUTION
     return class_ if isinstance(class_, KernelClass) else class_(kernel.parts)
@@ -406,7 +399,7 @@ def owner_of(name: str) -> KernelOwner:
     kernel = read(name)
     if kernel.library and kernel.library.owner is not None:
         return kernel.library.owner
-    return LIBRARY if is_of_library(kernel.text) else KernelOwner.PROGRAM
+    return LIBRARY if kernel_words.is_of_library(kernel.text) else KernelOwner.PROGRAM
 
 
 _LONGEST_LABEL = 120
@@ -437,14 +430,14 @@ def _filled(template: str, kernel: KernelName) -> str:
         "own": _own(kernel.base),
         "tile": "×".join(side for side in sides if side),
         "sizes": parts.get("sizes", "").replace("x", "×"),
-        "inputs": TYPES.get(raw, raw if "sizes" in parts else ""),
+        "inputs": kernel_words.TYPES.get(raw, raw if "sizes" in parts else ""),
         "op": f"conv {conv}" if conv else "GEMM",
         "split": "split-K" if parts.get("split") else "",
         "way": _way(parts.get("way", "")),
         **{key: parts.get(key, "").upper() for key in ("layout", "before", "after")},
     }
     if "{type}" in template:
-        values["type"] = first_type(kernel.text.replace("<int, ", "<"))
+        values["type"] = kernel_words.first_type(kernel.text.replace("<int, ", "<"))
     return " ".join(template.format_map(values).split())
 
 
@@ -527,7 +520,7 @@ def architecture(name: str) -> int | None:
 
     nvjet's names may leave it out: it is not built for older ones than 90.
     """
-    match = _BUILT_FOR.search(name[:LONGEST])
+    match = _BUILT_FOR.search(name[: kernel_words.LONGEST])
     if match is None:
         return 90 if "nvjet" in name else None
     return _FIRST_SM.get(match["made"] or "") or int(match["sm"])

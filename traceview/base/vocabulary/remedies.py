@@ -40,6 +40,15 @@ SHORT: Mapping[str, str] = {
     "Keep them as NHWC": "keep tensors as NHWC",
     "Write it as a matrix product": "use a matrix product",
     "Pad or align": "align the sizes",
+    "Use torch.compile on the model": "use torch.compile",
     "Raise num_workers of that DataLoader": "raise num_workers",
+    "Instantiate and upload CUDA graphs": "upload graphs before the loop",
+    "Put several steps into one CUDA graph": "put steps into one CUDA graph",
+    "Pin what is uploaded": "pin what is uploaded",
+    "Put what is uploaded into pinned": "pin what is uploaded",
+    "Spread the work over more blocks": "use more blocks",
+    "Look at what the work waited for": "look at what the work awaits",
+    "Check whether input sizes change": "check the sizes of inputs",
+    "Take this CPU work out of the way": "take out this CPU work",
 }
 """The beginning of an action and the words for it, an imperative of at most 30 characters."""

@@ -88,14 +88,23 @@ def _place(error: BaseException, functions: Iterable[Any]) -> str:
         return ""
     lines = str(source or "").splitlines()
     code = f", `{lines[line - 1].strip()[:100]}`" if line <= len(lines) else ""
-    function = next((f for f in functions if getattr(f, "src", None) == source), None)
-    if function is None:
+    # Triton's source of a function begins at its `def`.
+    first = source_of(next((f for f in functions if getattr(f, "src", None) == source), None))
+    if first is None:
         return f" at its line {line}{code}"
-    file = Path(function.fn.__code__.co_filename).name
-    # The line of `def`, at which Triton's source of a function begins.
-    before = (at for at, line in enumerate(function.raw_src) if line.lstrip().startswith("def "))
-    first = int(function.starting_line_number) + next(before, 0)
-    return f" at {file}:{first + line - 1}{code}"
+    return f" at {Path(first[0]).name}:{first[1] + line - 1}{code}"
+
+
+def source_of(function: Any) -> tuple[str, int] | None:
+    """File and line of a kernel's `def`; None for a kernel that is not Python."""
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    if code is None:
+        return None
+    before = 0
+    for before, line in enumerate(function.raw_src):  # noqa: B007 (the index is what is wanted)
+        if line.lstrip().startswith("def "):
+            break
+    return code.co_filename, function.starting_line_number + before
 
 
 def _bound(source: str) -> set[str]:

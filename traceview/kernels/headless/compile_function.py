@@ -7,9 +7,8 @@ from typing import Any
 from traceview.base.errors import InputError, ToolNotFoundError
 from traceview.base.hardware import limits_of
 from traceview.kernels.headless import signatures
-from traceview.kernels.headless.compile_error import in_words
+from traceview.kernels.headless.compile_error import in_words, source_of
 from traceview.kernels.headless.compile_options import CompileOptions
-from traceview.kernels.headless.worker.event_log import source_of
 from traceview.kernels.headless.worker.jit_functions import Jitted, compile_for, jitted_in
 from traceview.kernels.ptx.model import Argument, Compiled
 

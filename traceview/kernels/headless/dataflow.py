@@ -324,11 +324,6 @@ def _makes_own_type(node: ast.AST) -> bool:
     return has_own or isinstance(node, ast.Compare)
 
 
-def is_pointer_name(name: str) -> bool:
-    """Whether a name follows the convention for pointers: x_ptr."""
-    return bool(re.search(r"_ptrs?$|Ptr$|^ptr", name))
-
-
 def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Assign):
         for target in node.targets:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from traceview.base.records import record
-from traceview.kernels.headless.dataflow import Functions, Usage, is_pointer_name
+from traceview.kernels.headless.dataflow import Functions, Usage
 from traceview.kernels.headless.signatures import Parameter, Value, argument, constant, notation
 from traceview.kernels.ptx.model import Argument
 
@@ -165,7 +165,7 @@ def _guess(
 
 
 def _is_pointer(name: str, usage: Usage) -> bool:
-    return name in usage.pointers or is_pointer_name(name)
+    return name in usage.pointers or bool(re.search(r"_ptrs?$|Ptr$|^ptr", name))
 
 
 def _may_be_divisible(type_: str) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -109,28 +108,17 @@ def _varied(options: Mapping[str, Any]) -> Iterator[_VariedOption]:
 
 
 def _of_targets(targets: Sequence[str], options: Mapping[str, Any]) -> Plan:
-    labelled = zip(_labels(targets), targets, strict=True)
-    return Plan(
-        None,
-        frozenset(),
-        tuple(VersionRequest(label, target, options) for label, target in labelled),
-    )
-
-
-def _labels(targets: Sequence[str]) -> Sequence[str]:
-    """The names of files without their folders, if these differ."""
+    # The names of files without their folders, if these differ.
     short = [PurePath(target).name for target in targets]
-    return short if len(set(short)) == len(short) and all(short) else targets
+    labels = short if len(set(short)) == len(short) and all(short) else targets
+    versions = (VersionRequest(*each, options) for each in zip(labels, targets, strict=True))
+    return Plan(None, frozenset(), tuple(versions))
 
 
 def _of_option(target: str, options: Mapping[str, Any], varied: _VariedOption) -> Plan:
     versions = (VersionRequest(str(v), target, varied.one(options, v)) for v in varied.values)
     return Plan(varied.option, frozenset({varied.name}), tuple(versions))
 
-
-# Versions of kernels side by side: what is equal, what differs, which findings come and go.
-#
-# Compares finished reports; versions.py plans the versions to compile.
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -146,15 +134,13 @@ def match_findings(versions: Sequence[Sequence[Finding]]) -> tuple[matching.Matc
         matching.MatchRule(_remedy, in_order=True),
     )
     matched: list[matching.Matched[Finding]] = matching.match(versions, rules)
-    return tuple(sorted(matched, key=_rank))
+    return tuple(
+        sorted(matched, key=lambda same: min(SEVERITIES.index(f.severity) for f in same if f))
+    )
 
 
 def _remedy(finding: Finding) -> Hashable:
     return _NUMBER.sub("#", finding.action)
-
-
-def _rank(findings: matching.Matched[Finding]) -> int:
-    return min(SEVERITIES.index(finding.severity) for finding in findings if finding)
 
 
 _MOST_NAMES = 6
@@ -241,7 +227,16 @@ def compare(
     return Diff(
         option,
         tuple(versions),
-        tuple(_compared(kernels) for kernels in whole if kernels),
+        tuple(
+            Comparison(
+                kernels,
+                tuple(_quantities(kernels)),
+                matching.compared_lines(kernels),
+                match_findings([kernel.findings for kernel in kernels]),
+            )
+            for kernels in whole
+            if kernels
+        ),
         tuple(
             (version, kernel)
             for kernels in matched
@@ -272,25 +267,17 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(each[:_MOST_NAMES]) + (" …" if len(each) > _MOST_NAMES else "")
 
 
-def _compared(kernels: tuple[KernelReport, ...]) -> Comparison:
-    return Comparison(
-        kernels,
-        tuple(_quantities(kernels)),
-        matching.compared_lines(kernels),
-        match_findings([kernel.findings for kernel in kernels]),
-    )
-
-
 def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
     """The properties of a kernel that are a word or a number, if any version knows them.
 
     Instruction counts are left out if some versions have PTX and others only SASS.
     """
     counted = len({kernel.ptx is None for kernel in kernels}) == 1
-    for topic, properties in _TOPICS.items():
+    topics = [_topics(kernel) for kernel in kernels]
+    for topic in topics[0]:
         if topic in _COUNTED and not counted:
             continue
-        versions = [properties(kernel) for kernel in kernels]
+        versions = [version[topic] for version in topics]
         absent = 0 if topic in _COUNTED else None
         for name in dict.fromkeys(name for values in versions for name in values):
             values = tuple(each.get(name, absent) for each in versions)
@@ -298,72 +285,37 @@ def _quantities(kernels: Sequence[KernelReport]) -> Iterator[Quantity]:
                 yield Quantity(topic, name, values)
 
 
-def _launch(kernel: KernelReport) -> dict[str, Value]:
-    compiled = kernel.compiled
-    grid = " × ".join(f"{size:,}" for size in compiled.grid) if compiled.grid else None
+def _topics(kernel: KernelReport) -> dict[str, Mapping[str, Value]]:
+    compiled, occupancy, mix = kernel.compiled, kernel.occupancy, kernel.instruction_mix
+    typed = [a for a in compiled.arguments if a.type != "constexpr"]
     return {
-        "arch": compiled.arch,
-        "how": compiled.how,
-        "grid": grid,
-        "num_warps": compiled.num_warps,
-        "num_stages": compiled.num_stages,
+        "launch": {
+            "arch": compiled.arch,
+            "how": compiled.how,
+            "grid": " × ".join(f"{size:,}" for size in compiled.grid) if compiled.grid else None,
+            "num_warps": compiled.num_warps,
+            "num_stages": compiled.num_stages,
+        },
+        "constexprs": {a.name: str(a.value) for a in compiled.arguments if a.type == "constexpr"},
+        # `:16` marks arguments known to be divisible by 16.
+        "arguments": {a.name: f"{a.type}:16" if a.divisible_by_16 else a.type for a in typed},
+        "resources": {
+            "registers": kernel.registers,
+            "spill_bytes": kernel.spill_bytes,
+            "stack_bytes": kernel.stack_bytes,
+            "shared_memory_bytes": kernel.shared_memory_bytes,
+            "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct if occupancy else None,
+            "blocks_per_sm": occupancy.blocks_per_sm if occupancy else None,
+            "limited_by": " and ".join(occupancy.limiters) if occupancy else None,
+            "waves": kernel.waves,
+            "elements_per_thread": kernel.elements_per_thread,
+        },
+        "instructions": {"all": sum(mix.values()), **mix} if mix else {},
+        "tensor cores": kernel.counted_tensor_ops,
+        "between threads": {"barriers": kernel.barriers, "shuffles": kernel.shuffles},
     }
 
 
-def _constexprs(kernel: KernelReport) -> dict[str, Value]:
-    arguments = kernel.compiled.arguments
-    return {a.name: str(a.value) for a in arguments if a.type == "constexpr"}
-
-
-def _arguments(kernel: KernelReport) -> dict[str, Value]:
-    """The argument types; `:16` marks those known to be divisible by 16."""
-    return {
-        a.name: f"{a.type}:16" if a.divisible_by_16 else a.type
-        for a in kernel.compiled.arguments
-        if a.type != "constexpr"
-    }
-
-
-def _resources(kernel: KernelReport) -> dict[str, Value]:
-    occupancy = kernel.occupancy
-    return {
-        "registers": kernel.registers,
-        "spill_bytes": kernel.spill_bytes,
-        "stack_bytes": kernel.stack_bytes,
-        "shared_memory_bytes": kernel.shared_memory_bytes,
-        "theoretical_occupancy_pct": occupancy.theoretical_occupancy_pct if occupancy else None,
-        "blocks_per_sm": occupancy.blocks_per_sm if occupancy else None,
-        "limited_by": " and ".join(occupancy.limiters) if occupancy else None,
-        "waves": kernel.waves,
-        "elements_per_thread": kernel.elements_per_thread,
-    }
-
-
-def _instructions(kernel: KernelReport) -> dict[str, Value]:
-    mix = kernel.instruction_mix
-    return {"all": sum(mix.values()), **mix} if mix else {}
-
-
-def _between_threads(kernel: KernelReport) -> dict[str, Value]:
-    return {"barriers": kernel.barriers, "shuffles": kernel.shuffles}
-
-
-def _tensor_ops(kernel: KernelReport) -> dict[str, Value]:
-    counts: Counter[str] = Counter()
-    for op in kernel.tensor_ops:
-        counts[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
-    return dict(counts)
-
-
-_TOPICS: dict[str, Callable[[KernelReport], Mapping[str, Value]]] = {
-    "launch": _launch,
-    "constexprs": _constexprs,
-    "arguments": _arguments,
-    "resources": _resources,
-    "instructions": _instructions,
-    "tensor cores": _tensor_ops,
-    "between threads": _between_threads,
-}
 _COUNTED = ("instructions", "tensor cores", "between threads")
 """Topics in which an absent name means a count of zero."""
 

@@ -40,6 +40,8 @@ MORE_REUSE = 2.0
 Tiles of 64×64 reach 32 FLOP per byte in 16 bits. An H100 does 989 TFLOP/s and reads some 5.5 TB/s
 from L2, so it needs 180: the half is lost before the tile with twice as much is.
 """
+MOST_PADDING = 1.5
+"""How many times as many elements another configuration may cover: more are beyond the data."""
 MORE_FULL = 1.25
 """How many times as evenly another configuration must fill the SMs.
 
@@ -49,6 +51,9 @@ more than tiles of neighbouring sizes usually differ in.
 _OF_LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
 _DEFAULTS = (("num_ctas", 1), ("maxnreg", None), ("ir_override", None))
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+# Up to the line that closes the loop, by its indentation.
+_LOOP = re.compile(r"^( *)(?:\S+ = )?scf\.(?:for|while)\b.*?^\1\}", re.MULTILINE | re.DOTALL)
+_STORED = re.compile(r"\btt\.(?:store|descriptor_store)\b.*?tensor<((?:\d+x)+)")
 _WARPS_PER_OP = {"wgmma": 4}
 
 
@@ -59,6 +64,7 @@ class TunedConfiguration:
     Registers and spills are per thread, shared memory per block, warps and pipeline buffers per SM.
     `fill` is as the function `fill` computes it: the part of the time that SMs are in use.
     `flop_per_byte` is that of the pipelined loop: tensor-core work per byte that it copies.
+    `stored` are the elements of the largest tensor that a block stores, None if it does in a loop.
     """
 
     values: Mapping[str, Any]
@@ -73,6 +79,12 @@ class TunedConfiguration:
     code: bytes = b""
     dropped: str | None = None
     grid: tuple[int, ...] | None = None
+    stored: int | None = None
+
+    @property
+    def blocks(self) -> int | None:
+        """Blocks of the launch."""
+        return math.prod(self.grid) if self.grid else None
 
     @property
     def text(self) -> str:
@@ -81,7 +93,7 @@ class TunedConfiguration:
         return ", ".join(f"{name}={value}" for name, value in shown)
 
     @property
-    def tile(self) -> object:
+    def tile(self) -> tuple[tuple[str, str], ...]:
         """The constexprs, which decide what a block computes."""
         return tuple((n, str(v)) for n, v in self.values.items() if n not in _OF_LAUNCH)
 
@@ -179,7 +191,14 @@ def _configuration(kernel: Compiled | Rejected, sm_count: int | None) -> TunedCo
         _flop_per_byte(report),
         cubin_file.machine_code(kernel.cubin, kernel.name) if kernel.cubin else b"",
         grid=report.compiled.grid,
+        stored=_stored(report.compiled.stages.get("ttgir", "")),
     )
+
+
+def _stored(ttgir: str) -> int | None:
+    body = _LOOP.sub("", ttgir)
+    sizes = [math.prod(map(int, m[1].split("x")[:-1])) for m in _STORED.finditer(body)]
+    return max(sizes) if sizes and len(sizes) == len(_STORED.findall(ttgir)) else None
 
 
 def fill(report: KernelReport, sm_count: int | None) -> float | None:
@@ -211,7 +230,7 @@ def _flop_per_byte(report: KernelReport) -> float | None:
 def judged(configurations: Sequence[TunedConfiguration]) -> tuple[TunedConfiguration, ...]:
     """The configurations, those that fall away with the reason."""
     result = list(configurations)
-    for reason in (_equal, _spilling, _older, _uneven, _hungrier, _emptier):
+    for reason in (_equal, _spilling, _padded, _older, _uneven, _hungrier, _emptier):
         left = [each for each in result if each.dropped is None]
         result = [
             each if each.dropped else replace(each, dropped=reason(each, left)) for each in result
@@ -224,14 +243,10 @@ Others = Sequence[TunedConfiguration]
 
 def _equal(one: TunedConfiguration, left: Others) -> str | None:
     before = left[: next(at for at, each in enumerate(left) if each is one)]
-    same = (o for o in before if o.code == one.code and one.code and _same_launch(o, one))
-    first = next(same, None)
+    alike = ("code", "shared_memory_bytes", "fill", "grid")
+    same = (o for o in before if all(getattr(o, name) == getattr(one, name) for name in alike))
+    first = next(same, None) if one.code else None
     return f"the same machine code as {first.text}" if first else None
-
-
-def _same_launch(one: TunedConfiguration, other: TunedConfiguration) -> bool:
-    mine, others = ((each.shared_memory_bytes, each.fill, each.grid) for each in (one, other))
-    return mine == others
 
 
 def _spilling(one: TunedConfiguration, left: Others) -> str | None:
@@ -241,8 +256,21 @@ def _spilling(one: TunedConfiguration, left: Others) -> str | None:
     return f"spills {units.size(spilled)} per thread"
 
 
+def _padded(one: TunedConfiguration, left: Others) -> str | None:
+    """A smaller tile makes no more blocks: what this one is larger reaches beyond the data."""
+    for other in left:
+        differing = {*one.tile} ^ {*other.tile}
+        smaller = one.stored and other.stored and other.stored < one.stored
+        if smaller and len(differing) == 2 and one.blocks and one.blocks == other.blocks:
+            tile = ", ".join(f"{n}={v}" for n, v in other.tile if (n, v) in differing)
+            return f"{tile} covers as much with as many blocks"
+    return None
+
+
 def _older(one: TunedConfiguration, left: Others) -> str | None:
-    newest = max((o.tensor_cores for o in left if _does_as_much(o, one)), default=0)
+    """Newer tensor cores with no fewer warps on an SM, which do the rest of the work."""
+    able = (o for o in left if (o.warps_per_sm or 0) >= (one.warps_per_sm or 0))
+    newest = max((o.tensor_cores for o in able if _does_as_much(o, one)), default=0)
     if one.tensor_cores >= newest:
         return None
     mine, theirs = GENERATIONS[one.tensor_cores], GENERATIONS[newest]
@@ -258,20 +286,22 @@ def _uneven(one: TunedConfiguration, left: Others) -> str | None:
 
 
 def _hungrier(one: TunedConfiguration, left: Others) -> str | None:
-    """Another configuration uses each loaded byte twice as often and fills the SMs as well."""
+    """Another configuration uses each loaded byte twice as often, and fills the SMs for it."""
     for other in (each for each in left if _does_as_much(each, one)):
-        fills = (other.fill or 1.0) >= (one.fill or 1.0)
         mine, theirs = one.flop_per_byte, other.flop_per_byte
-        if mine and theirs and fills and theirs >= MORE_REUSE * mine:
+        emptier = max(1.0, (one.fill or 1.0) / (other.fill or 1.0))
+        if mine and theirs and theirs >= MORE_REUSE * emptier * mine:
             return f"{mine:.0f} FLOP per loaded byte, {other.text} has {theirs:.0f}"
     return None
 
 
 def _does_as_much(other: TunedConfiguration, one: TunedConfiguration) -> bool:
     """Whether the work of another tile is no padding: a larger one then makes fewer blocks."""
-    if other.tile == one.tile or not (one.grid and other.grid):
-        return other.tile == one.tile or one.grid is None
-    return math.prod(other.grid) < math.prod(one.grid)
+    if other.tile == one.tile or not (one.blocks and other.blocks):
+        return other.tile == one.tile or one.blocks is None
+    covered = ((o.blocks or 0) * (o.stored or 0) for o in (other, one))
+    theirs, mine = covered
+    return other.blocks < one.blocks and theirs <= MOST_PADDING * mine
 
 
 def _emptier(one: TunedConfiguration, left: Others) -> str | None:
@@ -285,7 +315,11 @@ def _emptier(one: TunedConfiguration, left: Others) -> str | None:
         if other.tile != one.tile or min(ratios) < 1.0:
             continue
         # Of one tile, more blocks have more loads in flight, however few their warps.
-        fewer = _blocks(other) < _blocks(one)
+        blocks, others = (
+            (each.warps_per_sm or 0) // int(each.values.get("num_warps") or 4)
+            for each in (one, other)
+        )
+        fewer = others < blocks
         if ratios[0] >= MORE_IN_FLIGHT and not one.tensor_cores and not fewer:
             each = f"{mine[0]} instead of {units.counted(theirs[0], 'warp')}"
             return f"{each} per SM, as {_options(other)} has"
@@ -293,11 +327,6 @@ def _emptier(one: TunedConfiguration, left: Others) -> str | None:
             each = f"{units.size(mine[1])} instead of {units.size(theirs[1])}"
             return f"{each} in flight per SM, as {_options(other)} has"
     return None
-
-
-def _blocks(one: TunedConfiguration) -> int:
-    """Blocks on an SM."""
-    return (one.warps_per_sm or 0) // int(one.values.get("num_warps") or 4)
 
 
 def _options(one: TunedConfiguration) -> str:

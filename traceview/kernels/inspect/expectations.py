@@ -32,26 +32,38 @@ PERCENT = {"": 1, "%": 1}
 BITS = {"": 1, "bit": 1, "bits": 1}
 COUNT = {"": 1}
 
-FIGURES: Mapping[str, Mapping[str, int]] = {
-    "registers": COUNT,
-    "spills": BYTES,
-    "stack": BYTES,
-    "shared memory": BYTES,
-    "occupancy": PERCENT,
-    "blocks per sm": COUNT,
-    "waves": COUNT,
-    "warps": COUNT,
-    "stages": COUNT,
-    "elements per thread": COUNT,
-    "barriers": COUNT,
-    "shuffles": COUNT,
-    "tensor ops": COUNT,
-    "findings": COUNT,
-    "high findings": COUNT,
-    "medium findings": COUNT,
-    "low findings": COUNT,
+
+def _findings(*severities: str) -> Callable[[KernelReport], float | None]:
+    return lambda kernel: sum(each.severity in severities for each in kernel.findings)
+
+
+Figure = tuple[Mapping[str, int], Callable[[KernelReport], float | None]]
+FIGURES: Mapping[str, Figure] = {
+    "registers": (COUNT, lambda kernel: kernel.registers),
+    "spills": (BYTES, lambda kernel: kernel.spill_bytes),
+    "stack": (BYTES, lambda kernel: kernel.stack_bytes),
+    "shared memory": (BYTES, lambda kernel: kernel.shared_memory_bytes),
+    "occupancy": (
+        PERCENT,
+        lambda kernel: kernel.occupancy.theoretical_occupancy_pct if kernel.occupancy else None,
+    ),
+    "blocks per sm": (
+        COUNT,
+        lambda kernel: kernel.occupancy.blocks_per_sm if kernel.occupancy else None,
+    ),
+    "waves": (COUNT, lambda kernel: kernel.waves),
+    "warps": (COUNT, lambda kernel: kernel.compiled.num_warps),
+    "stages": (COUNT, lambda kernel: kernel.compiled.num_stages),
+    "elements per thread": (COUNT, lambda kernel: kernel.elements_per_thread),
+    "barriers": (COUNT, lambda kernel: kernel.barriers),
+    "shuffles": (COUNT, lambda kernel: kernel.shuffles),
+    "tensor ops": (COUNT, lambda kernel: sum(op.count for op in kernel.tensor_ops)),
+    "findings": (COUNT, _findings("high", "medium", "low")),
+    "high findings": (COUNT, _findings("high")),
+    "medium findings": (COUNT, _findings("medium")),
+    "low findings": (COUNT, _findings("low")),
 }
-"""Figures of a kernel, each with its units and their factors."""
+"""Figures of a kernel, each with its units and their factors, and how a report has it."""
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -165,7 +177,7 @@ def _condition(text: str, whole: str) -> Condition:
 
 def _quantity(words: str, whole: str) -> tuple[AccessWidth | str, Mapping[str, int]]:
     if words in FIGURES:
-        return words, FIGURES[words]
+        return words, FIGURES[words][0]
     parts = words.removesuffix(" in loops").split()
     level = _LEVELS.get(parts[0]) if parts else None
     place = parts[1:] if level else parts
@@ -249,20 +261,17 @@ def _verdict(
 def _figure(
     condition: Condition, name: str, kernel: KernelReport
 ) -> tuple[bool, str, tuple[str, ...]]:
-    value = _FIGURE[name](kernel)
+    value = FIGURES[name][1](kernel)
     if value is None:
-        return False, f"{name} not known{_why_unknown(kernel)}", ()
+        why = f" ({kernel.notes[0]})" if kernel.notes else ""
+        return False, f"{name} not known{why}", ()
     return condition.holds(value), _figure_text(name, value), ()
 
 
-def _why_unknown(kernel: KernelReport) -> str:
-    return f" ({kernel.notes[0]})" if kernel.notes else ""
-
-
 def _figure_text(name: str, value: float) -> str:
-    if FIGURES[name] is BYTES:
+    if FIGURES[name][0] is BYTES:
         return units.quantity("bytes", value)
-    if FIGURES[name] is PERCENT:
+    if FIGURES[name][0] is PERCENT:
         return units.quantity("_pct", value)
     return units.count(int(value)) if value == int(value) else units.quantity(name, value)
 
@@ -301,12 +310,11 @@ def _places(accesses: Sequence[Access]) -> str:
     for access in accesses:
         place = f"{access.width_bits} bits at {line_name(access.source)}"
         opcodes[place][access.opcode] += access.count
-    each = [
+    places = [
         f"{place} ({' + '.join(f'{count} × {opcode}' for opcode, count in listed.items())})"
         for place, listed in opcodes.items()
     ]
-    more = len(each) - _MOST_PLACES
-    return ", ".join(each[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+    return units.first(places, _MOST_PLACES)
 
 
 def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
@@ -331,30 +339,3 @@ def _matching(wanted: AccessWidth, kernel: KernelReport) -> Iterator[Access]:
 def _differs(access: Access, provenance: Provenance) -> bool:
     address = provenance.address(access)
     return address.per_thread or address.gathered or address.through_shared
-
-
-def _findings(*severities: str) -> Callable[[KernelReport], float | None]:
-    return lambda kernel: sum(each.severity in severities for each in kernel.findings)
-
-
-_FIGURE: Mapping[str, Callable[[KernelReport], float | None]] = {
-    "registers": lambda kernel: kernel.registers,
-    "spills": lambda kernel: kernel.spill_bytes,
-    "stack": lambda kernel: kernel.stack_bytes,
-    "shared memory": lambda kernel: kernel.shared_memory_bytes,
-    "occupancy": lambda kernel: (
-        kernel.occupancy.theoretical_occupancy_pct if kernel.occupancy else None
-    ),
-    "blocks per sm": lambda kernel: kernel.occupancy.blocks_per_sm if kernel.occupancy else None,
-    "waves": lambda kernel: kernel.waves,
-    "warps": lambda kernel: kernel.compiled.num_warps,
-    "stages": lambda kernel: kernel.compiled.num_stages,
-    "elements per thread": lambda kernel: kernel.elements_per_thread,
-    "barriers": lambda kernel: kernel.barriers,
-    "shuffles": lambda kernel: kernel.shuffles,
-    "tensor ops": lambda kernel: sum(op.count for op in kernel.tensor_ops),
-    "findings": _findings("high", "medium", "low"),
-    "high findings": _findings("high"),
-    "medium findings": _findings("medium"),
-    "low findings": _findings("low"),
-}

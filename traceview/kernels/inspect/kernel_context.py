@@ -10,19 +10,14 @@ from functools import cached_property
 
 from traceview.base.hardware import Occupancy
 from traceview.base.records import record
+from traceview.kernels.inspect import recompilations
 from traceview.kernels.inspect.kernel_report import Difference, SmCount
-from traceview.kernels.inspect.recompilations import (
-    Place,
-    Recompilations,
-    by_place,
-    differences,
-    place_of,
-    stores_of_tensor_maps,
-)
+from traceview.kernels.inspect.recompilations import Place, Recompilations, differences
 from traceview.kernels.ptx.accesses import AsyncWait, TensorOp, async_waits, tensor_ops
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.addresses.slicing import Array, Origin, Provenance, together
 from traceview.kernels.ptx.instruction_mix import InstructionMix, instruction_mix
+from traceview.kernels.ptx.live_registers import SpilledValue, spilled_values
 from traceview.kernels.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion, layout_conversions
 from traceview.kernels.ptx.ttgir.parser import IrModule, parse_ttgir
@@ -54,7 +49,14 @@ class AccessContext:
     @property
     def place(self) -> Place:
         """Its source line, kind and memory space."""
-        return place_of(self.access)
+        return recompilations.place_of(self.access)
+
+
+ENOUGH_BYTES_IN_FLIGHT = 64 * 1024
+"""What an SM needs in flight for its part of the memory's bandwidth, and more.
+
+4.8 TB/s × 1 µs ÷ 132 on an H200 is 36 kB.
+"""
 
 
 @record
@@ -89,6 +91,14 @@ class KernelContext:
         return instruction_mix(self.code.sass) if self.code.sass else self.ptx_mix
 
     @cached_property
+    def spilled_values(self) -> tuple[SpilledValue, ...]:
+        """What the SASS spills, with its loads in the hottest loop; none without SASS."""
+        if not self.code.sass or not self.spill_bytes:
+            return ()
+        loop = self.mix.hottest_loop if self.mix else None
+        return spilled_values(self.code.sass, loop.instructions if loop else ())
+
+    @cached_property
     def ptx_mix(self) -> InstructionMix | None:
         """The instructions of the PTX by class; None without it."""
         return instruction_mix(self.code.ptx) if self.code.ptx else None
@@ -121,6 +131,24 @@ class KernelContext:
         return Provenance.of(self.code.ptx, self.compiled.arguments) if self.code.ptx else None
 
     @cached_property
+    def bytes_in_flight(self) -> float | None:
+        """Bytes that the threads of an SM load from global memory in one pass of the hottest loop.
+
+        None where the occupancy is not known or a bulk copy (TMA) loads, whose size is not in the
+        instruction.
+        """
+        loads = [
+            access
+            for access in self.accesses
+            if (access.level, access.space) == ("ptx", "global")
+            and access.kind in ("load", "async-copy")
+        ]
+        if self.occupancy is None or any(access.width_bits is None for access in loads):
+            return None
+        threads = 32 * (self.compiled.num_warps or 0) * self.occupancy.blocks_per_sm
+        return self.provenance.bits_of(loads) / 8 * threads if self.provenance else 0.0
+
+    @cached_property
     def request_costs(self) -> RequestCosts | None:
         """The cost of a warp's requests; None without PTX."""
         return RequestCosts.of(self.provenance, self.compiled) if self.provenance else None
@@ -138,7 +166,7 @@ class KernelContext:
     def global_accesses(self) -> Mapping[tuple[Place, Array], tuple[AccessContext, ...]]:
         """The accesses of the PTX to global memory, by place and array, in program order."""
         streams: dict[tuple[Place, Array], list[AccessContext]] = defaultdict(list)
-        for place, listed in by_place(self.accesses, "ptx").items():
+        for place, listed in recompilations.by_place(self.accesses, "ptx").items():
             if self.provenance and place[2] == "global":
                 for access in listed:
                     for context in _of_each_array(access, self.provenance):
@@ -174,7 +202,7 @@ class KernelContext:
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """The places whose widths differ between PTX and SASS."""
-        ignored = stores_of_tensor_maps(self.code.ptx) if self.code.ptx else ()
+        ignored = recompilations.stores_of_tensor_maps(self.code.ptx) if self.code.ptx else ()
         return differences(self.accesses, ignored)
 
 

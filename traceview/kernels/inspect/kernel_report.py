@@ -22,7 +22,7 @@ from traceview.kernels.ptx.instruction_mix import InstructionMix
 from traceview.kernels.ptx.issue_cycles import LoopCycles
 from traceview.kernels.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, Kind, SourceLine
-from traceview.kernels.ptx.producers import Producer, dynamic_shared_variables, own_name, short_name
+from traceview.kernels.ptx.producers import EXTERN_SHARED, Producer, own_name, short_name
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion
 from traceview.kernels.toolchain.listings import Code
@@ -122,7 +122,7 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
 def _uses_dynamic_shared(compiled: Compiled, code: Code) -> bool:
     if not code.ptx:
         return False
-    names = dynamic_shared_variables(compiled.ptx or "")
+    names = EXTERN_SHARED.findall(compiled.ptx or "")
     operands = [instruction.operands for instruction in code.ptx.instructions]
     if any(name in text for name in names for text in operands):
         return True
@@ -336,6 +336,14 @@ class KernelReport(display.Described):
         return short_name(self.demangled_name) if self.demangled_name else self.name
 
     @property
+    def counted_tensor_ops(self) -> Mapping[str, int]:
+        """The number of tensor-core instructions by operation, shape and types."""
+        counts = Counter[str]()
+        for op in self.tensor_ops:
+            counts[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
+        return counts
+
+    @property
     def shared_memory_bytes(self) -> int | None:
         """Static and dynamic shared memory of a block; None if neither is known."""
         known = [b for b in (self.static_shared_bytes, self.dynamic_shared_bytes) if b is not None]
@@ -438,10 +446,8 @@ def with_helper_lines(
 
 def inlined_text(lines: Sequence[SourceLine]) -> str:
     """Evidence on helpers, such as `inlined from gelu.py:18`; empty for none."""
-    if not lines:
-        return ""
-    more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-    return f"inlined from {', '.join(map(line_name, lines[:_MOST_LINES]))}{more}"
+    names = units.first([line_name(line) for line in lines], _MOST_LINES)
+    return f"inlined from {names}" if lines else ""
 
 
 def _in_helper(instruction: Instruction) -> SourceLine | None:

@@ -16,8 +16,7 @@ from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.rules import ranked
 from traceview.kernels.inspect.rules.engine import advice_by
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.addresses.request_costs import Traffic, traffic_of
 from traceview.kernels.ptx.model import Access, Compiled, Kind, Level, SourceLine
 from traceview.kernels.toolchain import listings
@@ -120,27 +119,24 @@ def _disassembled(cubin: bytes) -> None:
 
 def _widths(compiled: Compiled) -> RunningWidths:
     try:
-        return _of_code(compiled, listings.code_of(compiled, ptxas=False))
+        code = listings.code_of(compiled, ptxas=False)
+        written = accesses(code.ptx) if code.ptx else ()
+        running = accesses(code.sass) if code.sass else ()
+        level: Level = "sass" if code.sass else "ptx"
+        main = running if code.sass else written
+        kernel = KernelContext(compiled, code, written)
+        return RunningWidths(
+            accesses=(*written, *running),
+            level=level,
+            loads=main_width(main, _LOADS),
+            stores=main_width(main, _STORES),
+            traffic=traffic_of(code.ptx, code.sass),
+            narrow=ranked(each.finding for each in advice_by(narrow_global_accesses, kernel)),
+            notes=code.notes,
+        )
     except TraceviewError as error:
         nothing = Traffic(None, None, "its code cannot be read")
         return RunningWidths((), "ptx", None, None, nothing, (), (str(error),))
-
-
-def _of_code(compiled: Compiled, code: listings.Code) -> RunningWidths:
-    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-    running = sass_accesses.accesses(code.sass) if code.sass else ()
-    level: Level = "sass" if code.sass else "ptx"
-    main = running if code.sass else written
-    kernel = KernelContext(compiled, code, written)
-    return RunningWidths(
-        accesses=(*written, *running),
-        level=level,
-        loads=main_width(main, _LOADS),
-        stores=main_width(main, _STORES),
-        traffic=traffic_of(code.ptx, code.sass),
-        narrow=ranked(each.finding for each in advice_by(narrow_global_accesses, kernel)),
-        notes=code.notes,
-    )
 
 
 def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> MainWidth | None:

@@ -30,14 +30,6 @@ _WRITTEN_TO = re.compile(rb"\[__output_code\].* Output code written to: (\S+\.py
 _MOST_BYTES = 1 << 24
 
 
-def refuse_debug_folder(folder: Path) -> None:
-    """Raise InputError if a folder holds generated graphs, as that of TORCH_COMPILE_DEBUG does."""
-    graph = min(folder.rglob("output_code.py"), default=None)
-    if graph:
-        what = f"{folder} holds no compiled kernel, but graphs that torch.compile has generated"
-        raise InputError(what, f"pass one, such as {graph}")
-
-
 def refuse_log(path: Path) -> None:
     """Raise InputError if a file is what TORCH_LOGS=output_code prints."""
     if not path.is_file():
@@ -95,8 +87,8 @@ def compile_python(
         events = Events.read(worker.events, arch)
         kernels = _compiled(events, ended, parts, note)
         if recompiler:
-            broken = _why_not_recompilable(worker, parts, ended)
-            recompiler.take(worker, broken, events.left_out)
+            why = f"{_name(parts)} {ended or 'exited'}, so its kernels cannot be recompiled"
+            recompiler.take(worker, None if worker.lives else why, events.left_out)
             stack.pop_all()
         return kernels
 
@@ -109,30 +101,19 @@ def parse_target(text: str, kernel: str | None = None) -> Target:
         raise InputError(f"{text} and --kernel {kernel} name different kernels", remedy)
     selected = name or kernel or None
     if place.endswith(".py"):
-        return Target(text, _existing(place), None, selected)
+        path = Path(place)
+        if not path.is_file():
+            reason = "is a folder" if path.is_dir() else "does not exist"
+            raise InputError(f"{place} {reason}", "check the path")
+        return Target(text, str(path.absolute()), None, selected)
     if _MODULE.fullmatch(place):
         return Target(text, None, place, selected)
     remedy = "write FILE.py, FILE.py:kernel or package.module:kernel"
     raise InputError(f"{text[:200]!r} is not a Python target", remedy)
 
 
-def _existing(place: str) -> str:
-    path = Path(place)
-    if not path.is_file():
-        reason = "is a folder" if path.is_dir() else "does not exist"
-        raise InputError(f"{place} {reason}", "check the path")
-    return str(path.absolute())
-
-
 def _name(target: Target) -> str:
     return Path(target.file).name if target.file else str(target.module)
-
-
-def _why_not_recompilable(worker: Worker, target: Target, ended: str | None) -> str | None:
-    """Why the kernels cannot be recompiled; None if they can."""
-    if worker.lives:
-        return None
-    return f"{_name(target)} {ended or 'exited'}, so its kernels cannot be recompiled"
 
 
 def _compiled(
@@ -143,7 +124,9 @@ def _compiled(
         raise events.failure
     name = _name(target)
     if ended and not events.compiled:
-        raise TraceviewError(f"{name} {ended} before any kernel was compiled", _remedy(ended))
+        limit = "budget" if "still compiling" in ended else "timeout" if "within" in ended else ""
+        remedy = f"allow more time with --{limit}" if limit else ""
+        raise TraceviewError(f"{name} {ended} before any kernel was compiled", remedy)
     if not events.compiled:
         raise InputError(f"{name} exited before it compiled any kernel", _REACH)
     if ended:
@@ -154,12 +137,6 @@ def _compiled(
         note(f"{name} did not run to its end: launch counts are lower bounds")
     note(f"{name}: {events.summary}")
     return events.compiled
-
-
-def _remedy(ended: str) -> str:
-    if "still compiling" in ended:
-        return "allow more time with --budget"
-    return "allow more time with --timeout" if "within" in ended else ""
 
 
 # Kernels in a cache folder of Triton's or of Inductor's: what a real run has compiled.
@@ -193,8 +170,13 @@ def read_cache(folder: Path, *, note: Callable[[str], None] = lambda _: None) ->
     each = (c for path in sorted(_descriptions(folder)) for c in _entry(path, note))
     kernels = [generated.described(compiled) for compiled in each]
     if not kernels:
-        refuse_amd_cache(folder)
-        refuse_debug_folder(folder)
+        binary = next(folder.rglob("*.hsaco"), None) or next(folder.rglob("*.amdgcn"), None)
+        if binary:
+            raise InputError(f"{folder} holds kernels for AMD GPUs ({binary.name})", _REMEDY)
+        graph = min(folder.rglob("output_code.py"), default=None)
+        if graph:
+            what = f"{folder} holds no compiled kernel, but graphs that torch.compile has generated"
+            raise InputError(what, f"pass one, such as {graph}")
         remedy = "give TRITON_CACHE_DIR, ~/.triton/cache, TORCHINDUCTOR_CACHE_DIR or one below it"
         raise InputError(f"{folder} holds no CUDA kernel compiled by Triton", remedy)
     return sorted(kernels, key=lambda compiled: compiled.name)
@@ -301,10 +283,3 @@ def is_amd(start: bytes) -> bool:
     machine = int.from_bytes(start[_MACHINE_AT : _MACHINE_AT + 2], "little")
     is_object = start.startswith(_ELF) and machine == _AMDGPU
     return is_object or start.startswith(_BUNDLES) or bool(_ASSEMBLY.search(start))
-
-
-def refuse_amd_cache(folder: Path) -> None:
-    """Raise InputError if a Triton cache holds kernels for AMD GPUs."""
-    binary = next(folder.rglob("*.hsaco"), None) or next(folder.rglob("*.amdgcn"), None)
-    if binary:
-        raise InputError(f"{folder} holds kernels for AMD GPUs ({binary.name})", _REMEDY)

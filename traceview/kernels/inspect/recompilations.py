@@ -13,8 +13,7 @@ from traceview.base.hardware import Occupancy
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import Change, Equivalence
 from traceview.kernels.inspect.kernel_report import Difference, occupancy_of
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.addresses.slicing import Array, Provenance
 from traceview.kernels.ptx.model import Access, Compiled, Function, Kind, Level, SourceLine
@@ -24,6 +23,7 @@ from traceview.kernels.toolchain.listings import Code, code_of
 Place = tuple[SourceLine | None, Kind, str]
 _COMPARED: tuple[Kind, ...] = ("load", "store", "async-copy")
 _SPACES = ("global", "shared")
+_NOT_COMPARED = Equivalence("unknown", "the arguments of a launch are not known")
 
 
 def place_of(access: Access) -> Place:
@@ -89,30 +89,16 @@ def _difference(
     # Without source lines all accesses share one place, and none can be matched.
     if source is None or kind not in _COMPARED or space not in _SPACES or not (ptx and sass):
         return None
-    change = _change(ptx, sass)
-    return (
-        Difference(source, kind, space, change, widths_text(ptx), widths_text(sass))
-        if change
-        else None
-    )
-
-
-def _change(
-    ptx: Mapping[int, int], sass: Mapping[int, int]
-) -> Literal["narrowed", "split", "widened"] | None:
     if max(sass) == max(ptx):
         return None
-    if max(sass) > max(ptx):
-        return "widened"
-    return "narrowed" if _bits(sass) < _bits(ptx) else "split"
-
-
-def _bits(counts: Mapping[int, int]) -> int:
-    return sum(width * count for width, count in counts.items())
+    change: Literal["narrowed", "split", "widened"] = "widened"
+    if max(sass) < max(ptx):
+        written_bits, running_bits = (sum(w * n for w, n in side.items()) for side in (ptx, sass))
+        change = "narrowed" if running_bits < written_bits else "split"
+    return Difference(source, kind, space, change, widths_text(ptx), widths_text(sass))
 
 
 MOST_TRIALS = 16
-
 
 Recompile = Callable[[Change, Change | None], Compiled]
 """Compile the kernel with a change, and start to compile it with the one expected next.
@@ -132,7 +118,7 @@ class Outcome:
     @cached_property
     def ptx_accesses(self) -> tuple[Access, ...]:
         """The accesses in its PTX. Raises TraceviewError if that is damaged."""
-        return ptx_accesses.accesses(self.function)
+        return accesses(self.function)
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -157,7 +143,7 @@ class Outcome:
     def sass_accesses(self) -> tuple[Access, ...]:
         """The accesses in its SASS; none without a disassembler."""
         sass = code_of(self.compiled).sass
-        return sass_accesses.accesses(sass) if sass else ()
+        return accesses(sass) if sass else ()
 
     @property
     def spill_bytes(self) -> int | None:
@@ -192,7 +178,7 @@ class Recompilations:
     recompile: Recompile
     compare: Compare | None = None
     _compared: dict[Change, Equivalence] = field(default_factory=dict)
-    _left_out: set[Change] = field(default_factory=set)
+    left_out: set[Change] = field(default_factory=set)
     _outcomes: dict[Change, Outcome | None] = field(default_factory=dict)
     _combined: dict[Change, Outcome | None] = field(default_factory=dict)
     _original: Outcome | None = None
@@ -207,20 +193,13 @@ class Recompilations:
         """Announce the changes to try next, so that two compile at the same time."""
         self._expected = list(changes)
 
-    def _following(self, change: Change) -> Change | None:
-        """The next expected change after a change that is not compiled yet."""
-        after = (
-            self._expected[self._expected.index(change) + 1 :] if change in self._expected else []
-        )
-        return next((each for each in after if each not in self._outcomes), None)
-
     def outcome(self, change: Change) -> Outcome | None:
         """The kernel after the change; None if it does not compile or was not tried."""
         if self.refused(change):
             return None
         if change not in self._outcomes:
             outcome = self._tried(change)
-            if change in self._left_out:
+            if change in self.left_out:
                 return None
             self._outcomes[change] = outcome
         return self._outcomes[change]
@@ -246,7 +225,8 @@ class Recompilations:
             return Equivalence("same", "")
         key = Change(constexprs=change.constexprs)
         if key not in self._compared:
-            self._compared[key] = self._differs_already(key) or self._now_compared(change)
+            compare = self.compare or (lambda _: _NOT_COMPARED)
+            self._compared[key] = self._differs_already(key) or compare(change)
         return self._compared[key]
 
     def _differs_already(self, key: Change) -> Equivalence | None:
@@ -257,20 +237,11 @@ class Recompilations:
                 return answer
         return None
 
-    def _now_compared(self, change: Change) -> Equivalence:
-        if self.compare is None:
-            return Equivalence("unknown", "the arguments of a launch are not known")
-        return self.compare(change)
-
-    def is_left_out(self, change: Change) -> bool:
-        """Whether a change was not compiled because the time was spent."""
-        return change in self._left_out
-
     def refused(self, change: Change) -> bool:
         """Whether a change is not tried: there were too many, or the time is spent."""
         if change in self._outcomes:
             return False
-        return change in self._left_out or len(self._outcomes) >= MOST_TRIALS
+        return change in self.left_out or len(self._outcomes) >= MOST_TRIALS
 
     def width(
         self, change: Change, place: Place, array: Array, narrow_fraction: float
@@ -290,12 +261,15 @@ class Recompilations:
         )
 
     def _tried(self, change: Change) -> Outcome | None:
+        expected = self._expected
+        after = expected[expected.index(change) + 1 :] if change in expected else []
+        following = next((each for each in after if each not in self._outcomes), None)
         try:
-            outcome = Outcome(self.recompile(change, self._following(change)))
+            outcome = Outcome(self.recompile(change, following))
             # Damaged PTX raises here.
             return outcome if outcome.ptx_accesses else None
         except TimeUpError:
-            self._left_out.add(change)
+            self.left_out.add(change)
             return None
         except TraceviewError:
             # A change that does not compile proves nothing.

@@ -5,6 +5,7 @@ There is one kernel report per kernel; for those of a trace, with how they ran.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,28 +19,20 @@ from traceview.base.hardware.occupancy import waves_of
 from traceview.kernels.headless.compile_function import compile_function
 from traceview.kernels.headless.compile_options import CompileOptions
 from traceview.kernels.headless.recompile import Recompiler
+from traceview.kernels.inspect import kernel_report
 from traceview.kernels.inspect.expectations import ExpectationResult
 from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
-from traceview.kernels.inspect.kernel_report import (
-    KernelReport,
-    SmCount,
-    occupancy_of,
-    sm_count_of,
-    static_shared,
-    with_helper_lines,
-)
+from traceview.kernels.inspect.kernel_report import KernelReport, SmCount
 from traceview.kernels.inspect.python_targets import DEFAULT_ARCH
 from traceview.kernels.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.kernels.inspect.rules import findings_of
 from traceview.kernels.inspect.targets import is_named, is_python, kernels_of
 from traceview.kernels.inspect.what_if import TIME_S, what_if
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
-from traceview.kernels.ptx.accesses import elements_per_thread
+from traceview.kernels.ptx.accesses import accesses, elements_per_thread, instruction_mix
 from traceview.kernels.ptx.addresses.slicing import Provenance
 from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.issue_cycles import LoopCycles, loop_cycles
-from traceview.kernels.ptx.live_registers import SpilledValue, live_registers, spilled_values
+from traceview.kernels.ptx.live_registers import live_registers
 from traceview.kernels.ptx.model import Access, Compiled
 from traceview.kernels.ptx.producers import Producer, producer_of
 from traceview.kernels.ptx.scoreboards import CONTROLS_SINCE, controls
@@ -68,13 +61,13 @@ def inspect(
     """
     code = listings.code_of(compiled, sass=sass)
     compiled = replace(compiled, notes=code.remarks, cubin=code.cubin)
-    occupancy, notes = occupancy_of(compiled, code)
+    occupancy, notes = kernel_report.occupancy_of(compiled, code)
     kernel = KernelContext(
         compiled,
         code,
         _accesses(code),
         occupancy,
-        sm_count_of(compiled, sm_count) if compiled.grid else None,
+        kernel_report.sm_count_of(compiled, sm_count) if compiled.grid else None,
         Recompilations(recompile, compare) if recompile else None,
     )
     return _kernel_report(kernel, findings_of(kernel), notes)
@@ -89,7 +82,9 @@ def _kernel_report(
         compiled=compiled,
         ptx=code.ptx,
         sass=code.sass,
-        accesses=tuple(with_helper_lines(kernel.accesses_with_costs, (code.ptx, code.sass))),
+        accesses=tuple(
+            kernel_report.with_helper_lines(kernel.accesses_with_costs, (code.ptx, code.sass))
+        ),
         differences=kernel.differences,
         elements_per_thread=_elements(kernel.accesses, kernel.provenance),
         instruction_mix=_instruction_mix(code),
@@ -99,7 +94,7 @@ def _kernel_report(
         registers=resources.registers if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,
         stack_bytes=resources.stack_bytes if resources else None,
-        static_shared_bytes=static_shared(code),
+        static_shared_bytes=kernel_report.static_shared(code),
         dynamic_shared_bytes=compiled.dynamic_shared_bytes,
         occupancy=kernel.occupancy,
         waves=_waves(kernel),
@@ -109,7 +104,7 @@ def _kernel_report(
         layout_conversions=kernel.layout_conversions,
         async_waits=kernel.async_waits,
         variables=variables_by_line(kernel.ttgir) if kernel.ttgir else {},
-        spilled_values=_spilled(kernel),
+        spilled_values=kernel.spilled_values,
         pipeline_buffers=pipeline_buffers(kernel.ttgir) if kernel.ttgir else (),
         findings=findings,
         demangled_name=_demangled(compiled.name),
@@ -128,20 +123,23 @@ def _loop_cycles(kernel: KernelContext) -> Iterator[LoopCycles]:
     if sass and cubin and loops and float(capability) >= CONTROLS_SINCE:
         decoded = controls(machine_code(cubin, sass.name))
         if len(decoded) >= len(sass.instructions):
-            yield from loop_cycles(sass, loops, decoded, capability)
+            yield from loop_cycles(sass, loops, decoded, capability, *_blocks(kernel))
+
+
+def _blocks(kernel: KernelContext) -> tuple[int, int]:
+    """The blocks that an SM holds, or that the launch has for it, and their warps."""
+    occupancy, grid = kernel.occupancy, kernel.compiled.grid
+    if occupancy is None or not occupancy.blocks_per_sm:
+        return 0, 0
+    blocks, warps = occupancy.blocks_per_sm, occupancy.active_warps // occupancy.blocks_per_sm
+    if grid and kernel.sms:
+        blocks = min(blocks, max(1, math.ceil(math.prod(grid) / kernel.sms.count)))
+    return blocks, warps
 
 
 def _demangled(name: str) -> str | None:
     whole = tools.demangled([name])[name]
     return whole if whole != name else None
-
-
-def _spilled(kernel: KernelContext) -> tuple[SpilledValue, ...]:
-    sass, mix = kernel.code.sass, kernel.mix
-    if not sass or not kernel.spill_bytes:
-        return ()
-    loop = mix.hottest_loop if mix else None
-    return spilled_values(sass, loop.instructions if loop else ())
 
 
 def _waves(kernel: KernelContext) -> float | None:
@@ -164,9 +162,7 @@ def _without_lines(code: listings.Code, producer: Producer) -> tuple[str, ...]:
 
 
 def _accesses(code: listings.Code) -> tuple[Access, ...]:
-    written = ptx_accesses.accesses(code.ptx) if code.ptx else ()
-    running = sass_accesses.accesses(code.sass) if code.sass else ()
-    return (*written, *running)
+    return tuple(a for function in (code.ptx, code.sass) if function for a in accesses(function))
 
 
 def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> int | None:
@@ -182,7 +178,7 @@ def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> in
 def _instruction_mix(code: listings.Code) -> Mapping[str, int]:
     """Instructions by family of the PTX; by opcode where there is only SASS."""
     if code.ptx:
-        mix = ptx_accesses.instruction_mix(code.ptx)
+        mix = instruction_mix(code.ptx)
         return {family: count for family, count in mix.items() if count}
     running = code.sass.instructions if code.sass else ()
     return Counter(instruction.opcode.partition(".")[0] for instruction in running)
@@ -317,13 +313,34 @@ def inspect_trace(
 
 def _gathered(trace: Trace) -> GatheredCode:
     if "kernel_code" not in trace.tables:
-        what = f"{trace.path} holds no code of its kernels"
-        raise InputError(what, "record again with kernel code: traceview record SCRIPT")
+        raise InputError(*_without_code(trace))
     code = gathered_code(trace)
     if not (code.launched or code.idle):
         what = f"{trace.path} holds no code: its program compiled and loaded no Triton kernel"
         raise InputError(what, _NOT_OURS)
     return code
+
+
+_HELD = (
+    ("copies", "copy", "copies"),
+    ("sets", "memset", "memsets"),
+    ("api_calls", "CUDA call", "CUDA calls"),
+    ("ranges", "range", "ranges"),
+    ("os_calls", "call of the OS", "calls of the OS"),
+)
+
+
+def _without_code(trace: Trace) -> tuple[str, str]:
+    """What a recording without code holds instead, and what to do."""
+    if len(trace.recorded("kernels")) or len(trace.recorded("graph_launches")):
+        what = f"{trace.path} holds no code of its kernels"
+        return what, "record again with kernel code: traceview record SCRIPT"
+    counts = {row: len(trace.recorded(row[0])) for row in _HELD}
+    held = [units.counted(n, one, many) for (_, one, many), n in counts.items() if n] or ["nothing"]
+    return f"{trace.path} holds no kernels, only {', '.join(held)}", (
+        f"traceview report {trace.path} says why. Code without a run: name a .ptx, .cubin, .cu or "
+        ".py file"
+    )
 
 
 def _wanted(compiled: Compiled, options: CompileOptions) -> bool:

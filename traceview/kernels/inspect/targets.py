@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from traceview.base import units
 from traceview.base.errors import InputError, TraceFormatError, unreadable
 from traceview.kernels.headless.compile_options import CompileOptions
-from traceview.kernels.inspect.python_targets import (
-    DEFAULT_ARCH,
-    compile_python,
-    read_cache,
-    refuse_amd_arch,
-    refuse_amd_code,
-    refuse_log,
-)
+from traceview.kernels.inspect import python_targets
 from traceview.kernels.ptx import cubin as cubin_file
-from traceview.kernels.ptx import parser, producers
+from traceview.kernels.ptx import producers
 from traceview.kernels.ptx.cubin import FatbinEntry, has_fatbin
 from traceview.kernels.ptx.model import Compiled, ptx_text
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.ptx.producers import own_name
-from traceview.kernels.toolchain import cuda_cpp, listings, tools
+from traceview.kernels.toolchain import cuda_cpp, tools
 from traceview.kernels.toolchain.listings import arch_for
 from traceview.traces.trace import ncu_report
 from traceview.traces.trace.load import is_trace
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
 
 _ELF = b"\x7fELF"
 # e_machine of an ELF file, and what it is in a cubin.
-_MACHINE_AT, _CUDA = 18, 190
+_MACHINE_AT, _CUDA = 18, (190).to_bytes(2, "little")
 
 
 def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
@@ -57,50 +51,51 @@ def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
 
 
 def _kernels(path: Path) -> Iterator[Compiled]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None
+    raw = _bytes_of(path)
     if path.suffix == ".ptx":
-        yield from _embedded_ptx(path, ptx_text(raw))
+        yield from _in_code(raw, "ptx", path)
         return
-    if _is_cubin(raw):
-        yield from _embedded_cubin(path, raw)
-    else:
-        yield from _inside(path)
-
-
-def _is_cubin(raw: bytes) -> bool:
-    machine = int.from_bytes(raw[_MACHINE_AT : _MACHINE_AT + 2], "little")
-    return raw.startswith(_ELF) and machine == _CUDA
-
-
-def _embedded_ptx(path: Path, text: str) -> Iterator[Compiled]:
-    arch = arch_for(text)
-    for kernel in parse_ptx(text, str(path)).kernels():
-        yield Compiled(kernel.name, arch, "given", text, source_file=str(path))
-
-
-def _embedded_cubin(path: Path, cubin: bytes) -> Iterator[Compiled]:
-    try:
-        arch, names = cubin_file.arch_of(cubin), cubin_file.kernels(cubin)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
-    for name in names:
-        yield Compiled(name, arch, "given", None, cubin, source_file=str(path))
-
-
-def _inside(path: Path) -> Iterator[Compiled]:
-    """The kernels that nvcc embedded in a host file: the cubins, or the PTX if there are none."""
-    try:
+    with _naming(path):
+        if raw.startswith(_ELF) and raw[_MACHINE_AT : _MACHINE_AT + 2] == _CUDA:
+            yield from _in_code(raw, "cubin", path)
+            return
+        # What nvcc embedded in a host file: the cubins, or the PTX if there are none.
         entries = cubin_file.entries(path) if cubin_file.has_fatbin(path) else []
         cubins = [entry for entry in entries if entry.kind == "cubin"]
         for entry in cubins or entries:
-            yield from kernels_of_entry(entry, path)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
+            yield from _in_entry(entry, path)
     if not entries:
         raise InputError(f"{path} holds no GPU code", "name a cubin, or what nvcc made")
+
+
+def _in_code(
+    code: bytes, kind: Literal["ptx", "cubin"], path: Path, arch: str | None = None
+) -> Iterator[Compiled]:
+    """The kernels of a cubin, or of a PTX text, whose `.target` has the suffix of `arch`."""
+    if kind == "cubin":
+        arch = cubin_file.arch_of(code)
+        for name in cubin_file.kernels(code):
+            yield Compiled(name, arch, "given", None, code, source_file=str(path))
+        return
+    text = ptx_text(code)
+    listing = parse_ptx(text, str(path))
+    arch = arch_for(text, arch)
+    for kernel in listing.kernels():
+        yield Compiled(kernel.name, arch, "given", text, source_file=str(path))
+
+
+def _in_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
+    code = entry.code()
+    return _in_code(code if entry.kind == "cubin" else code.rstrip(b"\0"), entry.kind, path)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in errors on its code."""
+    try:
+        yield
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
 
 
 _REMEDY = "compile it with CUDA kernels for the GPU: nvcc -arch=sm_90"
@@ -118,28 +113,15 @@ def embedded_kernels(
         entries = cubin_file.entries(path)
         arch = _chosen(path, entries, options.arch)
         same = [entry for entry in entries if entry.arch == arch]
-        kernels = paired_code([k for entry in same for k in kernels_of_entry(entry, path)])
+        kernels = paired_code([k for entry in same for k in _in_entry(entry, path)])
     except (TraceFormatError, InputError) as error:
         if str(path) in error.what:
             raise
         raise type(error)(f"{path}: {error.what}", error.remedy) from None
-    others = sorted({entry.arch for entry in entries} - {arch}, key=_number)
+    others = sorted({entry.arch for entry in entries} - {arch}, key=tools.number_of)
     also = f"; it has {', '.join(others)}, too (--arch)" if others else ""
     note(f"{path.name}: {units.counted(len(kernels), 'kernel')} for {arch}{also}")
-    return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
-
-
-def kernels_of_entry(entry: FatbinEntry, path: Path) -> Iterator[Compiled]:
-    """The kernels of one PTX or cubin of a file. Raises TraceFormatError if it is damaged."""
-    code = entry.code()
-    if entry.kind == "cubin":
-        arch = cubin_file.arch_of(code)
-        for name in cubin_file.kernels(code):
-            yield Compiled(name, arch, "given", None, code, source_file=str(path))
-        return
-    text = ptx_text(code.rstrip(b"\0"))
-    for kernel in parse_ptx(text, str(path)).kernels():
-        yield Compiled(kernel.name, arch_for(text), "given", text, source_file=str(path))
+    return kernels
 
 
 def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
@@ -151,19 +133,15 @@ def paired_code(kernels: Sequence[Compiled]) -> list[Compiled]:
 
 
 def _chosen(path: Path, entries: Sequence[FatbinEntry], wanted: str | None) -> str:
-    archs = sorted({entry.arch for entry in entries}, key=_number)
+    archs = sorted({entry.arch for entry in entries}, key=tools.number_of)
     if not archs:
         raise InputError(f"{path} holds no GPU code", _REMEDY)
-    plain = wanted.rstrip("af") if wanted else DEFAULT_ARCH
+    plain = wanted.rstrip("af") if wanted else python_targets.DEFAULT_ARCH
     if plain in archs:
         return plain
     if wanted:
         raise InputError(f"{path} has no code for {wanted}", f"it has {', '.join(archs)}")
     return archs[-1]
-
-
-def _number(arch: str) -> int:
-    return int(arch.removeprefix("sm_"))
 
 
 _KINDS = (
@@ -190,7 +168,7 @@ def kernels_of(
     check_arch(options.arch)
     if is_python(target):
         # Its kernels are selected by the names of their functions.
-        return compile_python(target, options, recompiler=recompiler, note=note)
+        return python_targets.compile_python(target, options, recompiler=recompiler, note=note)
     kernels = _kernels_in_file(target, options, note)
     names = tools.demangled(kernel.name for kernel in kernels)
     selected = [k for k in kernels if is_named(options.kernel, k.name, names[k.name])]
@@ -218,7 +196,7 @@ def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
 def check_arch(arch: str | None) -> None:
     """Raise InputError unless `arch` is None or of the form of an architecture, such as sm_90a."""
     if arch:
-        refuse_amd_arch(arch)
+        python_targets.refuse_amd_arch(arch)
     if arch and not _ARCH.fullmatch(arch):
         raise InputError(
             f"{arch[:40]!r} is not a GPU architecture", "pass, for example, --arch sm_90"
@@ -249,72 +227,57 @@ def _kernels_in_file(
 ) -> list[Compiled]:
     path = Path(target)
     if path.is_dir():
-        return _of_cache(path, options, note)
+        kernels = python_targets.read_cache(path, note=note)
+        selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
+        if not selected:
+            archs = ", ".join(sorted({each.arch for each in kernels}))
+            raise InputError(
+                f"{path} has no kernel for {options.arch}", f"its kernels are for {archs}"
+            )
+        return selected
     if not path.exists():
         raise InputError(f"{target} does not exist", f"pass {_KINDS}")
-    refuse_amd_code(path)
+    python_targets.refuse_amd_code(path)
     read = _READERS.get(path.suffix)
     if read is None and path.is_file() and has_fatbin(path):
-        return embedded_kernels(path, options, note)
-    if read is None:
-        refuse_log(path)
+        kernels = embedded_kernels(path, options, note)
+    elif read is None:
+        python_targets.refuse_log(path)
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
-    return read(path, options)
+    else:
+        kernels = list(read(path, options))
+    return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
 
 
-def _of_cache(folder: Path, options: CompileOptions, note: Callable[[str], None]) -> list[Compiled]:
-    kernels = read_cache(folder, note=note)
-    selected = [each for each in kernels if each.arch.startswith(options.arch or "")]
-    if not selected:
-        archs = ", ".join(sorted({each.arch for each in kernels}))
-        raise InputError(
-            f"{folder} has no kernel for {options.arch}", f"its kernels are for {archs}"
-        )
-    return selected
-
-
-def _of_ptx(path: Path, options: CompileOptions) -> list[Compiled]:
+def _of_ptx(path: Path, options: CompileOptions) -> Iterator[Compiled]:
     raw = _bytes_of(path)
     if raw.startswith(_ELF):
-        raise InputError(*_not_text(path, raw))
-    text = ptx_text(raw)
-    listing = parser.parse_ptx(text, str(path))
-    arch = listings.arch_for(text, options.arch)
-    names = [kernel.name for kernel in listing.kernels()]
-    return [_given(name, arch, text, None, path, options) for name in names]
-
-
-def _not_text(path: Path, raw: bytes) -> tuple[str, str]:
-    try:
-        cubin_file.arch_of(raw)
-    except TraceFormatError:
-        return f"{path} is not PTX but another kind of binary", f"pass {_KINDS}"
-    return f"{path} is not PTX but a cubin", "rename it to end in .cubin"
+        try:
+            cubin_file.arch_of(raw)
+        except TraceFormatError:
+            what = f"{path} is not PTX but another kind of binary"
+            raise InputError(what, f"pass {_KINDS}") from None
+        raise InputError(f"{path} is not PTX but a cubin", "rename it to end in .cubin")
+    return _in_code(raw, "ptx", path, options.arch)
 
 
 def _of_cubin(path: Path, options: CompileOptions) -> list[Compiled]:
     raw = _bytes_of(path)
-    try:
-        arch, names = cubin_file.arch_of(raw), cubin_file.kernels(raw)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{path}: {error.what}", error.remedy) from None
+    with _naming(path):
+        arch, kernels = cubin_file.arch_of(raw), list(_in_code(raw, "cubin", path))
     if options.arch and not arch.startswith(options.arch):
         raise InputError(f"{path} is for {arch}, not for {options.arch}", "leave out --arch")
-    return [_given(name, arch, None, raw, path, options) for name in names]
+    return kernels
 
 
-def _of_report(path: Path, options: CompileOptions) -> list[Compiled]:
+def _of_report(path: Path, _: CompileOptions) -> list[Compiled]:
     """The kernels in a report of Nsight Compute whose warps were sampled."""
     modules, launches = ncu_report.read_samples(path)
     sampled = {launch.symbol for launch in launches}
     listed = chain.from_iterable(modules.values())
     cubins = dict.fromkeys(module.cubin for module in listed if module.cubin)
-    kernels = [(name, cubin) for cubin in cubins for name in cubin_file.kernels(cubin)]
-    return [
-        _given(name, cubin_file.arch_of(cubin), None, cubin, path, options)
-        for name, cubin in kernels
-        if name in sampled
-    ]
+    kernels = (kernel for cubin in cubins for kernel in _in_code(cubin, "cubin", path))
+    return [kernel for kernel in kernels if kernel.name in sampled]
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -324,19 +287,16 @@ def _bytes_of(path: Path) -> bytes:
         raise unreadable(path, error) from None
 
 
-def _of_cuda(path: Path, options: CompileOptions) -> list[Compiled]:
-    arch = options.arch or DEFAULT_ARCH
+def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
+    arch = options.arch or python_targets.DEFAULT_ARCH
     ptx, cubin = cuda_cpp.compile_cuda(path, arch)
-    names = [kernel.name for kernel in parser.parse_ptx(ptx, str(path)).kernels()]
+    names = [kernel.name for kernel in parse_ptx(ptx, str(path)).kernels()]
     whole, text = tools.demangled(names), ptx_text(_bytes_of(path))
-    short = {name: own_name(name) or producers.short_name(whole[name]) for name in names}
-    return [
-        replace(
-            _given(name, arch, ptx, cubin, path, options),
-            parameter_names=cuda_cpp.parameter_names(text, short[name]),
-        )
-        for name in names
-    ]
+    for name in names:
+        short = own_name(name) or producers.short_name(whole[name])
+        parameters = cuda_cpp.parameter_names(text, short)
+        compiled = Compiled(name, arch, "given", ptx, cubin, source_file=str(path))
+        yield replace(compiled, parameter_names=parameters)
 
 
 _READERS = {
@@ -346,20 +306,6 @@ _READERS = {
     ".ncu-rep": _of_report,
     ".ncu-repz": _of_report,
 }
-
-
-def _given(
-    name: str, arch: str, ptx: str | None, cubin: bytes | None, path: Path, options: CompileOptions
-) -> Compiled:
-    return Compiled(
-        name=name,
-        arch=arch,
-        how="given",
-        ptx=ptx,
-        cubin=cubin,
-        num_warps=options.num_warps,
-        source_file=str(path),
-    )
 
 
 def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> tuple[str, str]:

@@ -26,12 +26,7 @@ from traceview.kernels.headless.events import Events, Rejected
 from traceview.kernels.inspect.python_targets import DEFAULT_ARCH, parse_target, read_cache
 from traceview.kernels.inspect.targets import is_named, is_python
 from traceview.kernels.ptx.model import Compiled
-from traceview.kernels.toolchain.triton_versions import (
-    check_version,
-    folder_of,
-    interpreter,
-    same_version,
-)
+from traceview.kernels.toolchain import triton_versions
 from traceview.traces.facts.code import gathered_code
 from traceview.traces.trace.load import is_trace, load
 
@@ -92,11 +87,11 @@ def versions_of(given: Sequence[str]) -> tuple[str, ...]:
     Raises InputError for a text that is no version, or if there is nothing to compare.
     """
     for version in given:
-        check_version(version)
-    installed = interpreter(python()).triton
+        triton_versions.check_version(version)
+    installed = triton_versions.interpreter(python()).triton
     versions = list(given) if len(given) > 1 or not installed else [installed, *given]
     for at, version in enumerate(versions):
-        if any(same_version(version, other) for other in versions[:at]):
+        if any(triton_versions.same_version(version, other) for other in versions[:at]):
             what = f"Triton {version} would be compared with itself"
             raise InputError(what, "pass another version: --triton 3.6.0 3.7.1")
     if len(versions) < 2:
@@ -121,7 +116,7 @@ def builds(
     of_python = is_python(target)
     jobs = [] if of_python else _jobs(target, options, note)
     archs = archs or ([DEFAULT_ARCH] if of_python else sorted({j.compiled.arch for j in jobs}))
-    folders = {version: folder_of(version, python(), note) for version in versions}
+    folders = {version: triton_versions.folder_of(version, python(), note) for version in versions}
     asked = [(version, arch) for arch in archs for version in versions]
 
     def built(version: str, arch: str) -> TritonBuild:

@@ -14,7 +14,6 @@ from traceview.base import units
 from traceview.base.errors import InputError
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import CompileOptions
-from traceview.kernels.headless.events import Rejected
 from traceview.kernels.inspect.comparison import ComparedVersion, Comparison, compare
 from traceview.kernels.inspect.kernel_report import KernelReport
 from traceview.kernels.inspect.matching import Matched
@@ -135,7 +134,12 @@ def check_upgrade(
             compared |= set(map(identity, first.kernels)) - set(map(identity, missing))
             changed |= {identity(kernel) for kernel, _ in found}
             upgrades += [upgrade for _, upgrade in found]
-            lines += _missing(missing, other)
+            if missing:
+                names = ", ".join(dict.fromkeys(kernel.name[:80] for kernel in missing))
+                count = units.counted(len(missing), "kernel is", "kernels are")
+                lines.append(
+                    f"{count} not compiled with Triton {other.version} for {arch}: {names}"
+                )
     if not (compared or changed or rejected):
         raise InputError(f"{target} has no kernel to compare", "pass what compiles one")
     ranked = sorted(upgrades, key=lambda each: (-each.risk, -each.launches, each.kernel))
@@ -176,7 +180,7 @@ def _compared(
 def _comparisons(
     first: TritonBuild, other: TritonBuild, one: Sequence[Compiled], two: Sequence[Compiled]
 ) -> tuple[Comparison, ...]:
-    reports = [PtxReport("", tuple(_report(kernel) for kernel in side)) for side in (one, two)]
+    reports = [PtxReport("", tuple(inspect(k, sass=False) for k in side)) for side in (one, two)]
     labels = (first.version, other.version)
     try:
         return compare(list(map(ComparedVersion, labels, reports))).comparisons
@@ -197,13 +201,6 @@ def _fates(
             yield kernel, UpgradeChange("rejected", reason, "compiles", -1.0)
 
 
-def _missing(kernels: Sequence[Compiled], other: TritonBuild) -> Iterator[str]:
-    if kernels:
-        names = ", ".join(dict.fromkeys(kernel.name[:80] for kernel in kernels))
-        count = units.counted(len(kernels), "kernel is", "kernels are")
-        yield f"{count} not compiled with Triton {other.version} for {other.arch}: {names}"
-
-
 def _same_code(
     first: Sequence[Compiled], other: Sequence[Compiled]
 ) -> dict[str | None, str | None]:
@@ -221,10 +218,6 @@ def _same_code(
 def _code_key(kernel: Compiled) -> object:
     code = cubin_file.machine_code(kernel.cubin, kernel.name) if kernel.cubin else kernel.ptx
     return identity(kernel), kernel.dynamic_shared_bytes, code
-
-
-def _report(kernel: Compiled) -> KernelReport:
-    return inspect(kernel, sass=False)
 
 
 def _upgrade(
@@ -269,14 +262,12 @@ def _rejected_by_all(every: Sequence[TritonBuild]) -> Iterator[KernelUpgrade]:
     for each in first.rejected:
         same = identity(each.kernel)
         if all(any(identity(o.kernel) == same for o in b.rejected) for b in others):
-            yield _rejected(each, first)
-
-
-def _rejected(each: Rejected, build: TritonBuild) -> KernelUpgrade:
-    change = UpgradeChange("rejected", each.reason, each.reason, 0.0)
-    everything = [*build.kernels, *(other.kernel for other in build.rejected)]
-    text = _configuration(each.kernel, everything)
-    return KernelUpgrade(each.kernel.name, text, build.arch, build.version, (change,), 0, None, 0.0)
+            change = UpgradeChange("rejected", each.reason, each.reason, 0.0)
+            everything = [*first.kernels, *(other.kernel for other in first.rejected)]
+            text = _configuration(each.kernel, everything)
+            yield KernelUpgrade(
+                each.kernel.name, text, first.arch, first.version, (change,), 0, None, 0.0
+            )
 
 
 # What one version changes about one kernel.
@@ -332,11 +323,8 @@ def _spills(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
     if not (one and other):
         # Traffic that was not there before, however little, is a loss.
         loss = max(loss, LEAST) if other else min(loss, -LEAST)
-    return UpgradeChange("spills", _spilled(one), _spilled(other), loss)
-
-
-def _spilled(spill_bytes: int) -> str:
-    return f"{units.size(spill_bytes)} spilled per thread" if spill_bytes else "no spills"
+    texts = [f"{units.size(n)} spilled per thread" if n else "no spills" for n in (one, other)]
+    return UpgradeChange("spills", texts[0], texts[1], loss)
 
 
 def _tensor_cores(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
@@ -369,11 +357,8 @@ def _widths(comparison: Comparison) -> Iterator[UpgradeChange]:
 
 def _in_flight(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
     """The bytes that the buffers of the pipelined loops hold."""
-    one, other = (sum(b.size_bytes for b in k.pipeline_buffers) for k in (before, after))
-    loss = _fraction(one, other)
-    return UpgradeChange("copies in flight", _buffers(before), _buffers(after), loss)
-
-
-def _buffers(kernel: KernelReport) -> str:
-    counts = [str(buffer.count) for buffer in kernel.pipeline_buffers]
-    return f"stages {', '.join(counts)}" if counts else "no pipelined copies"
+    one, other = (kernel.pipeline_buffers for kernel in (before, after))
+    loss = _fraction(sum(b.size_bytes for b in one), sum(b.size_bytes for b in other))
+    counts = [", ".join(str(buffer.count) for buffer in side) for side in (one, other)]
+    texts = [f"stages {each}" if each else "no pipelined copies" for each in counts]
+    return UpgradeChange("copies in flight", texts[0], texts[1], loss)

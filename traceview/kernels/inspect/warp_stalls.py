@@ -27,17 +27,23 @@ from traceview.kernels.ptx.cubin import machine_code
 from traceview.kernels.ptx.disassembly import access_of
 from traceview.kernels.ptx.live_registers import written_registers
 from traceview.kernels.ptx.model import Function, Instruction, SourceLine
-from traceview.kernels.ptx.scoreboards import INSTRUCTION_BYTES, Scoreboards
+from traceview.kernels.ptx.scoreboards import INSTRUCTION_BYTES, PRODUCTS, Scoreboards
 from traceview.traces.trace.warp_samples import KernelSamples, Stalls
 
 _LETTERS, _MOST_NAMES = 60, 8
 _SCOREBOARDS = ("long_scoreboard", "short_scoreboard")
+# A wait for matrix products of a warp group has the reason of a wait for other warps.
+_OF_PRODUCTS = "barrier"
 _PADDING = ("NOP", "BRA")
 # A long scoreboard is one of the L1 cache's unit, which serves all memory but shared memory.
 _L1 = frozenset(("global", "local", "generic", "texture", "surface"))
 _COPY_GROUP = "LDGDEPBAR"
+_PHASE_TEST, _BULK_COPIES = "SYNCS.PHASECHK", ("UTMALDG", "UBLKCP")
 _MOST_UNKNOWN_PCT = 5.0
 """Chosen, not measured: of the code that ran no line is unknown, of an edited file most are."""
+
+# As of kernels that ran before proton.start() of Triton 3.6.
+_NO_LINES = "without a line: start Proton before the first launch"
 
 _Sampled = tuple[CodePlace, Sequence[int], Stalls]
 
@@ -80,9 +86,10 @@ def _joined(
     unknown = sum(counts.total() for _, at, counts in sampled if found.by_line and not at)
     if 100 * unknown > _MOST_UNKNOWN_PCT * stalls.samples:
         share = units.percent(100 * unknown / stalls.samples)
+        where = "at lines without code as compiled here" if any(found.by_line) else _NO_LINES
         note(
-            f"{share} of the samples of {kernel.short_name} are at lines without code as compiled "
-            "here, so its findings are not weighed"
+            f"{share} of the samples of {kernel.short_name} are {where}, "
+            "so its findings are not weighed"
         )
         return replace(kernel, warp_stalls=stalls)
     apart = {
@@ -136,7 +143,7 @@ def _stalls(sampled_places: Iterable[_Sampled], sass: Function, boards: Scoreboa
     for place, instructions, counts in sampled_places:
         stalls[place].update(counts)
         sampled[place].update(dict.fromkeys(instructions))
-        for reason in _SCOREBOARDS:
+        for reason in (*_SCOREBOARDS, _OF_PRODUCTS):
             if counts[reason]:
                 producers = _producers(instructions, reason, sass, boards)
                 awaited[place] += _by_place(producers, reason, counts[reason], sass)
@@ -189,13 +196,39 @@ def _key(line: SourceLine) -> tuple[str, int]:
 
 
 def _producers(
-    instructions: Iterable[int], reason: str, sass: Function, boards: Scoreboards
+    instructions: Sequence[int], reason: str, sass: Function, boards: Scoreboards
 ) -> list[int]:
     """The instructions that others wait for, by the kind of scoreboard where that tells them."""
-    producers = sorted({each for at in instructions for each in boards.awaited(at)})
+    awaited = sorted({each for at in instructions for each in boards.awaited(at)})
+    products = [at for at in awaited if PRODUCTS in boards.sets[at]]
+    if reason == _OF_PRODUCTS:
+        # Of a line, other instructions may wait for other warps.
+        return products if len(instructions) == 1 else []
+    producers = [at for at in awaited if at not in products]
+    tests = [at for at in producers if sass.instructions[at].opcode.startswith(_PHASE_TEST)]
+    if arriving := sorted({each for at in tests for each in _arriving(at, sass)}):
+        return arriving
     is_long = reason == _SCOREBOARDS[0]
     of_kind = [at for at in producers if _is_long(sass.instructions[at]) == is_long] or producers
     return sorted({each for at in of_kind for each in _copies(at, sass, boards) or (at,)})
+
+
+def _arriving(test: int, sass: Function) -> Iterator[int]:
+    """The bulk copies that complete a phase of the barrier in shared memory that is tested.
+
+    Code announces the bytes of its copies to a barrier right before them.
+    """
+    announced, offset = False, _offset(sass.instructions[test])
+    for at, instruction in enumerate(sass.instructions):
+        if instruction.opcode.startswith("SYNCS.ARRIVE"):
+            announced = _offset(instruction) == offset
+        elif announced and instruction.opcode.startswith(_BULK_COPIES):
+            yield at
+
+
+def _offset(instruction: Instruction) -> str:
+    """The constant part of the address: of [UR7+0x24000], +0x24000."""
+    return instruction.operands.partition("[")[2].partition("]")[0].lstrip("UR0123456789")
 
 
 def _copies(commit: int, sass: Function, boards: Scoreboards) -> set[int]:

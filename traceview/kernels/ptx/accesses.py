@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from traceview.base.records import record
+from traceview.kernels.ptx import disassembly
 from traceview.kernels.ptx.instruction_mix import CLASSES, InstructionMix, class_of
 from traceview.kernels.ptx.lexer import Words, family, words
 from traceview.kernels.ptx.model import Access, Argument, Function, Instruction, Kind, SourceLine
@@ -74,15 +75,15 @@ class TensorOp:
 
 
 def accesses(function: Function) -> tuple[Access, ...]:
-    """The function's memory accesses in order; identical ones on a source line are merged.
-
-    Excluded are constants, parameters, operands that tensor cores read through descriptors, tensor
-    memory, and barriers.
-    """
-    counts = Counter(
-        access for instruction in function.instructions if (access := access_of(instruction))
-    )
+    """The function's memory accesses in order; identical ones on a source line are merged."""
+    find = access_finder(function)
+    counts = Counter(access for each in function.instructions if (access := find(each)))
     return tuple(replace(access, count=count) for access, count in counts.items())
+
+
+def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
+    """The function that returns the access of an instruction of this listing."""
+    return access_of if function.level == "ptx" else disassembly.access_of
 
 
 def instruction_mix(function: Function) -> dict[str, int]:
@@ -116,9 +117,10 @@ def _tensor_op(instruction: Instruction) -> TensorOp | None:
 
 
 def access_of(instruction: Instruction) -> Access | None:
-    """The memory access of one instruction, with a count of 1; None if it makes none.
+    """The memory access of one instruction of PTX, with a count of 1; None if it makes none.
 
-    `accesses` lists what is excluded.
+    Excluded are constants, parameters, operands that tensor cores read through descriptors, tensor
+    memory, and barriers.
     """
     opcode = words(instruction.opcode)
     kind, find = MOVES.get(opcode.root, (None, None))

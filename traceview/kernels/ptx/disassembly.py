@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -233,20 +232,12 @@ _NEVER = ("!PT", "!UPT")
 _CONDITION_LAST = re.compile(r".*, *!?U?P\d+")
 
 
-def accesses(function: Function) -> tuple[Access, ...]:
-    """The memory accesses of a function in order; identical ones on a source line are merged.
+def access_of(instruction: Instruction) -> Access | None:
+    """The access of one instruction, with a count of 1; None if it makes none.
 
     A copy between global and shared memory has space global. Instructions that never execute (@!PT,
-    which ptxas inserts where the hardware needs a pause) are excluded, as are callees.
+    which ptxas inserts where the hardware needs a pause) make none.
     """
-    counts = Counter(
-        access for instruction in function.instructions if (access := access_of(instruction))
-    )
-    return tuple(replace(access, count=count) for access, count in counts.items())
-
-
-def access_of(instruction: Instruction) -> Access | None:
-    """The access of one instruction, with a count of 1; None if it makes none."""
     name, *modifiers = instruction.opcode.split(".")
     meaning = _MEANING.get(name)
     if _PREFETCH.match(instruction.opcode):

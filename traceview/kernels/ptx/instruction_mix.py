@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
 
@@ -115,7 +115,7 @@ def _of_ptx(opcode: str) -> str:
 # Counts of instructions by class: of a function, per source line, and per loop.
 
 _WORK = frozenset(CLASSES[:13]) - {"integer"}
-"""Classes of useful work: a loop without any only polls (for a barrier, free memory)."""
+"""Classes of useful work: a loop with a barrier and without any only polls, as for free memory."""
 _LOCK = {"atomic", "shared load", "shared store"}
 """The classes of a loop that polls for a lock: Triton hands the atomic's result to all threads."""
 
@@ -211,9 +211,14 @@ def _loops(function: Function, classes: Sequence[str]) -> Iterator[LoopMix]:
     for header in sorted(nest.outer):
         inside = nest.within(header)
         counts = ClassCounts.of(classes[at] for at in inside)
-        if _WORK.intersection(counts.by_class) not in (set(), _LOCK):
+        if not _polls(counts.by_class.keys()):
             source = _source(function, header, inside)
             yield LoopMix(header, source, nest.depth(header), counts, frozenset(inside))
+
+
+def _polls(classes: Set[str]) -> bool:
+    work = classes & _WORK
+    return work == _LOCK or (not work and ("barrier" in classes or "integer" not in classes))
 
 
 def _source(function: Function, header: int, inside: Sequence[int]) -> SourceLine | None:

@@ -8,12 +8,13 @@ inside out, so that no block is visited once per enclosing loop. A cycle with tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from traceview.base.records import record
 
+T = TypeVar("T", bound=Hashable)
 Edges = Sequence[Sequence[int]]
 
 
@@ -49,6 +50,17 @@ class LoopNest:
         while inner is not None and inner != loop:
             inner = self.outer[inner]
         return inner == loop
+
+
+def reached(values: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """What a search from some values meets, depth first, each once."""
+    seen, waiting = set[T](), list(values)
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            yield value
+            waiting += following(value)
 
 
 def loop_nest(count: int, jumps: Iterable[Jump]) -> LoopNest:

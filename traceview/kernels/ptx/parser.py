@@ -57,27 +57,22 @@ class Flow:
 
     def __init__(self) -> None:
         self._outer = [-1]
-        self._scope = 0
+        self.scope = 0
         # By name, then by the scope that it stands in.
         self._labels: dict[str, dict[int, _Label]] = {}
         self._branches: list[_Branch] = []
         self._last_label = ("", 0)
 
-    @property
-    def is_outermost(self) -> bool:
-        """Whether the function's own braces are the only open ones."""
-        return self._scope == 0
-
     def open_scope(self) -> None:
-        self._outer.append(self._scope)
-        self._scope = len(self._outer) - 1
+        self._outer.append(self.scope)
+        self.scope = len(self._outer) - 1
 
     def close_scope(self) -> None:
-        self._scope = self._outer[self._scope]
+        self.scope = self._outer[self.scope]
 
     def label(self, name: str, at: int) -> None:
-        self._labels.setdefault(name, {})[self._scope] = _Label(at, ())
-        self._last_label = (name, self._scope)
+        self._labels.setdefault(name, {})[self.scope] = _Label(at, ())
+        self._last_label = (name, self.scope)
 
     def branch_targets(self, names: str) -> None:
         """Make the last label a table of targets, as `brx.idx` uses it."""
@@ -91,7 +86,7 @@ class Flow:
         label = ""
         if root in BRANCHES:
             label = operands.split(",")[-1 if root == "brx" else 0].strip()
-        self._branches.append(_Branch(at, label, guarded, self._scope, offset))
+        self._branches.append(_Branch(at, label, guarded, self.scope, offset))
 
     def jumps(self) -> Iterator[Jump]:
         """The jumps in order. Raises UnknownLabelError."""
@@ -243,7 +238,7 @@ class _Module:
 
     def _close(self, statement: Statement) -> None:
         body = self._inside(statement)
-        if body.flow.is_outermost:
+        if body.flow.scope == 0:
             self._bodies.append(body)
             self._body = None
         else:

@@ -25,9 +25,12 @@ _WORDS = struct.Struct("<QQ")
 # The bits from 105 on, of which 41 are in the upper word.
 _CONTROL = 41
 _NONE = 7
-_SCOREBOARDS = 6
-# DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way.
-_NAMED = re.compile(r"SB(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
+SCOREBOARDS = 6
+# DEPBAR.LE SB0, 0x1 waits until at most one of the copies that reserve scoreboard 0 is under way,
+# WARPGROUP.DEPBAR.LE gsb0, 0x1 until one group of matrix products is: HGMMA … gsb0 ends a group.
+_NAMED = re.compile(r"(?P<kind>SB|gsb)(?P<scoreboard>\d)(?:, *(?P<left>0x[0-9a-f]{1,8}))?")
+PRODUCTS = SCOREBOARDS
+"""The number, behind those of the scoreboards, by which matrix products are waited for."""
 _ALL = 1 << 32
 
 
@@ -55,7 +58,7 @@ def _control(bits: int) -> Control:
     return Control(
         bits & 15,
         frozenset(barrier for barrier in barriers if barrier != _NONE),
-        frozenset(number for number in range(_SCOREBOARDS) if bits >> 11 + number & 1),
+        frozenset(number for number in range(SCOREBOARDS) if bits >> 11 + number & 1),
     )
 
 
@@ -81,9 +84,13 @@ class Scoreboards:
         if len(decoded) < len(code):
             raise ValueError("fewer instructions in the machine code than in its disassembly")
         waits = [
-            {**_named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
+            {**named(i), **dict.fromkeys(c.waits, 0)} for c, i in zip(decoded, code, strict=True)
         ]
-        return cls([c.sets for c in decoded], waits, _before(function))
+        sets = [c.sets | closes(i) for c, i in zip(decoded, code, strict=True)]
+        before: dict[int, list[int]] = defaultdict(list)
+        for earlier, later in _steps(function):
+            before[later].append(earlier)
+        return cls(sets, waits, before)
 
     def awaited(self, at: int) -> tuple[int, ...]:
         """The instructions whose results or operands the instruction `at` waits for, in order.
@@ -112,19 +119,20 @@ class Scoreboards:
         return tuple(sorted(found))
 
 
-def _named(instruction: Instruction) -> Mapping[int, int]:
-    if not instruction.opcode.startswith("DEPBAR"):
+def named(instruction: Instruction) -> Mapping[int, int]:
+    """The scoreboards that a DEPBAR names, and how many reservations it leaves of each."""
+    if "DEPBAR." not in instruction.opcode:
         return {}
-    named = _NAMED.finditer(instruction.operands)
-    return {int(each["scoreboard"]): int(each["left"] or "0", 16) for each in named}
+    return {
+        PRODUCTS if each["kind"] == "gsb" else int(each["scoreboard"]): int(each["left"] or "0", 16)
+        for each in _NAMED.finditer(instruction.operands)
+    }
 
 
-def _before(function: Function) -> Mapping[int, Sequence[int]]:
-    """The instructions that may run right before each."""
-    before: dict[int, list[int]] = defaultdict(list)
-    for earlier, later in _steps(function):
-        before[later].append(earlier)
-    return before
+def closes(instruction: Instruction) -> frozenset[int]:
+    """PRODUCTS, where an instruction ends a group of them; none otherwise."""
+    ends = "gsb0" in instruction.operands and "DEPBAR." not in instruction.opcode
+    return frozenset((PRODUCTS,)) if ends else frozenset()
 
 
 def _steps(function: Function) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from traceview.kernels.ptx.disassembly import parse, with_sources_of
 from traceview.kernels.ptx.model import Compiled, Function, Listing, Resources
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.toolchain import tools
-from traceview.kernels.toolchain.tools import ProcessResult
+from traceview.kernels.toolchain.tools import ProcessResult, number_of
 
 MOST_KEPT = 16
 
@@ -123,7 +123,7 @@ def _run(
         source = text.encode()
         result = tools.run(path, lambda file, cubin: (*flags, file, "-o", cubin), source, ".ptx")
         if older := _KNOWN_VERSION.search(result.err):
-            known.setdefault(_numbers(older[1]), path)
+            known.setdefault(tuple(map(int, older[1].split("."))), path)
         return result
 
     result = tools.run_first_able(paths, attempt, _TOO_OLD)
@@ -135,10 +135,6 @@ def _run(
     as_older = attempt(known[newest], _VERSION.sub(rf"\g<1>{version}", ptx, count=1))
     known_as = f"assembled as PTX ISA {version}, the newest that ptxas here knows"
     return (as_older, (f"{known_as}; it is {written[2]}",)) if as_older.ok else (result, ())
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def arch_for(ptx: str, arch: str | None = None) -> str:
@@ -156,14 +152,10 @@ def arch_for(ptx: str, arch: str | None = None) -> str:
     own, suffix = target.groups()
     if arch in (None, own):
         return own + suffix
-    if _number(str(arch)) < _number(own) or (suffix == "a" and arch != own + suffix):
+    if number_of(str(arch)) < number_of(own) or (suffix == "a" and arch != own + suffix):
         remedy = "recompile the source for that GPU"
         raise TraceviewError(f"the PTX is for {own}{suffix} and cannot run on {arch}", remedy)
     return str(arch)
-
-
-def _number(arch: str) -> int:
-    return int(re.sub(r"\D", "", arch) or 0)
 
 
 def _first_error(result: ProcessResult) -> str:
@@ -270,6 +262,7 @@ def _once(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
 
 
 _parsed = lru_cache(maxsize=2)(parse_ptx)
+_resources = _once(cubin_file.resources)
 
 
 @_once
@@ -281,11 +274,6 @@ def _assembled(ptx: str, arch: str) -> Assembled:
 def _disassembled(cubin: bytes, ptx: str | None) -> Listing:
     listing = disassemble(cubin)
     return with_sources_of(listing, _parsed(ptx)) if ptx else listing
-
-
-@_once
-def _resources(cubin: bytes) -> dict[str, Resources]:
-    return cubin_file.resources(cubin)
 
 
 def _cubin(compiled: Compiled, notes: list[str]) -> tuple[tuple[str, ...], bytes | None]:

@@ -235,10 +235,15 @@ def _in_triton(tool: str, arch: str) -> Iterator[Path]:
     spec = importlib.util.find_spec("triton")
     names = [tool]
     if tool == "ptxas":
-        is_blackwell = int(re.sub(r"\D", "", arch) or 0) >= 100
+        is_blackwell = number_of(arch) >= 100
         names = ["ptxas-blackwell", tool] if is_blackwell else [tool, "ptxas-blackwell"]
     for folder in (spec.submodule_search_locations or []) if spec else []:
         yield from (Path(folder, *TRITON_BIN, name) for name in names)
+
+
+def number_of(arch: str) -> int:
+    """The number of an architecture: 90 of sm_90a; 0 without one."""
+    return int(re.sub(r"\D", "", arch) or 0)
 
 
 def _not_found(tool: str) -> ToolNotFoundError:

@@ -87,7 +87,8 @@ def folder_of(version: str, python: str, note: Callable[[str], None]) -> Path | 
     if same_version(version, about.triton):
         return None
     try:
-        root = _root()
+        named = os.environ.get("TRACEVIEW_CACHE_DIR")
+        root = private_folder(Path(named), "tritons") if named else cache_folder("tritons")
         folder = root / f"{_short(version)}-{about.tag}"
         if not (folder / "triton" / "__init__.py").is_file():
             note(f"downloading Triton {version} (about 200 MB) into {folder}")
@@ -98,11 +99,6 @@ def folder_of(version: str, python: str, note: Callable[[str], None]) -> Path | 
         what = f"Triton {version} cannot be stored: {error.strerror or error}"
         raise ToolNotFoundError(what, "set $TRACEVIEW_CACHE_DIR to a folder with space") from None
     return folder
-
-
-def _root() -> Path:
-    named = os.environ.get("TRACEVIEW_CACHE_DIR")
-    return private_folder(Path(named), "tritons") if named else cache_folder("tritons")
 
 
 def _install(version: str, about: Interpreter, folder: Path) -> None:

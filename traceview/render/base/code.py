@@ -243,12 +243,8 @@ def color_class(name: str) -> str | None:
 
     `idle: launch-late` has the colour of its cause.
     """
-    key = _key(name)
+    key = name.removeprefix(_IDLE).lower().replace(" ", "-")
     return f"c-{key}" if key in MEANINGS else None
-
-
-def _key(name: str) -> str:
-    return name.removeprefix(_IDLE).lower().replace(" ", "-")
 
 
 def colors_css() -> str:

@@ -103,8 +103,7 @@ def _texts(texts: Texts) -> list[str]:
     used = groups.different(texts.codes[texts.codes >= 0])
     written = object_array(["null"] * (int(used[-1]) + 2 if len(used) else 1))
     written[used] = object_array([_text(text) for text in texts.values[used]])
-    cells: list[str] = written[texts.codes].tolist()
-    return cells
+    return written[texts.codes].tolist()
 
 
 def _scalar(value: Any) -> str:
@@ -121,8 +120,7 @@ def _text(value: str) -> str:
 def _python_number(value: Any) -> int | bool:
     """The Python value of a numpy integer or boolean, which json cannot serialize."""
     if isinstance(value, np.integer | np.bool_):
-        number: int | bool = value.item()
-        return number
+        return value.item()
     raise TypeError(f"{type(value).__name__} is not a cell")
 
 
@@ -214,7 +212,10 @@ class JsonShape:
             return keys._parts
         all_fields = " ".join(field.name for field in fields(self._kind))
         pairs = [word.partition("=") for word in keys.replace("*", all_fields).split()]
-        return [_attribute(self._kind, name, path or name) for name, _, path in pairs]
+        return [
+            JsonKey(name, _Attribute(self._kind, path or name), _getter(path or name))
+            for name, _, path in pairs
+        ]
 
     def written(self, value: Any, context: Any = None) -> dict[str, Any]:
         """The object for the JSON writer."""
@@ -270,10 +271,6 @@ def document_schema(shape: JsonShape) -> Schema:
     schema["properties"] = {**versions, **schema["properties"]}
     schema["required"] = [*versions, *schema["required"]]
     return schema
-
-
-def _attribute(kind: type, name: str, path: str) -> JsonKey:
-    return JsonKey(name, _Attribute(kind, path), _getter(path))
 
 
 def _getter(path: str) -> Get:
@@ -396,14 +393,9 @@ def of(hint: Any) -> Schema:
     return {}
 
 
-def _analysis_of(_: Evidence, context: Any) -> str | None:
-    """The analysis of a ranked finding, whose table shows it; None for a kernel's finding."""
-    return getattr(context, "analysis", None)
-
-
 _EVIDENCE = JsonShape(
     Evidence,
-    JsonKey("analysis", str | None, _analysis_of),
+    JsonKey("analysis", str | None, lambda _, context: getattr(context, "analysis", None)),
     "table row start_ns end_ns",
     JsonKey("basis", str | None, lambda evidence, _: evidence.basis or None),
     "values",

@@ -28,7 +28,7 @@ from traceview.render.base.code import coded, colored, colors_css
 from traceview.render.base.safe_text import all_visible, cells_of, visible
 from traceview.render.document import limited
 
-MOST_ROWS = 1_000
+MOST_ROWS = 400
 """Rows of a table on the page, unless all are requested; JSON has more."""
 
 _SHORT, WHOLE = 56, 4_000
@@ -225,9 +225,17 @@ def _escaped(texts: Sequence[str]) -> list[str]:
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 _COMPILED = _TEMPLATES / "__pycache__"
 STYLES = ("report.css", "charts.css", "tables.css", "code.css", "timeline.css")
-_GIST_END = re.compile(r"(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])|, (?=so that|not counting)")
-# Spaces that must not break: before a unit, and before a separating dot.
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)")
+# An aside is in brackets, or a line's code; other code stays whole. A gist ends before the next
+# sentence, or its reason.
+_GIST = re.compile(
+    r"(?P<aside>, `[^`]*`,| \((?:[^()`]|\([^()`]*\))*\))|`[^`]*`"
+    r"|(?P<end>(?<=[\w)'`%]\.) (?!If so)(?=[A-Z0-9`])"
+    r"|, (?=so that|not counting|(?:likely )?because)|[;:] )"
+)
+# Spaces that must not break: before a unit or a separating dot, and in `GPU busy 12 %`.
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=%|(?:ns|µs|ms|s|[kMGT]?B)\b)| (?=·)|(?<=GPU) (?=busy)|(?<=busy) (?=\d)"
+)
 SCRIPT, TIMELINE = "report.js", "timeline.js"
 """Bundles of the modules in `render/script`, written by `make script`."""
 
@@ -262,10 +270,17 @@ def rendered_pieces(
     texts = ((_TEMPLATES / name).read_text("utf-8") for name in bundles or (SCRIPT,))
     # One element: while the first script runs, the page as it was has all of them.
     script = Markup("".join(texts))  # noqa: S704 - our own files
+    # The content security policy: only this style and this script are allowed.
+    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(rules)}"
     return (
         _environment()
         .get_template(template)
-        .generate(style=rules, script=script, policy=_policy(rules, script), **content)
+        .generate(
+            style=rules,
+            script=script,
+            policy=f"default-src 'none'; {allowed}; img-src data:",
+            **content,
+        )
     )
 
 
@@ -273,12 +288,6 @@ def compile_templates(*templates: str) -> None:
     """Load templates ahead of their use."""
     for template in templates:
         _environment().get_template(template)
-
-
-def _policy(style: str, script: str) -> str:
-    """The content security policy: only this style and this script are allowed."""
-    allowed = f"script-src {_source_hash(script)}; style-src {_source_hash(style)}"
-    return f"default-src 'none'; {allowed}; img-src data:"
 
 
 def _source_hash(text: str) -> str:
@@ -329,10 +338,25 @@ def _environment() -> Environment:
     return environment
 
 
-def gist(text: str) -> tuple[str, str]:
-    """The first sentence of a text up to its purpose or exceptions, and the rest, if any."""
-    end = _GIST_END.search(text)
-    return (text[: end.start()], text[end.start() :]) if end else (text, "")
+def gist(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a text, and whether each is beyond the gist: its asides and what follows it.
+
+    The gist is the first sentence, up to its purpose, reason or exceptions.
+    """
+    start = 0
+    for part in _GIST.finditer(text):
+        if part.lastgroup:
+            yield text[start : part.start()], False
+            start = part.start()
+        if part.lastgroup == "aside":
+            yield part[0], True
+            start = part.end()
+        if part.lastgroup == "end":
+            break
+    else:
+        yield text[start:], False
+        return
+    yield text[start:], True
 
 
 def key(name: str) -> str:

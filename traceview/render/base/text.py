@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from traceview.base import units
@@ -189,9 +189,6 @@ class TerminalColumn:
         """True if no row has a value in the column."""
         return all(cell == units.ABSENT for cell in self.cells)
 
-    def with_width(self, width: int) -> TerminalColumn:
-        return replace(self, width=width)
-
     def cut(self) -> list[str]:
         """The cells for `width`: names shortened to one line, prose left whole for wrapping."""
         return cells_of(self.cells, self.width, self.prose)
@@ -248,7 +245,7 @@ def _grown(columns: Sequence[TerminalColumn], width: int, least_text: int) -> li
         more = min(lacking[i], spare // (len(waiting) - position))
         widths[i] += more
         spare -= more
-    return [c.with_width(w) for c, w in zip(columns, widths, strict=True)]
+    return [replace(c, width=w) for c, w in zip(columns, widths, strict=True)]
 
 
 # Blocks of a report in text: headings, grids, notes, laid out for a width.
@@ -308,6 +305,13 @@ def heading(title: str, name: str = "") -> Text:
     line = f"{title}  {name}" if name else title
     ruler = "-" * min(len(line), _LONGEST_RULER)
     return Text.assemble((title, "bold"), (line[len(title) :], "dim"), (f"\n{ruler}", "dim"))
+
+
+def note_blocks(lead: str, notes: Iterable[str], most: int = SENTENCE) -> Iterator[RenderableType]:
+    """Dim notes without empty lines in between; nothing if there are none."""
+    blocks = [note_block(lead, note, "dim", most) for note in notes]
+    if blocks:
+        yield Group(*blocks)
 
 
 def note_block(lead: str, text: str, style: str = "", most: int = SENTENCE) -> RenderableType:

@@ -18,19 +18,6 @@ from traceview.base.records import frequent_record, record
 from traceview.base.tables import Cell, RowNumbers, Table, places_of
 from traceview.render.base.safe_text import shortened_apart, visible
 from traceview.render.charts import marks
-from traceview.render.charts.marks import (
-    Anchor,
-    ChartAxis,
-    ChartRow,
-    ChartRows,
-    Disc,
-    Label,
-    Line,
-    Mark,
-    Plot,
-    Plots,
-    Rectangle,
-)
 from traceview.traces.analyses.base import Chart
 
 MOST_SERIES = 6
@@ -190,32 +177,30 @@ def _lengths(table: Table, column: str) -> npt.NDArray[np.float64]:
     return np.where(~table.is_null(column) & (values > 0) & (values < np.inf), values, 0.0)
 
 
-def rows_of_bars(chart: BarChart) -> ChartRows:
+def rows_of_bars(chart: BarChart) -> marks.ChartRows:
     """Rows with a label, the bar (or its stacked parts) and the value, or spans of time."""
     reach = max(bar.start + bar.length for bar in chart.bars)
     height = _BAR_PX if chart.row_texts else _SPAN_PX
-    of_row = defaultdict[int, list[Rectangle]](list)
+    of_row = defaultdict[int, list[marks.Rectangle]](list)
     paired = any(bar.lower for bar in chart.bars)
     for bar in chart.bars:
         if bar.length > 0:
-            of_row[bar.row].append(_rectangle(chart, bar, height, paired))
+            part = (height - 4) / 2 if paired else height
+            top = 2 + part if bar.lower else (2.0 if paired else 0.0)
+            style = marks.series_class(chart.meaning(bar), chart.series)
+            end = bar.start + bar.length
+            of_row[bar.row].append(
+                marks.Rectangle(bar.start, top, end, top + part, style, tooltip(chart, bar, 3))
+            )
     texts = chart.row_texts or ("",) * len(chart.labels)
     rows = tuple(
-        ChartRow(whole, label, tuple(of_row[row]), text)
+        marks.ChartRow(whole, label, tuple(of_row[row]), text)
         for row, (whole, label, text) in enumerate(
             zip(chart.wholes, chart.labels, texts, strict=True)
         )
     )
-    x = ChartAxis(0.0, reach) if chart.row_texts else marks.axis(chart.column, reach)
-    return ChartRows(rows, x, height, chart.series)
-
-
-def _rectangle(chart: BarChart, bar: Bar, height: float, paired: bool) -> Rectangle:
-    part = (height - 4) / 2 if paired else height
-    top = 2 + part if bar.lower else (2.0 if paired else 0.0)
-    style = marks.series_class(chart.meaning(bar), chart.series)
-    end = bar.start + bar.length
-    return Rectangle(bar.start, top, end, top + part, style, tooltip(chart, bar, 3))
+    x = marks.ChartAxis(0.0, reach) if chart.row_texts else marks.axis(chart.column, reach)
+    return marks.ChartRows(rows, x, height, chart.series)
 
 
 def tooltip(chart: BarChart, bar: Bar, digits: int) -> str:
@@ -238,44 +223,44 @@ _HEIGHT_PX, _TOP_PX, _AXIS_PX = 190.0, 16.0, 20.0
 _COLUMN_WIDTH = 0.82
 
 
-def columns_plot(chart: BarChart) -> Plots:
+def columns_plot(chart: BarChart) -> marks.Plots:
     """The columns over their labels, beside an axis of values."""
     tops = np.zeros(len(chart.labels))
     for bar in chart.bars:
         tops[bar.row] = max(tops[bar.row], bar.start + bar.length)
     reach = reach_of(tops)
-    drawn: tuple[Mark, ...] = (
+    drawn: tuple[marks.Mark, ...] = (
         *_columns(chart, reach),
         *_column_labels(chart),
         *_cut(chart, tops, reach),
     )
-    x, y = ChartAxis(0.0, len(tops)), marks.axis(chart.column, reach)
-    return Plots((Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX),), chart.series)
+    x, y = marks.ChartAxis(0.0, len(tops)), marks.axis(chart.column, reach)
+    return marks.Plots((marks.Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX),), chart.series)
 
 
-def _columns(chart: BarChart, reach: float) -> Iterator[Rectangle]:
+def _columns(chart: BarChart, reach: float) -> Iterator[marks.Rectangle]:
     for bar in chart.bars:
         low, high = min(bar.start, reach), min(bar.start + bar.length, reach)
         if high > low:
             left = bar.row + (1 - _COLUMN_WIDTH) / 2
             style = marks.series_class(bar.series, chart.series)
             right = left + _COLUMN_WIDTH
-            yield Rectangle(left, high, right, low, style, tooltip(chart, bar, 0))
+            yield marks.Rectangle(left, high, right, low, style, tooltip(chart, bar, 0))
 
 
-def _column_labels(chart: BarChart) -> Iterator[Label]:
+def _column_labels(chart: BarChart) -> Iterator[marks.Label]:
     """The first label and others evenly spaced after it; a phone hides every other one."""
     step = -(-len(chart.labels) // MOST_LABELS)
     for number, row in enumerate(range(0, len(chart.labels), step)):
         style = "tick" if number % 3 == 0 else "tick wide"
-        yield Label(row + 0.5, 0.0, label_ending(chart.labels[row]), 15, style)
+        yield marks.Label(row + 0.5, 0.0, label_ending(chart.labels[row]), 15, style)
 
 
-def _cut(chart: BarChart, tops: npt.NDArray[np.float64], reach: float) -> Iterator[Label]:
+def _cut(chart: BarChart, tops: npt.NDArray[np.float64], reach: float) -> Iterator[marks.Label]:
     for row in cut_columns(tops, reach):
         height = f"↑ {units.quantity(chart.column, round(tops[row]))}"
-        anchor: Anchor = "start" if row < len(tops) / 8 else "middle"
-        yield Label(row + 0.5, reach, height, -4, "cut", anchor)
+        anchor: marks.Anchor = "start" if row < len(tops) / 8 else "middle"
+        yield marks.Label(row + 0.5, reach, height, -4, "cut", anchor)
 
 
 def reach_of(tops: npt.NDArray[np.float64]) -> float:
@@ -386,32 +371,32 @@ def _line(run: float, rise: float, reach: float) -> tuple[Point, ...]:
     )
 
 
-def stairs_plots(chart: StairsChart) -> Plots:
+def stairs_plots(chart: StairsChart) -> marks.Plots:
     """One panel per label, side by side if there is room."""
-    return Plots(tuple(_plot(panel, chart) for panel in chart.panels))
+    return marks.Plots(tuple(_plot(panel, chart) for panel in chart.panels))
 
 
-def _plot(panel: Panel, chart: StairsChart) -> Plot:
+def _plot(panel: Panel, chart: StairsChart) -> marks.Plot:
     highest = max((y for _, y in (*panel.points, *panel.line)), default=1.0) * _ABOVE_POINTS
     reach = max((x for x, _ in panel.points), default=1.0) * _ABOVE_POINTS
-    drawn: tuple[Mark, ...] = (
-        *(Label(tick, 0.0, marks.tick_text(tick), 16) for tick in marks.ticks(reach, 4)),
-        Label(reach / 2, 0.0, units.label(chart.x_column), 32),
+    drawn: tuple[marks.Mark, ...] = (
+        *(marks.Label(tick, 0.0, marks.tick_text(tick), 16) for tick in marks.ticks(reach, 4)),
+        marks.Label(reach / 2, 0.0, units.label(chart.x_column), 32),
         *_steps(panel.line, reach),
-        *(Disc(x, y, 3, "bar", _tooltip(x, y, chart)) for x, y in panel.points),
+        *(marks.Disc(x, y, 3, "bar", _tooltip(x, y, chart)) for x, y in panel.points),
     )
-    x, y = ChartAxis(0.0, reach), marks.axis(chart.column, highest)
-    return Plot(x, y, drawn, _PANEL_PX, _ABOVE_PX, _BELOW_PX, panel.label)
+    x, y = marks.ChartAxis(0.0, reach), marks.axis(chart.column, highest)
+    return marks.Plot(x, y, drawn, _PANEL_PX, _ABOVE_PX, _BELOW_PX, panel.label)
 
 
-def _steps(corners: tuple[Point, ...], reach: float) -> Iterator[Line]:
+def _steps(corners: tuple[Point, ...], reach: float) -> Iterator[marks.Line]:
     """The predicted line as far as the panel reaches."""
     for (x, y), (x2, y2) in pairwise(corners):
         if x > reach:
             break
         end = min(x2, reach)
         y_end = y + (y2 - y) * (end - x) / (x2 - x) if x2 > x else y2
-        yield Line(x, y, end, y_end, "model")
+        yield marks.Line(x, y, end, y_end, "model")
 
 
 def _tooltip(x: float, y: float, chart: StairsChart) -> str:

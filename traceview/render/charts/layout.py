@@ -12,17 +12,7 @@ from traceview.base.errors import InputError, ToolNotFoundError
 from traceview.base.records import record
 from traceview.base.tables import Cell, Table
 from traceview.render.base.safe_text import shortened_apart, visible
-from traceview.render.charts import marks
-from traceview.render.charts.bars import (
-    BarChart,
-    StairsChart,
-    bar_chart,
-    columns_plot,
-    rows_of_bars,
-    stairs_chart,
-    stairs_plots,
-)
-from traceview.render.charts.marks import ChartAxis, Disc, Drawing, Label, Line, Mark, Plot, Plots
+from traceview.render.charts import bars, marks
 from traceview.traces.analyses.base import Chart, Result
 
 if TYPE_CHECKING:
@@ -132,43 +122,43 @@ def _number(cell: Cell) -> float:
     return float(cell) if isinstance(cell, int | float) else 0.0
 
 
-def roofline_plot(chart: RooflineChart) -> Plots:
+def roofline_plot(chart: RooflineChart) -> marks.Plots:
     """Numbered discs under the ceilings, and the list of their labels."""
     x = marks.powers(chart.x, chart.left, chart.right)
     y = marks.powers(chart.y, chart.bottom, chart.top)
     drawn = (
-        *(Line(value, y.high, value, y.low) for value, _ in x.ticks),
-        *(Label(value, y.low, text, 15) for value, text in x.ticks),
+        *(marks.Line(value, y.high, value, y.low) for value, _ in x.ticks),
+        *(marks.Label(value, y.low, text, 15) for value, text in x.ticks),
         *_drawn_ceilings(chart, x),
         *_discs(chart),
     )
-    plot = Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX)
-    return Plots((plot,), listed=tuple(point.label for point in chart.points))
+    plot = marks.Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX)
+    return marks.Plots((plot,), listed=tuple(point.label for point in chart.points))
 
 
-def _drawn_ceilings(chart: RooflineChart, x: ChartAxis) -> Iterator[Mark]:
+def _drawn_ceilings(chart: RooflineChart, x: marks.ChartAxis) -> Iterator[marks.Mark]:
     highest = max((rate for rate, _ in chart.levels), default=chart.top)
     for rate, label in chart.slopes:
         end = min(highest / rate, chart.right)
-        yield Line(chart.left, rate * chart.left, end, rate * end, "model")
-        yield Label(x.at(0.01), rate * chart.left, label, -14, "ceiling", "start")
+        yield marks.Line(chart.left, rate * chart.left, end, rate * end, "model")
+        yield marks.Label(x.at(0.01), rate * chart.left, label, -14, "ceiling", "start")
     widest = max((rate for rate, _ in chart.slopes), default=0.0)
     for rate, label in chart.levels:
         start = max(rate / widest, chart.left) if widest else chart.left
-        yield Line(start, rate, chart.right, rate, "model")
-        yield Label(x.at(0.99), rate, label, -5, "ceiling", "end")
+        yield marks.Line(start, rate, chart.right, rate, "model")
+        yield marks.Label(x.at(0.99), rate, label, -5, "ceiling", "end")
 
 
-def _discs(chart: RooflineChart) -> Iterator[Mark]:
+def _discs(chart: RooflineChart) -> Iterator[marks.Mark]:
     """A disc per point, its area the fraction of time, with its number."""
     for number, point in enumerate(chart.points, 1):
         radius = max(_LARGEST_PX * math.sqrt(point.size_fraction), _LEAST_PX)
         rate, intensity = units.quantity(chart.y, point.y), units.quantity(chart.x, point.x)
-        yield Disc(point.x, point.y, radius, "point", f"{point.label}: {rate} at {intensity}")
-        yield Label(point.x, point.y, str(number), 4, "number")
+        yield marks.Disc(point.x, point.y, radius, "point", f"{point.label}: {rate} at {intensity}")
+        yield marks.Label(point.x, point.y, str(number), 4, "number")
 
 
-Layout = BarChart | StairsChart | RooflineChart
+Layout = bars.BarChart | bars.StairsChart | RooflineChart
 
 
 def layout(chart: Chart, table: Table) -> Layout | None:
@@ -176,17 +166,17 @@ def layout(chart: Chart, table: Table) -> Layout | None:
     if chart.kind == "roofline":
         return roofline_chart(chart, table)
     if chart.kind == "stairs":
-        return stairs_chart(chart, table)
-    return bar_chart(chart, table)
+        return bars.stairs_chart(chart, table)
+    return bars.bar_chart(chart, table)
 
 
-def drawing_of(chart: Layout) -> Drawing:
+def drawing_of(chart: Layout) -> marks.Drawing:
     """The marks of a layout."""
     if isinstance(chart, RooflineChart):
         return roofline_plot(chart)
-    if isinstance(chart, StairsChart):
-        return stairs_plots(chart)
-    return columns_plot(chart) if chart.upright else rows_of_bars(chart)
+    if isinstance(chart, bars.StairsChart):
+        return bars.stairs_plots(chart)
+    return bars.columns_plot(chart) if chart.upright else bars.rows_of_bars(chart)
 
 
 def figure_of(result: Result, table: str) -> Figure:

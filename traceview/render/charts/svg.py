@@ -90,7 +90,10 @@ def _rows(of: ChartRows) -> Markup:
     rows = Markup("").join(_row(row, of, grid) for row in of.rows)
     if not of.x.ticks:
         return Markup('<div class="bars">{}</div>').format(rows)
-    numbers = (text(x, 13, words, anchor=_anchor(x)) for x, words in _places(of))
+    numbers = (
+        text(x, 13, words, anchor="start" if x < 0.02 else "end" if x > 0.97 else "middle")
+        for x, words in _places(of)
+    )
     axis = Markup("<span></span>") + svg(_AXIS_PX, numbers, "axis")
     return Markup('<div class="bars spans">{}{}</div>').format(rows, axis)
 
@@ -105,10 +108,6 @@ def _row(row: ChartRow, of: ChartRows, grid: Sequence[Markup]) -> Markup:
         row.whole, row.label, svg(of.height, [*grid, *bars])
     )
     return shown + Markup('<span class="value">{}</span>').format(row.text) if row.text else shown
-
-
-def _anchor(fraction: float) -> Anchor:
-    return "start" if fraction < 0.02 else "end" if fraction > 0.97 else "middle"
 
 
 def _legend(series: Sequence[str]) -> Markup:

@@ -25,13 +25,6 @@ from traceview.traces.comparison.comparison import (
     RunComparison,
 )
 from traceview.traces.comparison.figures import RunFigures
-from traceview.traces.comparison.wording import (
-    group_title,
-    has_steps,
-    other_memory,
-    part_title,
-    shape_values,
-)
 
 _MOST_NAMED = 2
 
@@ -137,7 +130,7 @@ def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTabl
     shown = _shown(comparison, most)
     groups: dict[str, list[int]] = defaultdict(list)
     for row in sorted(range(len(comparison.parts)), key=lambda r: -_size(comparison, r)):
-        groups[group_title(comparison.parts[row])].append(row)
+        groups[wording.group_title(comparison.parts[row])].append(row)
     small = [title for title, rows in groups.items() if _is_small(comparison, rows, shown)]
     if len(small) > 1:
         groups[OTHER] = [row for title in small for row in groups.pop(title)]
@@ -151,7 +144,7 @@ def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTabl
 
 def per_step(comparison: RunComparison, table: PartsTable) -> str:
     """The unit of the table's numbers, such as `ms per step`."""
-    per = "per step" if has_steps(comparison) else "of steady GPU time"
+    per = "per step" if wording.has_steps(comparison) else "of steady GPU time"
     return f"{table.total.unit} {per}"
 
 
@@ -208,7 +201,7 @@ def _shown(comparison: RunComparison, most: int | None) -> frozenset[int]:
         return frozenset(rows)
     groups: dict[str, list[int]] = defaultdict(list)
     for row in rows:
-        groups[group_title(comparison.parts[row])].append(row)
+        groups[wording.group_title(comparison.parts[row])].append(row)
     first = {row for members in groups.values() for row in members[:_MOST_OF_GROUP]}
     return frozenset([row for row in rows if row in first][:most])
 
@@ -251,10 +244,10 @@ def _meaning(part: PartDifference) -> str:
 
 def _line(part: PartDifference, amounts: Amounts) -> PartLine:
     # Only the cause: the group is titled idle, and a sentence above explains the cause.
-    title = part.name if part.kind == "idle" else part_title(part)
+    title = part.name if part.kind == "idle" else wording.part_title(part)
     change = {"same": "", "reconfigured": "other size"}.get(part.change, part.change)
     change = part.change if part.kind == "kernel" and change == "other size" else change
-    change = "other memory" if other_memory(part) else change
+    change = "other memory" if wording.other_memory(part) else change
     return PartLine(part, title, change, amounts, tuple(_details(part)))
 
 
@@ -270,7 +263,7 @@ def _details(part: PartDifference) -> Iterator[tuple[str, str, str]]:
     if part.change == "renamed" and part.before and part.after:
         yield "name", part.before.name, part.after.name
     shapes = [side.shape if side else None for side in (part.before, part.after)]
-    sides = [dict(shape_values(shape)) if shape else {} for shape in shapes]
+    sides = [dict(wording.shape_values(shape)) if shape else {} for shape in shapes]
     for name in dict.fromkeys((*sides[0], *sides[1])):
         yield name, sides[0].get(name, units.ABSENT), sides[1].get(name, units.ABSENT)
 

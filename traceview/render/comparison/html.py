@@ -13,17 +13,7 @@ from traceview.base import units
 from traceview.base.records import record
 from traceview.render.base.code import color_class
 from traceview.render.base.page import SCRIPT, STYLES, TIMELINE, Style, rendered
-from traceview.render.comparison.document import (
-    Amounts,
-    GroupLine,
-    PartLine,
-    both_sides,
-    change_differences,
-    compared_sides,
-    parts_table,
-    per_step,
-    sides,
-)
+from traceview.render.comparison import document
 from traceview.render.document import ScoreTile
 from traceview.render.timeline import TimelineView, timeline_view
 from traceview.traces.comparison import wording
@@ -52,7 +42,7 @@ class BarRow:
     place: str
     change: str
     bar: Markup
-    amounts: Amounts
+    amounts: document.Amounts
     rows: tuple[BarRow, ...] = ()
     details: tuple[tuple[str, str, str], ...] = ()
     opened: bool = False
@@ -70,7 +60,7 @@ class ComparedView:
     environment: list[tuple[str, str, str]]
     changes: list[tuple[str, str, str]]
     rows: list[BarRow]
-    total: Amounts
+    total: document.Amounts
     has_shares: bool
     per: str
     counted: str
@@ -80,13 +70,13 @@ class ComparedView:
 
 def compared_view(comparison: RunComparison) -> ComparedView:
     """The view of a comparison."""
-    table = parts_table(comparison, MOST_PARTS)
-    before, after = sides(comparison)
+    table = document.parts_table(comparison, MOST_PARTS)
+    before, after = document.sides(comparison)
     return ComparedView(
         before=before,
         after=after,
         headline=wording.headline(comparison),
-        facts=compared_sides(comparison),
+        facts=document.compared_sides(comparison),
         tiles=list(_tiles(comparison)),
         environment=[
             (wording.environment_name(each), each.before, each.after)
@@ -96,7 +86,7 @@ def compared_view(comparison: RunComparison) -> ComparedView:
         rows=[_group_row(group, table.largest_ns) for group in table.groups],
         total=table.total,
         has_shares=table.has_shares,
-        per=per_step(comparison, table),
+        per=document.per_step(comparison, table),
         counted="per step" if wording.has_steps(comparison) else "",
         counts=list(_counts(comparison)),
         notes=list(wording.notes(comparison)),
@@ -120,7 +110,7 @@ def _tiles(comparison: RunComparison) -> Iterator[ScoreTile]:
 
 def _sure(comparison: RunComparison) -> tuple[str, str]:
     certainty = comparison.certainty
-    runs = both_sides([certainty.runs_before, certainty.runs_after], "run")
+    runs = document.both_sides([certainty.runs_before, certainty.runs_after], "run")
     if certainty.basis != "runs" or certainty.low_ns is None or certainty.high_ns is None:
         return "not known", f"{runs}; record at least 4"
     low, high = units.difference(certainty.low_ns), units.difference(certainty.high_ns)
@@ -131,7 +121,7 @@ def _sure(comparison: RunComparison) -> tuple[str, str]:
 def _changes(comparison: RunComparison) -> Iterator[tuple[str, str, str]]:
     """Difference, direction and sentence of each change."""
     listed = main_changes(comparison)
-    for change, signed in zip(listed, change_differences(comparison, listed), strict=True):
+    for change, signed in zip(listed, document.change_differences(comparison, listed), strict=True):
         yield signed, "high" if change.delta_ns > 0 else "faster", change.text
 
 
@@ -141,7 +131,7 @@ def _counts(comparison: RunComparison) -> Iterator[tuple[str, str, str, bool]]:
         yield wording.count_name(count), before, after, count.varies
 
 
-def _group_row(group: GroupLine, largest: Fraction) -> BarRow:
+def _group_row(group: document.GroupLine, largest: Fraction) -> BarRow:
     rows = [_part_row(line, group.meaning, largest) for line in group.parts]
     if group.rest and group.parts:
         rest = f"{units.count(group.left_out)} smaller"
@@ -151,7 +141,7 @@ def _group_row(group: GroupLine, largest: Fraction) -> BarRow:
     return BarRow(group.title, "", "", bar, group.amounts, tuple(rows), opened=tells)
 
 
-def _part_row(line: PartLine, meaning: str, largest: Fraction) -> BarRow:
+def _part_row(line: document.PartLine, meaning: str, largest: Fraction) -> BarRow:
     own = line.part.name if line.part.kind == "idle" else meaning
     return BarRow(
         line.title,
@@ -163,7 +153,7 @@ def _part_row(line: PartLine, meaning: str, largest: Fraction) -> BarRow:
     )
 
 
-def _bar(amounts: Amounts, meaning: str, largest: Fraction) -> Markup:
+def _bar(amounts: document.Amounts, meaning: str, largest: Fraction) -> Markup:
     """A bar from the middle: to the right if the part takes longer, to the left if less."""
     share = float(abs(amounts.delta_ns) / largest) if largest else 0.0
     width = min(max(share * _HALF, _LEAST_BAR if amounts.delta_ns else 0.0), _HALF)

@@ -13,16 +13,7 @@ from traceview.base import units
 from traceview.base.records import record
 from traceview.render.base.safe_text import shortened, shortened_apart, visible
 from traceview.render.base.text import GAP, SENTENCE, drawn, grid, heading, note_block, wrapped
-from traceview.render.comparison.document import (
-    Amounts,
-    PartLine,
-    PartsTable,
-    change_differences,
-    compared_sides,
-    parts_table,
-    per_step,
-    sides,
-)
+from traceview.render.comparison import document
 from traceview.traces.comparison import wording
 from traceview.traces.comparison.changes import main_changes
 from traceview.traces.comparison.comparison import CountDifference, RunComparison
@@ -42,7 +33,12 @@ def render_text(comparison: RunComparison, *, width: int = 80, color: bool = Fal
 
 
 def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | None]:
-    yield _compared(comparison, width)
+    names = [visible(name) for name in document.sides(comparison)]
+    room = (width - 3) // 2
+    if sum(map(cell_len, names)) + 3 > width:
+        names = [shortened(name, room) for name in names]
+    facts = [visible(each) for each in document.compared_sides(comparison)]
+    yield Text.assemble((f"{names[0]} → {names[1]}", "bold"), "\n", (" · ".join(facts), "dim"))
     yield note_block(visible(wording.headline(comparison), SENTENCE), "")
     yield _environment(comparison)
     yield _changes(comparison, width)
@@ -50,15 +46,6 @@ def _blocks(comparison: RunComparison, width: int) -> Iterator[RenderableType | 
     yield _counts(comparison)
     notes = [note_block("Note: ", note, "dim") for note in wording.notes(comparison)]
     yield Group(*notes) if notes else None
-
-
-def _compared(comparison: RunComparison, width: int) -> Text:
-    names = [visible(name) for name in sides(comparison)]
-    room = (width - 3) // 2
-    if sum(map(cell_len, names)) + 3 > width:
-        names = [shortened(name, room) for name in names]
-    facts = [visible(each) for each in compared_sides(comparison)]
-    return Text.assemble((f"{names[0]} → {names[1]}", "bold"), "\n", (" · ".join(facts), "dim"))
 
 
 def _environment(comparison: RunComparison) -> RenderableType | None:
@@ -79,7 +66,7 @@ def _changes(comparison: RunComparison, width: int) -> RenderableType | None:
     listed = main_changes(comparison)
     if not listed:
         return None
-    differences = change_differences(comparison, listed)
+    differences = document.change_differences(comparison, listed)
     rows = grid("right", "")
     room = width - max(map(cell_len, differences)) - GAP
     for change, signed in zip(listed, differences, strict=True):
@@ -94,7 +81,7 @@ def _style(delta: Fraction) -> str:
 
 
 def _parts(comparison: RunComparison, width: int) -> RenderableType:
-    table = parts_table(comparison, MOST_PARTS)
+    table = document.parts_table(comparison, MOST_PARTS)
     lines = [_Line("sum", table.total, "bold"), *_lines(table)]
     numbers = _numbers(lines, width >= _WITH_TIMES, table.has_shares)
     room = width - sum(max(map(cell_len, column)) + GAP for column in numbers)
@@ -105,13 +92,13 @@ def _parts(comparison: RunComparison, width: int) -> RenderableType:
         line = lines[at]
         cells = (Text(column[at + 1], _cell_style(column[0], line)) for column in numbers)
         rows.add_row(Text(names[at], line.style), *cells)
-    return Group(heading(f"Parts of the difference, {per_step(comparison, table)}"), rows)
+    return Group(heading(f"Parts of the difference, {document.per_step(comparison, table)}"), rows)
 
 
 @record
 class _Line:
     title: str
-    amounts: Amounts
+    amounts: document.Amounts
     style: str = ""
 
 
@@ -134,7 +121,7 @@ def _cell_style(column: str, line: _Line) -> str:
     return f"{line.style} {moved}".strip()
 
 
-def _lines(table: PartsTable) -> Iterator[_Line]:
+def _lines(table: document.PartsTable) -> Iterator[_Line]:
     """The groups with their parts; a group of one part is one line."""
     for group in table.groups:
         title = visible(group.title)
@@ -148,7 +135,7 @@ def _lines(table: PartsTable) -> Iterator[_Line]:
             yield _Line(f"  {units.count(group.left_out)} smaller", group.rest)
 
 
-def _titled(line: PartLine) -> str:
+def _titled(line: document.PartLine) -> str:
     marks = [f"({line.change})"] if line.change else []
     place = wording.short_place(line.part.place)
     marks += [f"[{visible(place, 120)}]"] if place else []

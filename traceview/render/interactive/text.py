@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import singledispatch
-from pathlib import PurePath
 from textwrap import wrap
 
 import numpy as np
@@ -17,7 +16,8 @@ from traceview.render.base.safe_text import visible
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.comparison.document import sides
 from traceview.render.ranks.text import render_job
-from traceview.render.report.document import Claim, claim, header_facts, nothing_found, ranked_claim
+from traceview.render.report.document import Claim, claim, header_facts, ranked_claim
+from traceview.render.screen import render_screen
 from traceview.traces.analyses.base import Result, Skipped
 from traceview.traces.comparison import wording
 from traceview.traces.comparison.changes import main_changes
@@ -33,7 +33,7 @@ Displayable = (
 
 WIDTH = 99
 """One less than 100, to leave room for the closing bracket of the last line."""
-MOST_FINDINGS, MOST_ROWS = 6, 10
+MOST_ROWS = 10
 _MOST_LINES = 3
 
 
@@ -56,31 +56,14 @@ def _(value: Trace) -> str:
 
 @described.register
 def _(value: Report) -> str:
-    facts = dict(header_facts(value.trace))
-    shown = [f"{name} {facts[name]}" for name in ("GPU", "duration") if name in facts]
-    lines = [f"<Report of {visible(PurePath(value.trace.path).name)}: {_counts(value)}"]
-    lines += paragraph("  ", value.verdict.text) if value.verdict else []
-    lines += paragraph("  ", ", ".join(shown))
-    lines += [] if value.findings else paragraph("  ", nothing_found(value))
-    for ranked in value.findings[:MOST_FINDINGS]:
-        lines += _finding(ranked.finding, f"  [{ranked.analysis}]", ranked_claim(ranked))
-    more = len(value.findings) - MOST_FINDINGS
-    lines += [f"  … and {units.count(more)} more in findings_table()"] if more > 0 else []
-    return "\n".join(lines) + ">"
+    shown = render_screen(value, width=WIDTH - len("<Report ")).rstrip()
+    # The last line is on options of the command.
+    return f"<Report {shown.rpartition('More: ')[0].rstrip()}>"
 
 
 @described.register
 def _(value: JobReport) -> str:
     return render_job(value).rstrip("\n")
-
-
-def _counts(report: Report) -> str:
-    answered = sum(isinstance(outcome, Result) for outcome in report.outcomes.values())
-    skipped = [name for name, o in report.outcomes.items() if not isinstance(o, Result)]
-    parts = [units.counted(len(report.findings), "finding")]
-    parts += [f"{units.counted(answered, 'analysis', 'analyses')} answered"]
-    parts += [f"skipped {', '.join(skipped)}"] if skipped else []
-    return ", ".join(parts)
 
 
 @described.register
@@ -193,9 +176,7 @@ def _shown_values(table: Table, column: Column) -> Texts | Array:
     if column.dtype == "text":
         return table.texts(column.name)
     if column.dtype == "bytes":
-        return Texts.of(_sizes(table[column.name]))
+        return Texts.of(
+            None if value is None else units.size(len(value)) for value in table[column.name]
+        )
     return table[column.name]
-
-
-def _sizes(values: Iterable[bytes | None]) -> Iterator[str | None]:
-    return (None if value is None else units.size(len(value)) for value in values)

@@ -6,19 +6,20 @@ the pointer or jumped to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from traceview.base.records import record
 from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
+from traceview.kernels.ptx.accesses import access_finder
 from traceview.kernels.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.kernels.ptx.stages import StageLine, stage_lines
 from traceview.render.base.code import CodeBlock, CodeLine, CodeLink
 from traceview.render.base.safe_text import visible
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.text import (
-    access_finder,
     accesses_by_line,
     instruction_row,
     is_narrow,
@@ -60,10 +61,8 @@ def ptx_block(function: Function, most: int = MOST_LINES) -> CodeBlock:
     names, find = SourceNames({}), access_finder(function)
     lines = []
     for each in function.instructions[:most]:
-        text, note, wide = instruction_row(each, find(each), names)
-        where = names.of_line(each.source) if each.source else ""
-        link = (CodeLink(where, ""),) if where else ()
-        lines.append(CodeLine(text, note.removeprefix(where).strip(), not wide, links=link))
+        link = (CodeLink(names.of_line(each.source), ""),) if each.source else ()
+        lines.append(_instruction_line(each, find(each), names, links=link))
     left_out = len(function.instructions) - len(lines)
     return CodeBlock("PTX", tuple(lines), left_out=left_out)
 
@@ -139,8 +138,15 @@ class _Drawing:
     @cached_property
     def _jumps(self) -> dict[str, dict[SourceLine, int]]:
         """By listing and source line, the row to jump to: the first access, else the first."""
-        stages = {stage: _first_lines(lines) for stage, lines in self._stages.items()}
-        return stages | {level: _first(function) for level, function in self._functions.items()}
+        jumps = {
+            stage: _first(enumerate(lines[:_MOST_STAGE_LINES]))
+            for stage, lines in self._stages.items()
+        }
+        for level, function in self._functions.items():
+            find, places = access_finder(function), list(enumerate(function.instructions))
+            places = places[:MOST_LINES]
+            jumps[level] = _first([*((at, i) for at, i in places if find(i)), *places])
+        return jumps
 
     def _place(self, level: str, place: int) -> str:
         return f"{self.key}-{level.lower()}{place}"
@@ -198,40 +204,30 @@ class _Drawing:
         shown = function.instructions[:MOST_LINES]
         find, jumped_to = access_finder(function), set(self._jumps[level].values())
         lines = (
-            self._instruction(each, find(each), self._place(level, at) if at in jumped_to else None)
+            _instruction_line(
+                each,
+                find(each),
+                self.names,
+                id=self._place(level, at) if at in jumped_to else None,
+                mark=self._marks.get(each.source) if each.source else None,
+                links=self._link(each.source),
+            )
             for at, each in enumerate(shown)
         )
         return CodeBlock(level, tuple(lines), left_out=len(function.instructions) - len(shown))
 
-    def _instruction(
-        self, instruction: Instruction, access: Access | None, id_: str | None
-    ) -> CodeLine:
-        text, note, wide = instruction_row(instruction, access, self.names)
-        source = instruction.source
-        where = self.names.of_line(source) if source else ""
-        return CodeLine(
-            text=text,
-            margin=note.removeprefix(where).strip(),
-            narrow=not wide,
-            id=id_,
-            mark=self._marks.get(source) if source else None,
-            links=self._link(source),
-        )
+
+def _instruction_line(
+    instruction: Instruction, access: Access | None, names: SourceNames, **linked: Any
+) -> CodeLine:
+    text, note, wide = instruction_row(instruction, access, names)
+    where = names.of_line(instruction.source) if instruction.source else ""
+    return CodeLine(text, note.removeprefix(where).strip(), not wide, **linked)
 
 
-def _first_lines(lines: Sequence[StageLine]) -> dict[SourceLine, int]:
+def _first(places: Iterable[tuple[int, StageLine | Instruction]]) -> dict[SourceLine, int]:
     first: dict[SourceLine, int] = {}
-    for place, line in enumerate(lines[:_MOST_STAGE_LINES]):
+    for place, line in places:
         if line.source:
             first.setdefault(line.source, place)
-    return first
-
-
-def _first(function: Function) -> dict[SourceLine, int]:
-    find = access_finder(function)
-    places = list(enumerate(function.instructions[:MOST_LINES]))
-    first: dict[SourceLine, int] = {}
-    for place, each in [*((at, i) for at, i in places if find(i)), *places]:
-        if each.source:
-            first.setdefault(each.source, place)
     return first

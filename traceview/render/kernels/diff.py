@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 from rich.cells import cell_len
@@ -26,7 +27,7 @@ from traceview.render.base.text import (
     drawn,
     grid,
     heading,
-    note_block,
+    note_blocks,
 )
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.summary import HOW
@@ -258,7 +259,7 @@ def render_diff_text(diff: Diff, *, width: int = 80, color: bool = False) -> str
     """All comparisons in lines of at most `width` cells; with `color`, ANSI styles."""
     names = names_of(diff)
     blocks = [b for each in diff.comparisons for b in _comparison(each, diff, names, width)]
-    return drawn([*blocks, *_left_out(diff)], width, color)
+    return drawn([*blocks, *note_blocks("Left out: ", left_out(diff))], width, color)
 
 
 def _comparison(
@@ -272,7 +273,13 @@ def _comparison(
         first = (diff.option or "").removeprefix("--")
         labels = [version.label for version in diff.versions]
         columns = list(
-            zip(*((_named(row), *row.values, row.change) for row in differing), strict=True)
+            zip(
+                *(
+                    (f"  {row.name}" if row.is_part else row.name, *row.values, row.change)
+                    for row in differing
+                ),
+                strict=True,
+            )
         )
         heads = (first, *labels, _CHANGE if len(labels) == 2 else "")
         yield cells(_fitted(heads, columns, width))
@@ -281,11 +288,7 @@ def _comparison(
     same = " · ".join(equal(comparison, names))
     yield Text.assemble(("equal: ", "bold dim"), visible(same, _MOST_EQUAL))
     yield from _findings(findings(comparison), diff)
-    yield from _notes(comparison, diff)
-
-
-def _named(row: DiffRow) -> str:
-    return f"  {row.name}" if row.is_part else row.name
+    yield from note_blocks("Note: ", notes(comparison, diff))
 
 
 def _versions(diff: Diff) -> str:
@@ -305,7 +308,7 @@ def _fitted(
     room = width - GAP * (len(widths) - 1)
     while sum(widths) > room and max(widths) > _LEAST:
         widths[widths.index(max(widths))] -= 1
-    return [column.with_width(least) for column, least in zip(shown, widths, strict=True)]
+    return [replace(column, width=least) for column, least in zip(shown, widths, strict=True)]
 
 
 def _column(head: str, texts: Sequence[str]) -> TerminalColumn:
@@ -336,15 +339,3 @@ def _text_of(finding: SharedFinding, labels: Sequence[str]) -> Text:
         text.append(lead, "bold").append(f"{visible(message, SENTENCE)}\n")
     text.append("→ ", "bold").append(visible(finding.finding.action, SENTENCE))
     return text.append(f"\n{visible(finding.finding.evidence.basis, SENTENCE)}", "dim")
-
-
-def _notes(comparison: Comparison, diff: Diff) -> Iterator[RenderableType]:
-    lines = [note_block("Note: ", note, "dim") for note in notes(comparison, diff)]
-    if lines:
-        yield Group(*lines)
-
-
-def _left_out(diff: Diff) -> Iterator[RenderableType]:
-    lines = [note_block("Left out: ", line, "dim") for line in left_out(diff)]
-    if lines:
-        yield Group(*lines)

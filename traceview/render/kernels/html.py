@@ -17,6 +17,7 @@ from traceview.kernels.inspect.kernel_report import KernelReport, source_of
 from traceview.kernels.inspect.target_report import PtxReport
 from traceview.kernels.ptx.stages import STAGES
 from traceview.render.base.page import STYLES, Style, TableView, rendered, table_view
+from traceview.render.kernels import tables
 from traceview.render.kernels.code import CodeView, code_view, rules
 from traceview.render.kernels.diff import (
     DiffRow,
@@ -32,14 +33,6 @@ from traceview.render.kernels.diff import (
 from traceview.render.kernels.names import SourceNames, action_of, basis_of, message_of
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
-from traceview.render.kernels.tables import (
-    ACCESSES,
-    STALLS,
-    access_table,
-    detail_tables,
-    stall_table,
-    what_if_table,
-)
 
 _STYLES = (*STYLES, "ptx.css")
 # The Triton stages of one kernel take some hundred kilobytes.
@@ -109,7 +102,7 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
             _kernel(kernel, f"k{n}", names, stages),
             circumstances=how_compiled(kernel, report.kernels),
             name=shown_name(kernel, report.kernels),
-            number=str(n) if _has_namesake(kernel, report.kernels) else "",
+            number=str(n) if sum(other.name == kernel.name for other in report.kernels) > 1 else "",
         )
         for n, kernel in enumerate(report.kernels, 1)
     ]
@@ -160,10 +153,6 @@ def _ranked(findings: Iterable[KernelFindingView]) -> list[KernelFindingView]:
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def _has_namesake(kernel: KernelReport, kernels: Iterable[KernelReport]) -> bool:
-    return sum(other.name == kernel.name for other in kernels) > 1
-
-
 def _kernel(
     kernel: KernelReport, key: str, names: SourceNames, stages: Sequence[str] = ()
 ) -> KernelView:
@@ -188,20 +177,20 @@ def _kernel(
 def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
     """The table of accesses, each source line linked to the code on the page."""
     # Sectors matter most where every row has the same many.
-    spec = replace(ACCESSES, brief=f"{ACCESSES.brief} request")
-    return _linked(spec, access_table(kernel, names), code, names, key)
+    spec = replace(tables.ACCESSES, brief=f"{tables.ACCESSES.brief} request")
+    return _linked(spec, tables.access_table(kernel, names), code, names, key)
 
 
 def _details(
     kernel: KernelReport, code: CodeView, names: SourceNames, key: str
 ) -> Iterator[TableView]:
     if kernel.warp_stalls:
-        table = stall_table(kernel.warp_stalls, names)
-        yield _linked(STALLS, table, code, names, f"{key}-{STALLS.name}")
+        table = tables.stall_table(kernel.warp_stalls, names)
+        yield _linked(tables.STALLS, table, code, names, f"{key}-{tables.STALLS.name}")
     if kernel.what_if:
-        spec, table = what_if_table(kernel)
+        spec, table = tables.what_if_table(kernel)
         yield replace(table_view(spec, table), key=f"{key}-{spec.name}")
-    for spec, table in detail_tables(kernel, names):
+    for spec, table in tables.detail_tables(kernel, names):
         yield _linked(spec, table, code, names, f"{key}-{spec.name}")
 
 
@@ -223,7 +212,9 @@ def _findings(
     for view, kernel in zip(views, kernels, strict=True):
         for finding in kernel.findings:
             same = (kernel.name, finding.severity, finding.template, finding.remedy)
-            place = _place(finding, view)
+            source = source_of(finding)
+            line = view.code.lines.get(source) if source else None
+            place = FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
             alike.setdefault((*same, source_of(finding)), []).append((finding, place))
     for variants in alike.values():
         same_findings, places = zip(*variants, strict=True)
@@ -235,12 +226,6 @@ def _findings(
             evidence=basis_of(same_findings, [place.title for place in places]),
             places=places,
         )
-
-
-def _place(finding: Finding, view: KernelView) -> FindingPlace:
-    source = source_of(finding)
-    line = view.code.lines.get(source) if source else None
-    return FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
 
 
 def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames) -> ComparisonView:

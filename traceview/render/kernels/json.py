@@ -30,18 +30,8 @@ from traceview.kernels.ptx.model import Access, Level, RequestCost, SourceLine
 from traceview.kernels.ptx.stages import STAGES, stage_lines
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion
-from traceview.render.base.json_text import (
-    FINDING,
-    JsonKey,
-    JsonShape,
-    Keys,
-    Maybe,
-    clean,
-    document,
-    items_of,
-    object_of,
-    written,
-)
+from traceview.render.base import json_text
+from traceview.render.base.json_text import JsonKey, JsonShape, Keys, Maybe
 from traceview.render.kernels.diff import names_of
 from traceview.render.kernels.names import SourceNames
 
@@ -73,18 +63,13 @@ class _Lines:
         return next(index for index, each in enumerate(listed) if each is kernel)
 
 
-def _itself(value: Value, _: _Lines) -> Value:
-    return value
-
-
 def _part(value: Any, _: _Lines, *, at: int) -> Any:
     """A part of a pair."""
     return value[at]
 
 
 def _source_line(value: Any, _: _Lines) -> SourceLine | None:
-    source: SourceLine | None = value.source
-    return source
+    return value.source
 
 
 _FIRST, _SECOND = partial(_part, at=0), partial(_part, at=1)
@@ -106,16 +91,18 @@ _CONFIGURATION = JsonShape(
     WhatIf,
     "*",
     JsonKey("tile", dict[str, int], lambda row, _: dict(row.tile)),
-    object_of("occupancy", _OCCUPANCY),
+    json_text.object_of("occupancy", _OCCUPANCY),
 )
 _ACCESS = JsonShape(
     Access,
     "level kind space opcode width_bits predicated count loop_depth scope hints",
     " ".join(f"{field.name}_per_request=cost.{field.name}" for field in fields(RequestCost)),
     _SOURCE,
-    items_of("inlined_from=helper_lines", JsonShape(SourceLine, _LINE)),
+    json_text.items_of("inlined_from=helper_lines", JsonShape(SourceLine, _LINE)),
 )
-_KERNEL_FINDING = JsonShape(Finding, FINDING, Keys(_LINE, lambda finding, _: source_of(finding)))
+_KERNEL_FINDING = JsonShape(
+    Finding, json_text.FINDING, Keys(_LINE, lambda finding, _: source_of(finding))
+)
 _LOOP = JsonShape(
     LoopMix,
     _SOURCE,
@@ -124,27 +111,25 @@ _LOOP = JsonShape(
     "instructions=counts.total classes=counts.by_class",
 )
 _LINE_MIX = JsonShape(
-    LineMix,
-    _SOURCE,
-    "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class",
+    LineMix, _SOURCE, "loop_depth instructions=counts.total in_hottest_loop classes=counts.by_class"
 )
 _CLASSES = JsonShape(
     InstructionMix,
     "level classes=counts.by_class",
-    items_of("loops", _LOOP),
-    items_of("lines", _LINE_MIX),
+    json_text.items_of("loops", _LOOP),
+    json_text.items_of("lines", _LINE_MIX),
 )
 _PIPELINE = JsonShape(
     KernelReport,
-    items_of("buffers=pipeline_buffers", JsonShape(PipelineBuffer, "*", _SOURCE)),
-    items_of("waits=async_waits", JsonShape(AsyncWait, "* is_serial", _SOURCE)),
+    json_text.items_of("buffers=pipeline_buffers", JsonShape(PipelineBuffer, "*", _SOURCE)),
+    json_text.items_of("waits=async_waits", JsonShape(AsyncWait, "* is_serial", _SOURCE)),
 )
 _PLACE = Keys(JsonShape(CodePlace, _SOURCE, "offset"), lambda each, _: each.place)
 _STALLED = JsonShape(
     StalledPlace,
     _PLACE,
     "opcodes samples stalls",
-    items_of("waits_for", JsonShape(AwaitedPlace, _PLACE, "reason opcodes samples")),
+    json_text.items_of("waits_for", JsonShape(AwaitedPlace, _PLACE, "reason opcodes samples")),
 )
 
 
@@ -161,7 +146,7 @@ _LIVE_REGISTERS = JsonShape(
     "most",
     JsonKey("opcode", str, lambda live, lines: _peak(live, lines).opcode),
     Keys(_LINE, lambda live, lines: _peak(live, lines).source),
-    items_of("holders", _HOLDER),
+    json_text.items_of("holders", _HOLDER),
     "by_instruction=counts",
 )
 
@@ -198,32 +183,31 @@ _KERNEL = JsonShape(
     "registers spill_bytes stack_bytes shared_memory_bytes",
     "static_shared_memory_bytes=static_shared_bytes",
     "dynamic_shared_memory_bytes=dynamic_shared_bytes",
-    items_of("accesses", _ACCESS),
-    items_of("differences", JsonShape(Difference, "kind space change ptx sass", _SOURCE)),
+    json_text.items_of("accesses", _ACCESS),
+    json_text.items_of("differences", JsonShape(Difference, "kind space change ptx sass", _SOURCE)),
     "elements_per_thread tensor_ops barriers shuffles instruction_mix",
-    object_of("instruction_classes=mix", _CLASSES),
+    json_text.object_of("instruction_classes=mix", _CLASSES),
     JsonKey("code_lines", [_CODE_LINE], _code_lines),
-    items_of(
+    json_text.items_of(
         "spilled_values", JsonShape(SpilledValue, "*", _SOURCE, Keys(_VARIABLE, _source_line))
     ),
-    JsonKey("pipeline", _PIPELINE, _itself),
-    items_of("layout_conversions", JsonShape(LayoutConversion, "*", _SOURCE)),
-    object_of("occupancy", _OCCUPANCY),
+    JsonKey("pipeline", _PIPELINE, lambda kernel, _: kernel),
+    json_text.items_of("layout_conversions", JsonShape(LayoutConversion, "*", _SOURCE)),
+    json_text.object_of("occupancy", _OCCUPANCY),
     "waves",
     JsonKey("live_registers", Maybe(_LIVE_REGISTERS), _live_registers),
-    items_of("what_if", _CONFIGURATION),
-    items_of("loop_cycles", JsonShape(LoopCycles, "*", _SOURCE)),
-    object_of("warp_stalls", JsonShape(WarpStalls, "samples", items_of("places", _STALLED))),
+    json_text.items_of("what_if", _CONFIGURATION),
+    json_text.items_of("loop_cycles", JsonShape(LoopCycles, "*", _SOURCE)),
+    json_text.object_of(
+        "warp_stalls", JsonShape(WarpStalls, "samples", json_text.items_of("places", _STALLED))
+    ),
     "sm_count=sms.count sm_count_assumed_of=sms.assumed",
-    items_of("findings", _KERNEL_FINDING),
+    json_text.items_of("findings", _KERNEL_FINDING),
     "remarks=compiled.notes notes",
     context=lambda kernel, _: _Lines.of(kernel),
 )
 KERNELS = JsonShape(
-    PtxReport,
-    "target arch",
-    items_of("kernels", _KERNEL),
-    "expectations=verdicts",
+    PtxReport, "target arch", json_text.items_of("kernels", _KERNEL), "expectations=verdicts"
 )
 
 _WIDTH = JsonShape(tuple, JsonKey("width_bits", int, _FIRST), JsonKey("count", int, _SECOND))
@@ -245,7 +229,7 @@ _COMPARISON = JsonShape(
     Comparison,
     "name",
     JsonKey("kernels", list[int], lambda each, lines: [*map(lines.index, each.kernels)]),
-    items_of("quantities", JsonShape(Quantity, "topic name differs values")),
+    json_text.items_of("quantities", JsonShape(Quantity, "topic name differs values")),
     JsonKey(
         "accesses",
         [_MOVES],
@@ -301,8 +285,8 @@ DIFF = JsonShape(
     JsonKey("arch", str | None, _arch),
     JsonKey("kernels", [_LISTED], _listed),
     "option versions=labels",
-    items_of("diff=comparisons", _COMPARISON),
-    items_of("left_out", _LEFT_OUT),
+    json_text.items_of("diff=comparisons", _COMPARISON),
+    json_text.items_of("left_out", _LEFT_OUT),
     context=lambda diff, _: _Lines(names_of(diff), diff=diff),
 )
 
@@ -310,10 +294,10 @@ DIFF = JsonShape(
 def render_ptx_json(report: PtxReport | Diff, version: str) -> str:
     """The kernels of a target, or of several versions and their comparison, in ASCII."""
     shape = DIFF if isinstance(report, Diff) else KERNELS
-    return f"{written(document(shape, report, version))}\n"
+    return f"{json_text.written(json_text.document(shape, report, version))}\n"
 
 
 def as_document(report: PtxReport, version: str) -> dict[str, Any]:
     """The report as an object for `json.dumps`. `version` is traceview's own."""
-    cleaned: dict[str, Any] = clean(document(KERNELS, report, version))
+    cleaned: dict[str, Any] = json_text.clean(json_text.document(KERNELS, report, version))
     return cleaned

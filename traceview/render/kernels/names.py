@@ -27,7 +27,14 @@ class SourceNames:
     def of(cls, kernels: Iterable[KernelReport]) -> SourceNames:
         """Names for the files that the accesses of these kernels come from."""
         accesses = (access for kernel in kernels for access in kernel.accesses)
-        names = _apart({access.source.file for access in accesses if access.source})
+        by_name: dict[str, list[str]] = defaultdict(list)
+        for file in {access.source.file for access in accesses if access.source}:
+            by_name[PurePath(file).name].append(file)
+        names = {
+            file: name if len(same) == 1 else _ending(file, same)
+            for name, same in by_name.items()
+            for file in same
+        }
         short = shortened_apart(list(names.values()), _MOST_CELLS)
         return cls(dict(zip(names, short, strict=True)))
 
@@ -37,17 +44,6 @@ class SourceNames:
             return "?"
         name = self._names.get(source.file)
         return f"{name or shortened(PurePath(source.file).name, _MOST_CELLS)}:{source.line}"
-
-
-def _apart(files: Iterable[str]) -> dict[str, str]:
-    by_name: dict[str, list[str]] = defaultdict(list)
-    for file in files:
-        by_name[PurePath(file).name].append(file)
-    return {
-        file: name if len(same) == 1 else _ending(file, same)
-        for name, same in by_name.items()
-        for file in same
-    }
 
 
 def _ending(file: str, others: Iterable[str]) -> str:
@@ -102,16 +98,12 @@ def _order(value: Value) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
 def _with_ranges(texts: Sequence[str]) -> str:
     """Merge texts that differ only in numbers, with ranges: `16 to 64 × 32 bits`."""
     columns = iter(zip(*map(_NUMBER.findall, texts), strict=True))
 
     def both(_: re.Match[str]) -> str:
-        numbers = sorted(next(columns), key=_number)
+        numbers = sorted(next(columns), key=lambda text: float(text.replace(",", "")))
         return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
     return _NUMBER.sub(both, texts[0])

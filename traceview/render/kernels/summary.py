@@ -98,31 +98,25 @@ def limited(kernel: KernelReport) -> str:
     return f"{blocks} per SM, limited by {' and '.join(occupancy.limiters)}"
 
 
-def made_of(kernel: KernelReport) -> Iterator[tuple[str, str]]:
-    """Instructions by family, tensor-core operations, barriers and shuffles."""
+def made_of(kernel: KernelReport) -> list[tuple[str, str]]:
+    """Instructions by family, tensor-core operations, loops, registers, barriers and shuffles."""
     most = sorted(kernel.instruction_mix.items(), key=lambda item: -item[1])
     families = [f"{name} {units.count(number)}" for name, number in most[:_MOST_MIX]]
     rest = sum(number for _, number in most[_MOST_MIX:])
     families += [f"{units.count(rest)} more"] if rest else []
-    if families:
-        yield "instructions", " · ".join(families)
-    tensor: Counter[str] = Counter()
-    for op in kernel.tensor_ops:
-        tensor[" ".join(filter(None, (op.operation, op.shape, *op.types)))] += op.count
-    if tensor:
-        yield "tensor cores", " · ".join(f"{units.count(n)} × {op}" for op, n in tensor.items())
-    if loop := hottest_loop(kernel, SourceNames.of([kernel])):
-        yield "hottest loop", loop
-    if stages := pipeline(kernel, SourceNames.of([kernel])):
-        yield "pipeline", stages
-    if values := spilled(kernel, SourceNames.of([kernel])):
-        yield "spilled", values
-    if held := live(kernel):
-        yield "live registers", held
+    tensor = (f"{units.count(n)} × {op}" for op, n in kernel.counted_tensor_ops.items())
     across = [(kernel.barriers, "barrier"), (kernel.shuffles, "shuffle")]
-    counted = [units.counted(number, name) for number, name in across if number]
-    if counted:
-        yield "synchronization", " · ".join(counted)
+    names = SourceNames.of([kernel])
+    texts = {
+        "instructions": " · ".join(families),
+        "tensor cores": " · ".join(tensor),
+        "hottest loop": hottest_loop(kernel, names),
+        "pipeline": pipeline(kernel, names),
+        "spilled": spilled(kernel, names),
+        "live registers": live(kernel),
+        "synchronization": " · ".join(units.counted(n, name) for n, name in across if n),
+    }
+    return [(lead, text) for lead, text in texts.items() if text]
 
 
 def hottest_loop(kernel: KernelReport, names: SourceNames) -> str:

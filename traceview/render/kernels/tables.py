@@ -9,9 +9,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from traceview.base import units
-from traceview.base.tables import Cell, Column, Table, TableSpec
+from traceview.base.tables import Cell, Table, TableSpec, column_list
 from traceview.kernels.inspect.kernel_report import (
     AwaitedPlace,
     KernelReport,
@@ -31,18 +32,18 @@ _MATRIX = re.compile(r"matrix|\b(?:LD|ST)SM\b")
 ACCESSES = TableSpec(
     "accesses",
     "One row per opcode of a source line",
-    (
-        Column("source", "text", "source line"),
-        Column("ptx", "text", "opcode in PTX", nullable=True),
-        Column("width_bits", "int64", "bits per thread per instruction", nullable=True),
-        Column("count", "int64", "number of instructions", nullable=True),
-        Column("loop", "int64", "loop nesting depth", nullable=True),
-        Column("sass", "text", "SASS instructions of the same line", nullable=True),
-        Column("request", "text", "what a warp's request costs, by PTX addresses", nullable=True),
-        Column("kind", "text", "load, store, …"),
-        Column("space", "text", "memory space"),
-        Column("masked", "bool", "executed under a predicate"),
-    ),
+    column_list("""
+        source text: source line
+        ptx text?: opcode in PTX
+        width_bits int64?: bits per thread per instruction
+        count int64?: number of instructions
+        loop int64?: loop nesting depth
+        sass text?: SASS instructions of the same line
+        request text?: what a warp's request costs, by PTX addresses
+        kind text: load, store, …
+        space text: memory space
+        masked bool: executed under a predicate
+    """),
     brief="source ptx width_bits count loop sass",
 )
 
@@ -169,19 +170,19 @@ def _place_order(place: Place) -> tuple[bool, str, int, str, str]:
 WHAT_IF = TableSpec(
     "what_if",
     "One row per configuration, each compiled; > is the kernel as it is",
-    (
-        Column("now", "text", "> for the kernel as it is"),
-        Column("warps", "int64", "warps per block"),
-        Column("stages", "int64", "software pipeline stages", nullable=True),
-        Column("tile", "text", "tile sizes"),
-        Column("registers", "int64", "registers per thread", nullable=True),
-        Column("shared_bytes", "int64", "shared memory per block", nullable=True),
-        Column("occupancy_pct", "float64", "theoretical occupancy", nullable=True),
-        Column("limited_by", "text", "what limits the occupancy", prose=True),
-        Column("blocks_per_sm", "int64", "blocks that an SM holds at once", nullable=True),
-        Column("waves", "float64", "grid ÷ blocks that the GPU holds at once", nullable=True),
-        Column("spill_bytes", "int64", "spilled per thread", nullable=True),
-    ),
+    column_list("""
+        now text: > for the kernel as it is
+        warps int64: warps per block
+        stages int64?: software pipeline stages
+        tile text: tile sizes
+        registers int64?: registers per thread
+        shared_bytes int64?: shared memory per block
+        occupancy_pct float64?: theoretical occupancy
+        limited_by sentence: what limits the occupancy
+        blocks_per_sm int64?: blocks that an SM holds at once
+        waves float64?: grid ÷ blocks that the GPU holds at once
+        spill_bytes int64?: spilled per thread
+    """),
     brief="now warps stages tile registers shared_bytes occupancy_pct limited_by",
 )
 
@@ -189,13 +190,13 @@ WHAT_IF = TableSpec(
 STALLS = TableSpec(
     "warp_stalls",
     "One row per source line (or instruction) with 1 % of samples",
-    (
-        Column("source", "text", "line, or offset in the SASS, of the next instruction of warps"),
-        Column("samples", "int64", "samples of warps there"),
-        Column("share_pct", "float64", "share of the kernel's samples"),
-        Column("stalls", "text", "its samples by the reason for not issuing", prose=True),
-        Column("waits_for", "text", "where the results come from", nullable=True, prose=True),
-    ),
+    column_list("""
+        source text: line, or offset in the SASS, of the next instruction of warps
+        samples int64: samples of warps there
+        share_pct float64: share of the kernel's samples
+        stalls sentence: its samples by the reason for not issuing
+        waits_for sentence?: where the results come from
+    """),
     brief="source share_pct stalls waits_for",
 )
 _LEAST_STALLS_PCT = 1.0
@@ -263,37 +264,39 @@ def _tile_text(row: WhatIf) -> str:
 LOOPS = TableSpec(
     "loops",
     "One row per loop, in program order, with the instructions of inner loops",
-    (
-        Column("source", "text", "line of the loop"),
-        Column("loop", "int64", "loop nesting depth, itself included"),
-        Column("instructions", "int64", "number of instructions"),
-        Column("share_pct", "float64", "share of the kernel's instructions"),
-        Column("instruction_mix", "text", "instructions by class", prose=True),
-    ),
+    column_list("""
+        source text: line of the loop
+        loop int64: loop nesting depth, itself included
+        instructions int64: number of instructions
+        share_pct float64: share of the kernel's instructions
+        instruction_mix sentence: instructions by class
+    """),
     brief="source loop instructions share_pct instruction_mix",
 )
 CYCLES = TableSpec(
     "loop_cycles",
-    "One row per innermost loop: the fewest cycles of a pass (an estimate)",
-    (
-        Column("source", "text", "line of the loop"),
-        Column("instructions", "int64", "instructions of the path of most cycles"),
-        Column("warp_cycles", "int64", "cycles of one warp, by the stall counts of the code"),
-        Column("sm_cycles", "float64", "cycles of an SM at this occupancy", nullable=True),
-        Column("limit", "text", "what takes the SM's cycles", nullable=True),
-    ),
-    brief="source instructions warp_cycles sm_cycles limit",
+    "One row per innermost loop: the cycles of a pass (an estimate)",
+    column_list("""
+        source text: line of the loop
+        instructions int64: instructions of the path of most cycles
+        warp_cycles int64: cycles of one warp, by the stall counts of the code
+        warps_per_sm int64?: warps on an SM
+        sm_cycles float64?: cycles of an SM with these warps
+        limit text?: what takes the SM's cycles
+        loaded_bytes int64: bytes that a warp moves from or to L2, without TMA
+    """),
+    brief="source instructions warp_cycles warps_per_sm sm_cycles limit",
 )
 LINES = TableSpec(
     "instructions",
     "One row per source line",
-    (
-        Column("source", "text", "source line"),
-        Column("loop", "int64", "loop nesting depth of its deepest instruction"),
-        Column("instructions", "int64", "number of instructions"),
-        Column("hottest_loop_pct", "float64", "its share of the hottest loop", nullable=True),
-        Column("instruction_mix", "text", "instructions by class", prose=True),
-    ),
+    column_list("""
+        source text: source line
+        loop int64: loop nesting depth of its deepest instruction
+        instructions int64: number of instructions
+        hottest_loop_pct float64?: its share of the hottest loop
+        instruction_mix sentence: instructions by class
+    """),
     brief="source loop instructions hottest_loop_pct instruction_mix",
     detail=True,
 )
@@ -301,52 +304,52 @@ LINES = TableSpec(
 CONVERSIONS = TableSpec(
     "layout_conversions",
     "One row per change of layout in TTGIR",
-    (
-        Column("source", "text", "source line"),
-        Column("variable", "text", "name of the tensor in the source", nullable=True),
-        Column("from_layout", "text", "layout before"),
-        Column("to_layout", "text", "layout after"),
-        Column("through", "text", "registers, shuffles or shared memory", nullable=True),
-        Column("size_bytes", "int64", "bytes of the tensor, for one block"),
-        Column("loop", "int64", "loop nesting depth"),
-    ),
+    column_list("""
+        source text: source line
+        variable text?: name of the tensor in the source
+        from_layout text: layout before
+        to_layout text: layout after
+        through text?: registers, shuffles or shared memory
+        size_bytes int64: bytes of the tensor, for one block
+        loop int64: loop nesting depth
+    """),
     brief="source from_layout to_layout through size_bytes loop",
 )
 
 WAITS = TableSpec(
     "waits",
     "One row per wait of the hottest loop for asynchronous copies and matrix products",
-    (
-        Column("source", "text", "source line"),
-        Column("waits_for", "text", "cp.async, TMA, bulk store, wgmma or tcgen05"),
-        Column("in_flight", "int64", "groups in flight when the wait begins"),
-        Column("left", "int64", "groups in flight when it ends"),
-        Column("meanwhile", "text", "arithmetic between their issue and the wait", prose=True),
-    ),
+    column_list("""
+        source text: source line
+        waits_for text: cp.async, TMA, bulk store, wgmma or tcgen05
+        in_flight int64: groups in flight when the wait begins
+        left int64: groups in flight when it ends
+        meanwhile sentence: arithmetic between their issue and the wait
+    """),
     brief="source waits_for in_flight left meanwhile",
 )
 
 SPILLS = TableSpec(
     "spills",
     "One row per source line whose values are spilled, per thread",
-    (
-        Column("source", "text", "line that computes the value"),
-        Column("variable", "text", "its name in the source", nullable=True),
-        Column("stored_bytes", "int64", "bytes written by spill stores in the code"),
-        Column("loaded_bytes", "int64", "bytes read back by loads in the code"),
-        Column("loads", "int64", "number of loads"),
-        Column("in_hottest_loop", "int64", "loads in the hottest loop"),
-    ),
+    column_list("""
+        source text: line that computes the value
+        variable text?: its name in the source
+        stored_bytes int64: bytes written by spill stores in the code
+        loaded_bytes int64: bytes read back by loads in the code
+        loads int64: number of loads
+        in_hottest_loop int64: loads in the hottest loop
+    """),
     brief="source variable stored_bytes loaded_bytes in_hottest_loop",
 )
 HOLDERS = TableSpec(
     "registers_at_the_peak",
     "One row per source line that wrote registers live where most are",
-    (
-        Column("source", "text", "line that wrote the registers"),
-        Column("variable", "text", "its name in the source", nullable=True),
-        Column("registers", "int64", "live registers per thread"),
-    ),
+    column_list("""
+        source text: line that wrote the registers
+        variable text?: its name in the source
+        registers int64: live registers per thread
+    """),
     brief="source variable registers",
     detail=True,
 )
@@ -354,99 +357,69 @@ HOLDERS = TableSpec(
 
 def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     """The detailed tables that have rows, with their declarations."""
-    for spec, table in _detail_tables(kernel, names):
-        if len(table):
-            yield spec, table
-
-
-def _detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
     mix, live = kernel.mix, kernel.live_registers
     hottest = mix.hottest_loop if mix else None
 
     def variable(source: SourceLine | None) -> str | None:
         return kernel.variables.get(source) if source else None
 
-    yield (
+    def table(
+        spec: TableSpec, listed: Sequence[Any], **cells: Any
+    ) -> Iterator[tuple[TableSpec, Table]]:
+        if listed:
+            name = {"source": lambda each: names.of_line(each.source)}
+            yield spec, table_of(spec, listed, **name | cells)
+
+    yield from table(
         SPILLS,
-        table_of(
-            SPILLS,
-            kernel.spilled_values,
-            source=lambda value: names.of_line(value.source),
-            variable=lambda value: variable(value.source),
-            stored_bytes="store_bytes",
-            loaded_bytes="load_bytes",
-        ),
+        kernel.spilled_values,
+        variable=lambda value: variable(value.source),
+        stored_bytes="store_bytes",
+        loaded_bytes="load_bytes",
     )
-    yield (
+    yield from table(
         HOLDERS,
-        table_of(
-            HOLDERS,
-            live.holders if live else (),
-            source=lambda holder: names.of_line(holder[0]),
-            variable=lambda holder: variable(holder[0]),
-            registers=lambda holder: holder[1],
-        ),
+        live.holders if live else (),
+        source=lambda holder: names.of_line(holder[0]),
+        variable=lambda holder: variable(holder[0]),
+        registers=lambda holder: holder[1],
     )
-    yield (
+    yield from table(
         WAITS,
-        table_of(
-            WAITS,
-            kernel.async_waits,
-            source=lambda wait: names.of_line(wait.source),
-            waits_for="kind",
-            meanwhile=lambda wait: most_first(ClassCounts(wait.meanwhile)) or "nothing",
-        ),
+        kernel.async_waits,
+        waits_for="kind",
+        meanwhile=lambda wait: most_first(ClassCounts(wait.meanwhile)) or "nothing",
     )
-    yield (
-        CONVERSIONS,
-        table_of(
-            CONVERSIONS,
-            kernel.layout_conversions,
-            source=lambda conversion: names.of_line(conversion.source),
-            through="path",
-            loop="loop_depth",
-        ),
-    )
-    yield (
+    yield from table(CONVERSIONS, kernel.layout_conversions, through="path", loop="loop_depth")
+    yield from table(
         LOOPS,
-        table_of(
-            LOOPS,
-            mix.loops if mix else (),
-            source=lambda loop: names.of_line(loop.source),
-            loop="depth",
-            instructions="counts.total",
-            share_pct=lambda loop: 100 * loop.counts.total / mix.counts.total if mix else None,
-            instruction_mix=lambda loop: most_first(loop.counts),
-        ),
+        mix.loops if mix else (),
+        loop="depth",
+        instructions="counts.total",
+        share_pct=lambda loop: 100 * loop.counts.total / mix.counts.total if mix else None,
+        instruction_mix=lambda loop: most_first(loop.counts),
     )
-    warps = kernel.occupancy.active_warps if kernel.occupancy else None
-    yield (
+    yield from table(
         CYCLES,
-        table_of(
-            CYCLES,
-            kernel.loop_cycles,
-            source=lambda loop: names.of_line(loop.source),
-            sm_cycles=lambda loop: (
-                warps * loop.sm_cycles_per_warp if warps and loop.sm_cycles_per_warp else None
-            ),
+        kernel.loop_cycles,
+        sm_cycles=lambda loop: (
+            loop.warps_per_sm * loop.sm_cycles_per_warp
+            if loop.warps_per_sm and loop.sm_cycles_per_warp
+            else None
         ),
     )
-    yield (
+    yield from table(
         LINES,
-        table_of(
-            LINES,
-            # Those of the hottest loop first.
-            sorted(mix.lines if mix else (), key=lambda line: -line.in_hottest_loop),
-            source=lambda line: names.of_line(line.source),
-            loop="loop_depth",
-            instructions="counts.total",
-            hottest_loop_pct=lambda line: (
-                100 * line.in_hottest_loop / hottest.counts.total
-                if hottest and line.in_hottest_loop
-                else None
-            ),
-            instruction_mix=lambda line: most_first(line.counts),
+        # Those of the hottest loop first.
+        sorted(mix.lines if mix else (), key=lambda line: -line.in_hottest_loop),
+        loop="loop_depth",
+        instructions="counts.total",
+        hottest_loop_pct=lambda line: (
+            100 * line.in_hottest_loop / hottest.counts.total
+            if hottest and line.in_hottest_loop
+            else None
         ),
+        instruction_mix=lambda line: most_first(line.counts),
     )
 
 

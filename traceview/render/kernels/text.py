@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from rich.console import Group, RenderableType
@@ -16,8 +16,7 @@ from traceview.kernels.inspect.comparison import Diff
 from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
 from traceview.kernels.inspect.recompilations import widths, widths_text
 from traceview.kernels.inspect.target_report import PtxReport
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
+from traceview.kernels.ptx.accesses import access_finder
 from traceview.kernels.ptx.model import Access, Function, Instruction, SourceLine
 from traceview.kernels.ptx.stages import STAGES, stage_lines
 from traceview.render.base.safe_text import shortened, visible
@@ -31,26 +30,12 @@ from traceview.render.base.text import (
     grid,
     heading,
     note_block,
+    note_blocks,
 )
+from traceview.render.kernels import summary, tables
 from traceview.render.kernels.diff import render_diff_text
 from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.names import SourceNames
-from traceview.render.kernels.summary import (
-    circumstances,
-    differences,
-    figures,
-    limited,
-    made_of,
-    shown_name,
-)
-from traceview.render.kernels.tables import (
-    ACCESSES,
-    STALLS,
-    access_table,
-    detail_tables,
-    stall_table,
-    what_if_table,
-)
 
 _LEAST_TEXT = 12
 # Long enough for a command with the signature of a kernel with fifty arguments.
@@ -76,48 +61,46 @@ def render_ptx_text(
 def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
     """The heading of a kernel, and how it was compiled."""
     return Group(
-        heading(visible(shown_name(kernel, report.kernels)), kernel.compiled.arch),
-        Prose(visible(circumstances(kernel, report.kernels), SENTENCE)),
+        heading(visible(summary.shown_name(kernel, report.kernels)), kernel.compiled.arch),
+        Prose(visible(summary.circumstances(kernel, report.kernels), SENTENCE)),
     )
 
 
 def _kernel(
     kernel: KernelReport, report: PtxReport, names: SourceNames, width: int, details: bool
 ) -> Iterator[RenderableType]:
-    yield Group(title(kernel, report), Prose(_figures(kernel)), *_made_of(kernel))
+    yield Group(
+        title(kernel, report),
+        Prose(_figures(kernel)),
+        *(note_block(f"{lead}: ", text, "dim") for lead, text in summary.made_of(kernel)),
+    )
     yield _accesses(kernel, names, width)
     if kernel.differences:
-        lines = (note_block("", line) for line in differences(kernel, names))
+        lines = (note_block("", line) for line in summary.differences(kernel, names))
         yield Group(Text("PTX and SASS differ", "bold"), *lines)
     if kernel.warp_stalls:
-        yield _detail(STALLS, stall_table(kernel.warp_stalls, names), width)
+        yield _detail(tables.STALLS, tables.stall_table(kernel.warp_stalls, names), width)
     if kernel.what_if:
-        yield _detail(*what_if_table(kernel), width)
+        yield _detail(*tables.what_if_table(kernel), width)
     if details:
-        yield from (_detail(*each, width) for each in detail_tables(kernel, names))
+        yield from (_detail(*each, width) for each in tables.detail_tables(kernel, names))
     yield _findings(kernel.findings)
-    texts = (*kernel.compiled.notes, *kernel.notes)
-    notes = [note_block("Note: ", text, "dim", _LONGEST_NOTE) for text in texts]
-    if notes:
-        yield Group(*notes)
+    yield from note_blocks("Note: ", (*kernel.compiled.notes, *kernel.notes), _LONGEST_NOTE)
 
 
 def _figures(kernel: KernelReport) -> str:
-    limits = f" ({limited(kernel)})" if kernel.occupancy else ""
+    limits = f" ({summary.limited(kernel)})" if kernel.occupancy else ""
     return " · ".join(
-        f"{name} {value}{limits if name == 'occupancy' else ''}" for name, value in figures(kernel)
+        f"{name} {value}{limits if name == 'occupancy' else ''}"
+        for name, value in summary.figures(kernel)
     )
 
 
-def _made_of(kernel: KernelReport) -> list[RenderableType]:
-    return [note_block(f"{lead}: ", text, "dim") for lead, text in made_of(kernel)]
-
-
 def _accesses(kernel: KernelReport, names: SourceNames, width: int) -> RenderableType:
-    table = access_table(kernel, names)
+    table = tables.access_table(kernel, names)
     if not len(table):
         return Text("no memory accesses")
-    return cells(fitting(ACCESSES, table, width, _LEAST_TEXT))
+    return cells(fitting(tables.ACCESSES, table, width, _LEAST_TEXT))
 
 
 def _detail(spec: TableSpec, table: Table, width: int) -> RenderableType:
@@ -257,11 +240,6 @@ def _stage(kernel: KernelReport, stage: str, names: SourceNames, width: int) -> 
     for place, code in rows:
         lines.append(Text(f"{place:<{room}}", "dim").append(_cut(f"  {code}", width - room)))
     return Group(*lines)
-
-
-def access_finder(function: Function) -> Callable[[Instruction], Access | None]:
-    """The function that returns the access of an instruction of this listing."""
-    return ptx_accesses.access_of if function.level == "ptx" else sass_accesses.access_of
 
 
 def instruction_row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,7 +12,7 @@ from traceview.base.records import record
 from traceview.kernels.inspect.upgrade import KernelUpgrade, UpgradeChange, UpgradeReport
 from traceview.render.base.json_text import JsonShape, document, items_of, written
 from traceview.render.base.safe_text import shortened, visible
-from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block
+from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block, note_blocks
 
 _MOST_CONFIGURATIONS = 4
 _MOST_REASON = 160
@@ -37,11 +37,8 @@ class UpgradeGroup:
     @property
     def about(self) -> str:
         """The variants, their launches, and their time in the recording."""
-        every = list(
-            dict.fromkeys(each.configuration for each in self.members if each.configuration)
-        )
-        more = f" and {len(every) - _MOST_CONFIGURATIONS} more"
-        shown = "; ".join(every[:_MOST_CONFIGURATIONS]) + more * (len(every) > _MOST_CONFIGURATIONS)
+        every = dict.fromkeys(kernel.configuration for kernel in self.members)
+        shown = units.first([name for name in every if name], _MOST_CONFIGURATIONS, "; ")
         variants = {each.configuration: each for each in self.members}.values()
         times = [each.time_ns for each in variants if each.time_ns is not None]
         time = f"{units.duration(sum(times))} in the recording" if times else ""
@@ -81,11 +78,13 @@ def _blocks(report: UpgradeReport, width: int) -> Iterator[RenderableType]:
         yield Text(f"{units.counted(report.unchanged, 'kernel')} unchanged.")
     for group in groups_of(report.rejected):
         yield Group(
-            heading(shortened(visible(group.kernel), width), ", ".join(_archs(group))),
+            heading(
+                shortened(visible(group.kernel), width),
+                ", ".join(dict.fromkeys(each.arch for each in group.members)),
+            ),
             note_block("", f"no version compiles {_variants(group)}: {_reason(group)}", "dim"),
         )
-    if report.failures:
-        yield Group(*(note_block("Note: ", visible(f, SENTENCE), "dim") for f in report.failures))
+    yield from note_blocks("Note: ", report.failures)
 
 
 def _group(group: UpgradeGroup, width: int) -> RenderableType:
@@ -96,10 +95,6 @@ def _group(group: UpgradeGroup, width: int) -> RenderableType:
     lead = heading(shortened(visible(group.kernel), width), group.where)
     about = [note_block("", visible(group.about, SENTENCE), "dim")] if group.about else []
     return Group(lead, *about, rows)
-
-
-def _archs(group: UpgradeGroup) -> Sequence[str]:
-    return list(dict.fromkeys(each.arch for each in group.members))
 
 
 def _variants(group: UpgradeGroup) -> str:

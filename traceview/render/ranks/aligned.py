@@ -352,8 +352,7 @@ def _calls(job: JobReport, place: int, rows: Integers, origin: int, known: Integ
         own.bytes[rows],
         *known[:, rows],
     )
-    blocks: list[Block] = np.stack([np.asarray(c, np.int64) for c in columns], axis=1).tolist()
-    return blocks
+    return np.stack([np.asarray(c, np.int64) for c in columns], axis=1).tolist()
 
 
 def _between(job: JobReport, place: int, rows: Integers, origin: int) -> Iterator[Block]:

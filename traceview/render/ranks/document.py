@@ -42,8 +42,11 @@ def job_facts(job: JobReport) -> list[tuple[str, str]]:
     """The known facts about a job, as pairs of name and value."""
     hosts = {rank.name.host for rank in job.ranks if rank.name.host}
     gpus = Counter(rank.name.gpu for rank in job.ranks if rank.name.gpu)
+    # The number of ranks, such as `8`, or `7 of 8`.
+    size = world_size(job.ranks)
+    some = units.count(len(job.ranks))
     facts = [
-        ("ranks", counted_ranks(job)),
+        ("ranks", some if len(job.ranks) == size else f"{some} of {units.count(size)}"),
         ("hosts", ", ".join(sorted(hosts)) if len(hosts) <= _MOST_NAMED else str(len(hosts))),
         ("GPUs", ", ".join(f"{count} × {name}" for name, count in gpus.most_common(_MOST_NAMED))),
         ("steps", units.count(job.verdict.steps) if job.verdict.steps else ""),
@@ -65,13 +68,6 @@ def nothing_found(job: JobReport) -> str:
 def single_values(job: JobReport) -> frozenset[str]:
     """Names of the columns that have one value in the whole job."""
     return frozenset({"host"} if len({rank.name.host for rank in job.ranks}) < 2 else ())
-
-
-def counted_ranks(job: JobReport) -> str:
-    """The number of ranks, such as `8`, or `7 of 8`."""
-    size = world_size(job.ranks)
-    some = units.count(len(job.ranks))
-    return some if len(job.ranks) == size else f"{some} of {units.count(size)}"
 
 
 def clocks_text(job: JobReport) -> str:
@@ -121,11 +117,7 @@ def _absent(job: JobReport) -> list[str]:
 
 
 def _listed(lead: str, texts: Sequence[str]) -> str:
-    if not texts:
-        return ""
-    more = len(texts) - _MOST_NAMED
-    rest = f" and {units.count(more)} more" if more > 0 else ""
-    return f"{lead}: {'; '.join(texts[:_MOST_NAMED])}{rest}"
+    return f"{lead}: {units.first(texts, _MOST_NAMED, '; ')}" if texts else ""
 
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:

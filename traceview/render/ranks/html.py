@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from traceview.base import units
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Cell, Column, Integers, Table, TableSpec
+from traceview.base.tables import NULL, Array, Cell, Integers, Table, TableSpec, column_list
 from traceview.render.base.page import (
     MOST_ROWS,
     STYLES,
@@ -117,8 +117,7 @@ def _binned(heat: HeatMap, cpu_ns: Integers) -> _Binned:
 
     def mean(values: Array) -> Array:
         kept = np.where(present, values, 0)
-        result: Array = np.add.reduceat(kept, first, axis=1) / count
-        return result
+        return np.add.reduceat(kept, first, axis=1) / count
 
     duration = mean(heat.duration_ns)
     parts = [mean(heat.parts_ns[:, :, part]) for part in range(len(PARTS))]
@@ -154,8 +153,7 @@ def three_digits(times_ns: Array) -> Integers:
     exponent = np.maximum(np.floor(np.log10(large)) - 2, 0).astype(np.int64)
     mantissa = np.rint(times / 10.0**exponent).astype(np.int64)
     carried = mantissa >= 1_000
-    result: Integers = np.where(carried, 1_000 * (exponent + 1) + 100, 1_000 * exponent + mantissa)
-    return result
+    return np.where(carried, 1_000 * (exponent + 1) + 100, 1_000 * exponent + mantissa)
 
 
 MOST_RANKS, MOST_SHAPES = 64, 24
@@ -215,12 +213,12 @@ BUNDLE = "ranks.js"
 _OWN = TableSpec(
     "reports of the ranks",
     "one row per rank: what its own report says",
-    (
-        Column("rank", "int64", "number of the rank"),
-        Column("limit", "text", "what limits it"),
-        Column("verdict", "text", "its own verdict", prose=True),
-        Column("path", "text", "recording"),
-    ),
+    column_list("""
+        rank int64: number of the rank
+        limit text: what limits it
+        verdict sentence: its own verdict
+        path text: recording
+    """),
     brief="rank limit verdict",
     detail=True,
     rare=True,
@@ -316,21 +314,12 @@ def _evidence(page: _Page, ranked: RankedFinding, title: str) -> EvidenceView:
 def _tables(page: _Page) -> Iterator[TableView]:
     for spec, table in page.job.result.shown(TABLES):
         yield table_view(spec, table, page.most, key(spec.name), page.marked.get(spec.name, ()))
-    own = _own_reports(page.job)
-    if len(own):
-        yield table_view(_OWN, own, page.most, key(_OWN.name))
-
-
-def _own_reports(job: JobReport) -> Table:
-    """The verdict and findings of each rank's own report, if it was made."""
+    # The verdict and findings of each rank's own report, if it was made.
     rows: list[dict[str, Cell]] = [
-        {
-            "rank": rank.name.rank,
-            "limit": rank.limit,
-            "verdict": rank.verdict,
-            "path": rank.path,
-        }
-        for rank in job.ranks
+        {"rank": rank.name.rank, "limit": rank.limit, "verdict": rank.verdict, "path": rank.path}
+        for rank in page.job.ranks
         if rank.verdict
     ]
-    return Table.from_rows(_OWN.columns, rows)
+    own = Table.from_rows(_OWN.columns, rows)
+    if len(own):
+        yield table_view(_OWN, own, page.most, key(_OWN.name))

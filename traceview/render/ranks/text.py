@@ -20,18 +20,7 @@ from traceview.base.tables import NULL, Array, Integers
 from traceview.base.vocabulary.causes import CAUSE_NAMES, CAUSES, COPY_WAIT, LAUNCH_LATE
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, note_block, wrapped
-from traceview.render.ranks.document import (
-    job_facts,
-    job_tiles,
-    job_title,
-    nothing_found,
-    outliers,
-    rank_rows,
-    ranked_findings,
-    single_values,
-    warnings,
-)
-from traceview.render.ranks.html import short_names
+from traceview.render.ranks import document, html
 from traceview.render.report.text import ALL, TextOptions, table_block, table_lines
 from traceview.render.screen import finding_lines, scoreboard_lines
 from traceview.traces.ranks.job import PARTS, HeatMap, JobReport
@@ -80,12 +69,18 @@ def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
         return []
     whole_ns = float(np.median(_known(job.heat.duration_ns[:, steps])))
     cells = _cells(job.heat, steps, whole_ns)
-    legend = _legend(cells.letters, width)
+    # The legend of the letters that occur, and of capital letters.
+    shown = {letter.lower() for letter in np.unique(cells.letters).tolist()}
+    meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
+    used = [each for each in meanings if each[0] in shown]
+    scale = f"{_QUIET} below {round(100 * LEAST_SHARE)} % of a step"
+    lines = wrapped(" · ".join([*used, scale, "CAPITAL half or more"]), width, _LEGEND_LINES)
+    legend = [Text(line, "dim") for line in lines]
     rows = _rows(job, room - 2 - len(legend))
     if not rows or not (cells.weight > 0).any():
         return []
     label = max(len("step"), *(len(name) for name, _ in rows)) + 2
-    short = short_names(job.heat.steps)
+    short = html.short_names(job.heat.steps)
     names = [short[step] for step in steps.tolist()]
     folded, across = _folded(cells, max(width - label, 1))
     pitch = min(max((width - label) // folded.letters.shape[1], 1), _WIDEST_CELL)
@@ -99,8 +94,7 @@ def heat_lines(job: JobReport, width: int, room: int) -> list[Text]:
 
 
 def _known(times_ns: Integers) -> Integers:
-    known: Integers = times_ns[times_ns != NULL]
-    return known
+    return times_ns[times_ns != NULL]
 
 
 def _cells(heat: HeatMap, steps: Integers, whole_ns: float) -> _Cells:
@@ -153,7 +147,7 @@ def _rows(job: JobReport, most: int) -> list[tuple[str, Integers]]:
         return [(str(number), np.array([place])) for place, number in enumerate(numbers)]
     if most < _LEAST_ROWS:
         return []
-    single = outliers(job)[: min(_MOST_SINGLE, most // 2)]
+    single = document.outliers(job)[: min(_MOST_SINGLE, most // 2)]
     others = np.setdiff1d(np.arange(count), single)
     blocks = np.array_split(others, min(most - len(single), _BLOCKS))
     named = [(str(numbers[place]), np.array([place])) for place in single]
@@ -206,16 +200,6 @@ def _style(letter: str) -> str:
     return f"bold {color}" if letter.isupper() else color
 
 
-def _legend(letters: Array, width: int) -> list[Text]:
-    """The legend of the letters that occur, and of capital letters."""
-    shown = {letter.lower() for letter in np.unique(letters).tolist()}
-    meanings = [f"{letter} {text}" for letter, text in dict(_LETTERS.values()).items()]
-    used = [each for each in meanings if each[0] in shown]
-    scale = f"{_QUIET} below {round(100 * LEAST_SHARE)} % of a step"
-    lines = wrapped(" · ".join([*used, scale, "CAPITAL half or more"]), width, _LEGEND_LINES)
-    return [Text(line, "dim") for line in lines]
-
-
 MOST_LINES = 40
 MOST_GROUPS = 4
 _LEAST_FINDINGS = 8
@@ -245,8 +229,8 @@ def render_job(
     ranks, groups = list(_ranks(job, width)), list(_groups(job, width))
     left = MOST_LINES - sum(map(len, (above, below, ranks, groups))) - 1
     most = ALL if all_tables else max(left, _LEAST_FINDINGS)
-    findings = finding_lines(ranked_findings(job), width, most)
-    findings = findings or wrapped_lines(nothing_found(job), width)
+    findings = finding_lines(document.ranked_findings(job), width, most)
+    findings = findings or wrapped_lines(document.nothing_found(job), width)
     room = _MAP_LINES if all_tables else left - len(findings)
     lines = [*above, *findings, Text(""), *ranks, *_map(job, width, room), *groups, *below]
     return drawn([Text("\n").join(lines), *_tables(job, width, all_tables, only)], width, color)
@@ -259,18 +243,18 @@ def wrapped_lines(text: str, width: int, most: int = _VERDICT_LINES, style: str 
 
 def _opening(job: JobReport, width: int) -> Iterator[Text]:
     facts = [visible(text) for text in _facts(job)]
-    name = shortened(visible(job_title(job)), width)
+    name = shortened(visible(document.job_title(job)), width)
     yield Text(joined_within([name, *facts], " · ", width), "dim")
-    for text in warnings(job)[:_MOST_WARNINGS]:
+    for text in document.warnings(job)[:_MOST_WARNINGS]:
         yield Text.assemble(("Warning: ", "bold yellow"), cut(visible(text, SENTENCE), width - 9))
     yield Text("")
     yield from wrapped_lines(job.verdict.text, width, style="bold")
     yield Text("")
-    yield from scoreboard_lines(job_tiles(job), width)
+    yield from scoreboard_lines(document.job_tiles(job), width)
 
 
 def _facts(job: JobReport) -> Iterator[str]:
-    for name, value in job_facts(job):
+    for name, value in document.job_facts(job):
         if name == "clocks":
             yield f"{name} {value}"
         elif name != "hosts":
@@ -279,10 +263,12 @@ def _facts(job: JobReport) -> Iterator[str]:
 
 
 def _ranks(job: JobReport, width: int) -> Iterator[Text]:
-    spec, table = rank_rows(job)
+    spec, table = document.rank_rows(job)
     per = ", mean per step" if job.verdict.step_median_ns else ""
     yield Text(f"Ranks{per}", "bold underline")
-    yield from table_lines(spec, table, width, single_values(job), TextOptions(rows=len(table)))
+    yield from table_lines(
+        spec, table, width, document.single_values(job), TextOptions(rows=len(table))
+    )
 
 
 def _map(job: JobReport, width: int, room: int) -> Iterator[Text]:
@@ -315,7 +301,7 @@ def _tables(
 ) -> Iterator[RenderableType]:
     if not shows:
         return
-    single = single_values(job)
+    single = document.single_values(job)
     for spec, table in job.result.shown(chosen(only)):
         yield table_block(spec, table, width, single, _ALL)
     for note in job.result.notes:

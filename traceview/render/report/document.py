@@ -36,8 +36,10 @@ _COUNTED = {
 def header_facts(trace: TraceFacts) -> list[tuple[str, str]]:
     """The recorded facts, as pairs of name and value."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
+    schema = trace.export_schema_version
+    words = (trace.recorder, trace.recorder_version or "", f"(schema {schema})" if schema else "")
     facts = [
-        ("recorded by", _recorder(trace)),
+        ("recorded by", " ".join(word for word in words if word)),
         ("GPU", _listed(Counter(_gpu(gpu) + _on(gpu.host_id, hosts) for gpu in trace.gpus))),
         (
             "process",
@@ -57,12 +59,6 @@ def duration(trace: TraceFacts) -> str:
     """The time recorded, and whether the program ran on."""
     ran_on = ", the program ran on" if "first_s" in trace.run else ""
     return f"{units.duration(trace.duration_ns)}{ran_on}"
-
-
-def _recorder(trace: TraceFacts) -> str:
-    schema = trace.export_schema_version
-    words = (trace.recorder, trace.recorder_version or "", f"(schema {schema})" if schema else "")
-    return " ".join(word for word in words if word)
 
 
 def _gpu(gpu: RecordedGpu) -> str:
@@ -85,8 +81,7 @@ def _on(host: int, hosts: Set[int]) -> str:
 
 def _listed(named: Counter[str]) -> str:
     names = [f"{times} × {name}" if times > 1 else name for name, times in named.items()]
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return units.first(names, _MOST_NAMED)
 
 
 def _rows(trace: TraceFacts) -> str:
@@ -143,7 +138,8 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     lost = board.launch == "unknown"
     busy = "unknown" if lost else units.percent(board.gpu_busy_pct)
     yield ScoreTile("gpu_busy_pct", "GPU busy", busy, most)
-    of = f"median of {units.count(board.steps)}" if board.steps else "no steps found"
+    counted = board.steps - board.warm_up_steps
+    of = f"median of {units.count(counted)}" if board.steps else "no steps found"
     yield ScoreTile("step_median_ns", "Step", units.duration(board.step_median_ns), of)
     # Without any recorded GPU work, it is unknown whether there was communication or a copy.
     none = "none" if board.gpu_busy_pct is not None or lost else units.ABSENT
@@ -215,6 +211,13 @@ class Claim:
             return [f"{self.after_others}{per} after the others (plan)"]
         lines = [f"{self.share} {self.of}".strip()] if self.of else [self.share, self.speedup]
         return [line for line in lines if line]
+
+    def brief(self) -> str:
+        """The same in one line, without what the plan and the verdict say: `per step, 60.7 %`."""
+        if self.after_others:
+            return f"{self.after_others} after the others"
+        which = self.of.split(" ", 3)[-1] if self.of else ""
+        return ", ".join(filter(None, (which, self.share)))
 
 
 def ranked_claim(ranked: RankedFinding) -> Claim | None:
@@ -326,11 +329,7 @@ def _sections(report: Report) -> Iterator[Section]:
 def single_ids(trace: TraceFacts) -> frozenset[str]:
     """Names of the id columns that have one value in the whole recording."""
     hosts = {gpu.host_id for gpu in trace.gpus} | {each.host_id for each in trace.processes}
-    few = {
-        "device_id": len(trace.gpus),
-        "process_id": len(trace.processes),
-        "host_id": len(hosts),
-    }
+    few = {"device_id": len(trace.gpus), "process_id": len(trace.processes), "host_id": len(hosts)}
     return frozenset(name for name, count in few.items() if count <= 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +24,7 @@ from traceview.render.base.page import (
     Style,
     TableView,
     compile_templates,
+    gist,
     key,
     rendered_pieces,
     table_view,
@@ -45,16 +47,16 @@ from traceview.render.report.evidence import (
     marked_rows,
     table_key,
 )
-from traceview.render.report.plan import label, plan_text
+from traceview.render.report.plan import label, plan_text, telling
 from traceview.render.timeline import timeline_view
-from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.traces.analyses.base import Analysis, Chart, Skipped
 from traceview.traces.analyses.verdict.scoreboard import RunTime, TimePart
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
 from traceview.traces.reporting import Report
 
 _HEIGHT_PX = 36.0
-_LEAST_PCT = 3.0
+_LEAST_PCT = 10.0
 """Least percentage to be named in the legend; a smaller part has only a tooltip."""
 
 _PATTERN = Markup(
@@ -74,7 +76,7 @@ class LegendEntry:
 
 @record
 class TimeBarView:
-    """The bar, its named busy and idle parts, and the time that it is part of, if longer."""
+    """The bar, its named busy and idle parts, and the time that it is of."""
 
     drawn: Markup
     busy: tuple[LegendEntry, ...]
@@ -82,7 +84,6 @@ class TimeBarView:
     busy_pct: str
     idle_pct: str
     of: str
-    whole: str
 
 
 def time_bar(time: RunTime) -> TimeBarView:
@@ -97,7 +98,6 @@ def time_bar(time: RunTime) -> TimeBarView:
         busy_pct=_share(sums["busy"], time.steady_ns),
         idle_pct=_share(sums["idle"], time.steady_ns),
         of=f"{units.duration(time.steady_ns)}{gpu} after warm-up",
-        whole=units.duration(time.run_ns) if time.run_ns > time.steady_ns else "",
     )
 
 
@@ -126,17 +126,9 @@ def _share(part_ns: int, whole_ns: int) -> str:
 
 
 def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
-    """The longest part and the others worth a name, and one entry for the rest."""
-    longest_ns = max((part.time_ns for part in parts), default=0)
-    least_ns = min(_LEAST_PCT / 100.0 * whole_ns, longest_ns)
-    named = [part for part in parts if part.time_ns >= max(least_ns, 1)]
-    for part in named:
-        yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
-    others = [part for part in parts if part not in named and part.time_ns]
-    if others:
-        name = others[0].name if len(others) == 1 else f"{len(others)} others"
-        rest_ns = sum(part.time_ns for part in others)
-        yield LegendEntry(name, NEUTRAL, _share(rest_ns, whole_ns))
+    for part in parts:
+        if part.time_ns >= max(_LEAST_PCT / 100.0 * whole_ns, 1):
+            yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
 
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]
@@ -185,11 +177,7 @@ class SectionView:
     skipped: Skipped | None = None
 
 
-def finding_view(
-    of: Finding | RankedFinding,
-    title: str = "",
-    section: str = "",
-) -> FindingEntry:
+def finding_view(of: Finding | RankedFinding, title: str = "", section: str = "") -> FindingEntry:
     """A finding with its possible saving."""
     finding = of if isinstance(of, Finding) else of.finding
     return FindingEntry(
@@ -203,10 +191,7 @@ def finding_view(
 
 
 def section_view(
-    analysis: Analysis,
-    outcome: Outcome,
-    most: int | None,
-    marked: MarkedRows | None = None,
+    analysis: Analysis, outcome: Outcome, most: int | None, marked: MarkedRows | None = None
 ) -> SectionView:
     """One analysis with at most `most` rows of each table, all if that is None.
 
@@ -215,13 +200,14 @@ def section_view(
     names = (key(analysis.name), analysis.title, analysis.question)
     if isinstance(outcome, Skipped):
         return SectionView(*names, skipped=outcome)
+    views = (_chart(chart, outcome.tables[chart.table]) for chart in analysis.charts)
     return SectionView(
         *names,
         figures=tuple(
             (units.stem(name), units.quantity(name, value))
             for name, value in outcome.summary.items()
         ),
-        charts=_charts(analysis, outcome),
+        charts=tuple(view for view in views if view),
         tables=tuple(
             _table(analysis.name, spec, table, most, marked)
             for spec, table in outcome.shown(analysis.tables)
@@ -231,11 +217,7 @@ def section_view(
 
 
 def _table(
-    analysis: str,
-    spec: TableSpec,
-    table: Table,
-    most: int | None,
-    marked: MarkedRows | None,
+    analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
 ) -> TableView:
     if marked is None:
         return table_view(spec, table, most)
@@ -266,11 +248,6 @@ def _moments(spec: TableSpec, table: Table) -> Sequence[str | None]:
     return ()
 
 
-def _charts(analysis: Analysis, result: Result) -> tuple[ChartView, ...]:
-    views = (_chart(chart, result.tables[chart.table]) for chart in analysis.charts)
-    return tuple(view for view in views if view)
-
-
 def _chart(chart: Chart, table: Table) -> ChartView | None:
     drawing = layout(chart, table)
     if drawing is None:
@@ -279,7 +256,10 @@ def _chart(chart: Chart, table: Table) -> ChartView | None:
 
 
 FIRST_CARDS = 3
-"""Findings on the first screen. The sections that they lead to are open, all others folded."""
+"""Most findings on the first screen. The sections they lead to are open, all others folded."""
+_MOST_WORDS = 98
+"""Most words of verdict, plan and cards: some 150 in sight with labels, buttons and amounts."""
+_WORD = re.compile(r"[^\W_]\S*")
 _PAGE = "report.html"
 _PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "timeline.html")
 
@@ -307,14 +287,15 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
             section_view(a, report.outcomes[a.name], most_rows, marked) for a in report.analyses
         ]
         findings = _findings(report)
-    # Those that claim no saving are notes: one of them stands alone only.
-    first = max(sum(each.claim is not None for each in findings[:FIRST_CARDS]), 1)
+    verdict = report.verdict.text if report.verdict else ""
+    plan = plan_text(report, FIRST_CARDS)
+    first = _first_cards(findings, f"{verdict} {plan}")
     return rendered_pieces(
         _PAGE,
         Style((*STYLES, "rail.css")),
         TIMELINE,
         SCRIPT,
-        verdict=report.verdict.text if report.verdict else "",
+        verdict=verdict,
         shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
         time=time_bar(report.run_time) if report.run_time else None,
@@ -323,15 +304,33 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         facts=header_facts(trace),
         run=sorted(trace.run.items()),
         warnings=trace.warnings,
-        plan=plan_text(report),
+        plan=plan,
+        whole_plan=plan_text(report) if len(telling(report.plan)) > FIRST_CARDS else "",
         findings=findings,
         first=first,
-        linked={each.section for each in findings[:first]},
+        linked={each.section for each in findings[:first] if each.claim},
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],
         timeline=timeline.result(),
         version=version,
     )
+
+
+def _first_cards(findings: Sequence[FindingEntry], lead: str) -> int:
+    """How many findings stand on the first screen: fewer where its words would be too many.
+
+    Notes, and those that claim no saving, are no cards: one of them stands alone only.
+    """
+    cards, text = 0, lead
+    for each in findings[:FIRST_CARDS]:
+        if not each.claim or each.severity == "info":
+            break
+        source = each.evidence.source if each.evidence else None
+        lines = [line.text for line in source.code.lines if line.mark] if source else []
+        said = [part for part, longer in gist(each.message) if not longer]
+        text = " ".join((text, each.claim.brief(), *said, each.brief or each.action, *lines))
+        cards += len(_WORD.findall(text)) <= _MOST_WORDS
+    return max(cards, 1)
 
 
 def _findings(report: Report) -> list[FindingEntry]:
@@ -342,14 +341,13 @@ def _findings(report: Report) -> list[FindingEntry]:
             finding_view(each, titles[each.analysis], key(each.analysis)),
             key=f"finding-{number}",
             evidence=evidence_view(report, each, code),
-            brief=_brief(each) if number > 1 else "",
+            brief=_brief(each),
         )
         for number, each in enumerate(report.findings, 1)
     ]
 
 
 def _brief(ranked: RankedFinding) -> str:
-    if not ranked.won or ranked.won.place < 1:
-        return ""
-    words = label(ranked.finding)
-    return f"{words[:1].upper()}{words[1:]}"
+    """The action as the plan says it; empty where that is only what the finding is about."""
+    words = label(ranked.finding) if ranked_claim(ranked) else ""
+    return "" if words.startswith("change ") else f"{words[:1].upper()}{words[1:]}"

@@ -27,15 +27,15 @@ _NAME_ENDS = re.compile(r"[<(]")
 _TELL_APART = ("kernel", "direction")
 
 
-def plan_text(report: Report) -> str:
+def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     """`33.6 ms per step → 20.1 use a CUDA graph → 16.8 ± 0.4 pad the vocabulary`, or nothing."""
     plan = telling(report.plan)
-    rows = plan[:MOST_STEPS]
+    rows = plan[:most]
     if len(rows) < LEAST_STEPS:
         return ""
     told = report.verdict
     per = "per step" if told and told.steps else "after warm-up"
-    if told and told.steps and told.step_unrecorded_ns:
+    if told and told.steps and told.step_unrecorded_ns and most == MOST_STEPS:
         per += f" without {'nsys' if report.trace.recorder == 'nsys' else 'the profiler'}"
     before = units.duration(rows[0].step_before_ns)
     texts, unit = [f"{before} {per}"], before.rpartition(" ")[2]
@@ -45,7 +45,7 @@ def plan_text(report: Report) -> str:
         texts.append(f"{number if its_unit == unit else time} {label}{only}")
         unit = its_unit
     more = len(plan) - len(rows)
-    return " → ".join([*texts, *([f"and {more} more"] if more else [])])
+    return " → ".join(texts) + (f", and {more} more" if more else "")
 
 
 def telling(plan: Sequence[PlanStep]) -> list[PlanStep]:

@@ -36,14 +36,7 @@ from traceview.render.base.text import (
     wrapped,
 )
 from traceview.render.document import MOST_ROWS as JSON_ROWS
-from traceview.render.report.document import (
-    header_facts,
-    nothing_found,
-    ranked_claim,
-    single_ids,
-    telling_columns,
-)
-from traceview.render.report.plan import plan_text
+from traceview.render.report import document, plan
 from traceview.traces.analyses.base import Analysis, Result, Skipped
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
@@ -99,7 +92,7 @@ class FindingText:
         finding = self.ranked.finding
         severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
         end = f"{INDENT}[{self.ranked.analysis}]"
-        claimed = ranked_claim(self.ranked)
+        claimed = document.ranked_claim(self.ranked)
         parts = claimed.parts() if claimed else []
         room = self.width - cell_len(f"{severity.plain}{INDENT}")
         if not parts or cell_len(f"{parts[0]}{end}") <= room:
@@ -133,7 +126,7 @@ def table_lines(
 ) -> Iterator[Text]:
     """The first rows of a table as lines of at most `width` cells, below a line of headings."""
     head = table.take(np.arange(min(len(table), options.rows)))
-    telling = replace(spec, columns=tuple(telling_columns(spec, table, single)))
+    telling = replace(spec, columns=tuple(document.telling_columns(spec, table, single)))
     inline, below = _split(telling, head, width, options)
     columns = fitting(inline, head, width, prose_wraps=False)
     yield _line([column.heading for column in columns], columns, "dim")
@@ -142,7 +135,8 @@ def table_lines(
         for column in below:
             value = head.cells(column.name)[row]
             if value is not None and value != "":
-                yield from _own_lines(str(value), width)
+                for line in wrapped(visible(str(value), _FULL_NAME), width - _INDENT, _MOST_LINES):
+                    yield Text(f"{'':{_INDENT}}{line}", "dim")
 
 
 def _split(
@@ -176,11 +170,6 @@ def _line(
     return Text((" " * GAP).join(parts).rstrip(), style)
 
 
-def _own_lines(value: str, width: int) -> Iterator[Text]:
-    for line in wrapped(visible(value, _FULL_NAME), width - _INDENT, _MOST_LINES):
-        yield Text(f"{'':{_INDENT}}{line}", "dim")
-
-
 MOST_FINDINGS = 10
 
 
@@ -196,9 +185,13 @@ def render_text(
 
     With `links`, a source line of a finding is a link (OSC 8) where its file is on this machine.
     """
-    page = _Page(width, single_ids(report.trace), options)
+    page = _Page(width, document.single_ids(report.trace), options)
     sections = [_answer(a, report.outcomes[a.name], page) for a in report.analyses]
-    return drawn([*_opening(report, page, links), *sections], width, color)
+    verdict = report.verdict
+    texts = [text for text in (verdict.text, verdict.shares_text) if text] if verdict else []
+    told = [Prose(visible(text, SENTENCE)) for text in texts]
+    opening = [*told, _header(report), _findings(report, page, links)]
+    return drawn([*opening, *sections], width, color)
 
 
 @record
@@ -210,20 +203,10 @@ class _Page:
     options: TextOptions
 
 
-def _opening(report: Report, page: _Page, links: bool) -> list[RenderableType]:
-    return [*_verdict(report), _header(report), _findings(report, page, links)]
-
-
-def _verdict(report: Report) -> list[RenderableType]:
-    of = report.verdict
-    texts = [text for text in (of.text, of.shares_text) if text] if of else []
-    return [Prose(visible(text, SENTENCE)) for text in texts]
-
-
 def _header(report: Report) -> RenderableType:
     trace = report.trace
     rows = grid("", "")
-    for name, value in header_facts(trace):
+    for name, value in document.header_facts(trace):
         rows.add_row(Text(name, "dim"), sentence(value))
     title = Text(visible(PurePath(trace.path).name), "bold")
     warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
@@ -233,8 +216,8 @@ def _header(report: Report) -> RenderableType:
 def _findings(report: Report, page: _Page, links: bool) -> RenderableType:
     head = heading("What to do first")
     if not report.findings:
-        return Group(head, Text(nothing_found(report)))
-    planned = plan_text(report)
+        return Group(head, Text(document.nothing_found(report)))
+    planned = plan.plan_text(report)
     steps = [note_block("Plan: ", planned)] if planned else []
     shown = report.findings[:MOST_FINDINGS]
     texts = (FindingText(each, min(page.width, WIDEST), links) for each in shown)
@@ -246,15 +229,12 @@ def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType
     head = heading(analysis.title, analysis.name)
     question = Text(analysis.question, "italic")
     if isinstance(outcome, Skipped):
-        return Group(head, question, *_skipped(outcome))
+        reason = note_block("Not answered: ", outcome.reason)
+        return Group(head, question, reason, note_block("→ ", outcome.remedy))
     shown = outcome.shown(analysis.tables)
     tables = [table_block(*each, page.width, page.single, page.options) for each in shown]
     notes = [note_block("Note: ", note, "dim") for note in outcome.notes]
     return Group(head, question, *_summary(outcome), *tables, *notes)
-
-
-def _skipped(skipped: Skipped) -> list[RenderableType]:
-    return [note_block("Not answered: ", skipped.reason), note_block("→ ", skipped.remedy)]
 
 
 def _summary(result: Result) -> list[RenderableType]:

@@ -72,10 +72,13 @@ function addWays(card, timeline) {
       document.getElementById("timeline")?.scrollIntoView({ block: "start" });
     }), "Show in the timeline"));
   }
-  const action = card.querySelector(".full");
-  if (action) ways.append(named(copyButton("Copy", () => words(action)), "Copy what to do"));
   evidence?.before(ways);
   if (evidence) ways.append(evidence);
+  const action = card.querySelector(".full");
+  if (!action) return;
+  const copy = named(copyButton("Copy", () => words(action)), "Copy what to do");
+  copy.classList.add("longer");
+  action.after(" ", copy);
 }
 
 /** The text of an element, whole, without that of its buttons. @param {Element} element */

@@ -41,7 +41,15 @@ def snippet(answer: WhatIfReport) -> str:
 def _content(answer: WhatIfReport) -> dict[str, object]:
     of = what_if_document(answer)
     most = max(answer.recorded_ns, *(each.forecast.replayed_ns for each in answer.edits), 1)
-    rows = [ReplayRow(AS_RECORDED, "", _bar(answer.recorded_ns, 0, most), _recorded(answer), "")]
+    rows = [
+        ReplayRow(
+            AS_RECORDED,
+            "",
+            _bar(answer.recorded_ns, 0, most),
+            units.duration(answer.recorded_ns),
+            "",
+        )
+    ]
     for each in answer.edits:
         bar = _bar(each.forecast.replayed_ns, each.forecast.error_ns, most)
         direction = "faster" if each.saved_ns > 0 else "slower" if each.saved_ns < 0 else ""
@@ -56,10 +64,6 @@ def _content(answer: WhatIfReport) -> dict[str, object]:
             )
         )
     return {"document": of, "rows": rows, "title": f"what if · {of.title}"}
-
-
-def _recorded(answer: WhatIfReport) -> str:
-    return units.duration(answer.recorded_ns)
 
 
 def _bar(time_ns: int, error_ns: int, most_ns: int) -> Markup:

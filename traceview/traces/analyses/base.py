@@ -99,8 +99,7 @@ class Result(display.Drawn):
         Raises InputError if no chart is declared for the table or it has nothing to draw,
         ToolNotFoundError without matplotlib.
         """
-        drawn: Figure = display.show(self, "figure", table)
-        return drawn
+        return display.show(self, "figure", table)
 
     def shown(self, specs: Sequence[TableSpec]) -> Iterator[tuple[TableSpec, Table]]:
         """The tables to render, each with its declaration: all but empty rare ones."""

@@ -17,7 +17,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.groups import Groups
 from traceview.base.hardware.rates import rates_of
-from traceview.base.tables import NULL, Cell, Column, Integers, Mask, Table, TableSpec, Texts
+from traceview.base.tables import NULL, Cell, Integers, Mask, Table, TableSpec, Texts, column_list
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.traces.analyses.communication_findings import EXPOSED, Waiting, cause_of, waiting
 from traceview.traces.analyses.contention import CONTENTION
@@ -31,32 +31,24 @@ from traceview.traces.facts.work.peaks import bytes_per_s
 from traceview.traces.rules import findings
 from traceview.traces.trace import Trace
 
-BUS = Column(
-    "bus_bytes_per_s",
-    "int64",
-    "bus bandwidth as in nccl-tests: bytes that each rank must send ÷ time without waiting; absent "
-    "where unknown",
-    nullable=True,
+BUS = (
+    "bus_bytes_per_s int64?: bus bandwidth as in nccl-tests: bytes that each rank must send ÷ "
+    "time without waiting; absent where unknown"
 )
 SIZES = TableSpec(
     "sizes",
     "one row per kind, size and number of ranks, over all GPUs; longest first",
-    (
-        Column("kind", "text", "all-reduce, all-gather, send-receive …, or peer-copy"),
-        Column("bytes", "int64", "bytes of a call, of its larger buffer"),
-        Column("ranks", "int64", "ranks of the communicator", nullable=True),
-        Column("calls", "int64", "calls, over all GPUs"),
-        Column("total_ns", "int64", "GPU time of all calls, waiting included"),
-        Column("median_ns", "int64", "median time of a call, without waiting"),
-        BUS,
-        Column(
-            "link_pct",
-            "float64",
-            "percentage of the NVLink rate of the product, one way; absent between machines and "
-            "for products without NVLink",
-            nullable=True,
-        ),
-    ),
+    column_list(f"""
+        kind text: all-reduce, all-gather, send-receive …, or peer-copy
+        bytes int64: bytes of a call, of its larger buffer
+        ranks int64?: ranks of the communicator
+        calls int64: calls, over all GPUs
+        total_ns int64: GPU time of all calls, waiting included
+        median_ns int64: median time of a call, without waiting
+        {BUS}
+        link_pct float64?: percentage of the NVLink rate of the product, one way; absent between
+            machines and for products without NVLink
+    """),
     brief="kind bytes ranks calls median_ns bus_bytes_per_s link_pct total_ns",
     adds="calls total_ns",
     rare=True,
@@ -106,62 +98,37 @@ def _links(trace: Trace, moved: Transfers) -> Integers:
     named = zip(devices.texts("name").decode(), devices["sm_count"].tolist(), strict=True)
     published = [rates_of(name, sms if sms > 0 else None) for name, sms in named]
     link = np.array([(rate and rate.nvlink_bytes_per_s) or 0 for rate in published], np.int64)
-    return np.where(_within_machine(trace, moved), link[moved.device], 0)
-
-
-def _within_machine(trace: Trace, moved: Transfers) -> Mask:
-    """True where all ranks of the communicator ran on GPUs of one machine of the recording."""
+    # True where all ranks of the communicator ran on GPUs of one machine of the recording.
     hosts, numbers = device_hosts(trace), np.unique(moved.communicator, return_inverse=True)[1]
     members = groups.group(numbers.astype(np.int64), moved.device)
     seen = np.bincount(numbers[members.first], minlength=int(numbers.max(initial=0)) + 1)
     machines = groups.group(numbers.astype(np.int64), hosts[moved.device])
     spread = np.bincount(numbers[machines.first], minlength=len(seen))
     within: Mask = (seen[numbers] == moved.ranks) & (spread[numbers] == 1)
-    return within
+    return np.where(within, link[moved.device], 0)
 
 
-_RANK = Column(
-    "rank",
-    "int64",
-    ("number of the GPU among those that communicate, in order of machine and device"),
-)
+_RANK = "rank int64: number of the GPU among those that communicate, in order of machine and device"
 COLLECTIVES = TableSpec(
     "collectives",
     "one row per GPU, kind and group of collectives, or copies between GPUs; longest exposed first",
-    (
-        Column("device_id", "int64", "GPU"),
-        HOST,
-        _RANK,
-        Column(
-            "kind", "text", "all-reduce, all-gather, send-receive …, peer-copy, or a kernel's name"
-        ),
-        Column(
-            "group",
-            "text",
-            "ranks of the communicator, inferred from the order and times of collectives",
-            nullable=True,
-        ),
-        Column("calls", "int64", "collectives, or copies"),
-        Column(
-            "bytes",
-            "int64",
-            "bytes of all calls, of the larger buffer of each; absent where unknown",
-            nullable=True,
-        ),
-        Column("total_ns", "int64", "GPU time of all calls, waiting included"),
-        Column("hidden_ns", "int64", "time of these calls that overlaps compute on the same GPU"),
-        Column("exposed_ns", "int64", "time of these calls without compute on the same GPU"),
-        Column(
-            "wait_ns",
-            "int64",
-            "time these calls waited: their excess over the GPU that arrived last; absent "
-            "where the other GPUs are not in the recording",
-            nullable=True,
-        ),
-        BUS,
-        Column("communicator", "text", "NCCL's number of the communicator, in hex", nullable=True),
-        Column("ranks", "int64", "ranks of the communicator", nullable=True),
-    ),
+    column_list(f"""
+        device_id int64: GPU
+        {HOST}
+        {_RANK}
+        kind text: all-reduce, all-gather, send-receive …, peer-copy, or a kernel's name
+        group text?: ranks of the communicator, inferred from the order and times of collectives
+        calls int64: collectives, or copies
+        bytes int64?: bytes of all calls, of the larger buffer of each; absent where unknown
+        total_ns int64: GPU time of all calls, waiting included
+        hidden_ns int64: time of these calls that overlaps compute on the same GPU
+        exposed_ns int64: time of these calls without compute on the same GPU
+        wait_ns int64?: time these calls waited: their excess over the GPU that arrived last; absent
+            where the other GPUs are not in the recording
+        {BUS}
+        communicator text?: NCCL's number of the communicator, in hex
+        ranks int64?: ranks of the communicator
+    """),
     brief="device_id kind group calls total_ns exposed_ns wait_ns hidden_ns bytes bus_bytes_per_s",
     adds="calls total_ns bytes wait_ns",
     rare=True,
@@ -169,24 +136,19 @@ COLLECTIVES = TableSpec(
 RANKS = TableSpec(
     "ranks",
     "one row per GPU that communicates",
-    (
-        _RANK,
-        Column("device_id", "int64", "GPU"),
-        HOST,
-        Column("step_median_ns", "int64", "median time of a step", nullable=True),
-        Column("busy_pct", "float64", "percentage of steady time in which the GPU is busy"),
-        Column("communication_ns", "int64", "time in which it communicates"),
-        Column("exposed_ns", "int64", "time in which it communicates and does not compute"),
-        Column("wait_ns", "int64", "time it waited for GPUs that arrived later", nullable=True),
-        Column("late_ns", "int64", "time that the others waited for it", nullable=True),
-        Column(
-            "cause",
-            "text",
-            "why it arrives last, where it does: gpu-work (it works longer between collectives "
-            "than the others) or gpu-idle (it is idle longer)",
-            nullable=True,
-        ),
-    ),
+    column_list(f"""
+        {_RANK}
+        device_id int64: GPU
+        {HOST}
+        step_median_ns int64?: median time of a step
+        busy_pct float64: percentage of steady time in which the GPU is busy
+        communication_ns int64: time in which it communicates
+        exposed_ns int64: time in which it communicates and does not compute
+        wait_ns int64?: time it waited for GPUs that arrived later
+        late_ns int64?: time that the others waited for it
+        cause text?: why it arrives last, where it does: gpu-work (it works longer between
+            collectives than the others) or gpu-idle (it is idle longer)
+    """),
     brief="rank busy_pct exposed_ns wait_ns late_ns cause step_median_ns",
     rare=True,
 )
@@ -207,10 +169,7 @@ def compute(trace: Trace) -> Result:
         tuple(findings(trace, [EXPOSED, CONTENTION])),
         Deferred(
             lambda: (
-                {
-                    "ranks": len(ranks),
-                    "most_exposed_ns": int(ranks["exposed_ns"].max()),
-                }
+                {"ranks": len(ranks), "most_exposed_ns": int(ranks["exposed_ns"].max())}
                 if len(ranks := tables["ranks"])
                 else {}
             )

@@ -61,7 +61,14 @@ def waiting(trace: Trace) -> Waiting:
     late, work, idle = (np.zeros(len(moved), np.int64) for _ in range(3))
     wait, group_of = (np.full(len(moved), -1, np.int64) for _ in range(2))
     result = Waiting(wait, late, work, idle, group_of, tuple(each.members for each in streams))
-    busy = _busy_without_transfers(trace, moved)
+    # Union of all other operations of each device that takes part in transfers.
+    ops = operations(trace)
+    other = np.ones(len(ops), bool)
+    other[moved.operation] = False
+    busy = {
+        device: intervals.covered(ops, other & (ops.device == device))
+        for device in groups.different(moved.device).tolist()
+    }
     for number, each in enumerate(streams):
         result.communicator[each.rows[each.rows >= 0]] = number
         _fill(result, moved, each, busy)
@@ -90,17 +97,6 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[MatchedRows, ...]:
     return tuple(
         replace(each, rows=np.where(each.rows >= 0, rows[each.rows], -1)) for each in matched
     )
-
-
-def _busy_without_transfers(trace: Trace, moved: Transfers) -> dict[int, Intervals]:
-    """Union of all other operations of each device that takes part in transfers."""
-    ops = operations(trace)
-    other = np.ones(len(ops), bool)
-    other[moved.operation] = False
-    return {
-        device: intervals.covered(ops, other & (ops.device == device))
-        for device in groups.different(moved.device).tolist()
-    }
 
 
 def _fill(result: Waiting, moved: Transfers, of: MatchedRows, busy: dict[int, Intervals]) -> None:

@@ -62,26 +62,21 @@ def _transfers(trace: Trace, device: int) -> tuple[Intervals, Intervals]:
     return intervals.covered(ops, own & moves), intervals.covered(ops, fast)
 
 
-def _computes_twice(trace: Trace, device: int) -> Intervals:
-    """When kernels of several streams run on a GPU; those of one stream may overlap at their ends.
-
-    Communication is none of them.
-    """
-    ops = operations(trace)
-    computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
-    computes &= (ops.device == device) & ~communication_operations(trace)
-    lane = np.where(computes, ops.stream, -1)
-    each, _ = intervals.union_on_lanes(lane, ops.start_ns, ops.end_ns, len(ops.streams))
-    return intervals.covered_twice(each.start, each.end)
-
-
 def contended(trace: Trace, device: int, beside: Intervals, neither: Intervals) -> Contended | None:
     """Kernels of a GPU that take longer `beside` transfers; alone are those with `neither`."""
     kernels = trace.recorded("kernels")
     chosen = steady_kernels(trace) & (kernels["device"] == device) & ~communication_kernels(trace)
     chosen &= kernels.duration_ns >= _LEAST_NS
+    # When kernels of several streams run on a GPU; those of one stream may overlap at their ends.
+    #
+    # Communication is none of them.
+    ops = operations(trace)
+    computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
+    computes &= (ops.device == device) & ~communication_operations(trace)
+    lane = np.where(computes, ops.stream, -1)
+    each, _ = intervals.union_on_lanes(lane, ops.start_ns, ops.end_ns, len(ops.streams))
     twice = intervals.overlap(
-        _computes_twice(trace, device), kernels["start_ns"], kernels["end_ns"]
+        intervals.covered_twice(each.start, each.end), kernels["start_ns"], kernels["end_ns"]
     )
     rows = row_numbers(np.flatnonzero(chosen & (twice <= _ALONE * kernels.duration_ns)))
     start, end = kernels["start_ns"][rows], kernels["end_ns"][rows]

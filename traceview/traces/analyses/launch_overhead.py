@@ -16,11 +16,11 @@ from traceview.base import groups, intervals, units
 from traceview.base.findings import Clause, severity_of
 from traceview.base.tables import (
     Cell,
-    Column,
     Integers,
     Table,
     TableSpec,
     Texts,
+    column_list,
     picked,
     row_numbers,
     unbroken,
@@ -28,19 +28,11 @@ from traceview.base.tables import (
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
+from traceview.traces.facts import operations
 from traceview.traces.facts.idle.causes import OWN_WORK_NS
 from traceview.traces.facts.idle.gaps import Gaps, gaps, steady_spans_ns, unknown_idle
 from traceview.traces.facts.idle.launching import long_launches
 from traceview.traces.facts.launches import QueueFull, queue_full
-from traceview.traces.facts.operations import (
-    ApiCalls,
-    CallKind,
-    Kind,
-    api_calls,
-    first_launch_calls,
-    operations,
-    operations_by_device,
-)
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
@@ -48,47 +40,44 @@ from traceview.traces.trace import Trace
 # Tables of CPU time: every function of the CUDA API, and the ranges of the program.
 
 _DOES = {
-    CallKind.OTHER: "other",
-    CallKind.LAUNCH: "launch",
-    CallKind.SYNCHRONIZE: "synchronize",
-    CallKind.COPY: "copy",
-    CallKind.COPY_ASYNC: "copy",
-    CallKind.ALLOCATE: "allocate",
-    CallKind.LOAD: "load code",
-    CallKind.LOOK_UP: "look up code",
-    CallKind.GRAPH: "prepare graph",
+    operations.CallKind.OTHER: "other",
+    operations.CallKind.LAUNCH: "launch",
+    operations.CallKind.SYNCHRONIZE: "synchronize",
+    operations.CallKind.COPY: "copy",
+    operations.CallKind.COPY_ASYNC: "copy",
+    operations.CallKind.ALLOCATE: "allocate",
+    operations.CallKind.LOAD: "load code",
+    operations.CallKind.LOOK_UP: "look up code",
+    operations.CallKind.GRAPH: "prepare graph",
 }
 API = TableSpec(
     "api",
     "one row per function of the CUDA runtime and driver, most CPU time first; what a thread waits "
     "for in it counts",
-    (
-        Column("api", "text", "runtime or driver call"),
-        Column(
-            "does",
-            "text",
-            "launch, synchronize, copy, allocate, load code, look up code, prepare graph or other",
-        ),
-        Column("calls", "int64", "number of calls"),
-        Column("total_ns", "int64", "CPU time in it, over all threads"),
-        Column("median_ns", "int64", "median per call"),
-        Column("max_ns", "int64", "longest call"),
-        Column("share_pct", "float64", "percentage of the CPU time in all CUDA calls"),
-    ),
+    column_list("""
+        api text: runtime or driver call
+        does text: launch, synchronize, copy, allocate, load code, look up code, prepare graph or
+            other
+        calls int64: number of calls
+        total_ns int64: CPU time in it, over all threads
+        median_ns int64: median per call
+        max_ns int64: longest call
+        share_pct float64: percentage of the CPU time in all CUDA calls
+    """),
     brief="api does calls total_ns share_pct median_ns max_ns",
     adds="calls total_ns share_pct",
 )
 RANGES = TableSpec(
     "ranges",
     "one row per path pattern of ranges, most CPU time of its own first",
-    (
-        Column("range_path", "text", "path of the range, with # for numbers"),
-        Column("instances", "int64", "number of ranges"),
-        Column("cpu_ns", "int64", "time from start to end, over all instances"),
-        Column("own_ns", "int64", "part of it in no inner range of the same thread"),
-        Column("cuda_ns", "int64", "time of CUDA calls made in no inner range"),
-        Column("launches", "int64", "launch calls made in no inner range"),
-    ),
+    column_list("""
+        range_path text: path of the range, with # for numbers
+        instances int64: number of ranges
+        cpu_ns int64: time from start to end, over all instances
+        own_ns int64: part of it in no inner range of the same thread
+        cuda_ns int64: time of CUDA calls made in no inner range
+        launches int64: launch calls made in no inner range
+    """),
     brief="range_path instances own_ns cpu_ns cuda_ns launches",
     adds="instances own_ns cuda_ns launches",
     rare=True,
@@ -97,11 +86,14 @@ RANGES = TableSpec(
 
 def api_table(trace: Trace) -> Table:
     """The selected calls of every function."""
-    calls, rows = api_calls(trace), unbroken(np.flatnonzero(selection.selected_calls(trace)))
+    calls, rows = (
+        operations.api_calls(trace),
+        unbroken(np.flatnonzero(selection.selected_calls(trace))),
+    )
     names = trace.api_calls.texts("name").take(rows)
     by_name = groups.group(names.codes)
     figures = groups.stats(by_name, calls.duration_ns[rows])
-    does = [_DOES[CallKind(kind)] for kind in calls.does[rows][by_name.first].tolist()]
+    does = [_DOES[operations.CallKind(kind)] for kind in calls.does[rows][by_name.first].tolist()]
     table = Table(
         API.columns,
         {
@@ -126,11 +118,11 @@ def range_table(trace: Trace) -> Table:
         # Ranges that are not selected are counted behind the last pattern.
         pattern[~chosen] = size
     # CUDA time and launch calls on the threads of the ranges themselves, by innermost range.
-    calls, inside = api_calls(trace), ranges.attributed_calls(trace)
+    calls, inside = operations.api_calls(trace), ranges.attributed_calls(trace)
     within = unbroken(np.flatnonzero((inside.range >= 0) & ~inside.inferred))
     of_calls = picked(pattern, picked(inside.range, within))
     cuda = groups.added(of_calls, picked(calls.duration_ns, within), size + 1)
-    launching = picked(calls.does, within) == CallKind.LAUNCH
+    launching = picked(calls.does, within) == operations.CallKind.LAUNCH
     launches = groups.added(of_calls, launching, size + 1)
     duration, own = tree.nesting.sums(pattern, size + 1)
     instances = groups.frequencies(pattern, size + 1)
@@ -152,32 +144,32 @@ def range_table(trace: Trace) -> Table:
 CALLS = TableSpec(
     "calls",
     "one row per launch call, most time first",
-    (
-        Column("api", "text", "runtime or driver call"),
-        Column("calls", "int64", "number of calls"),
-        Column("total_ns", "int64", "launch overhead: CPU time in it, without queue_full"),
-        Column("median_ns", "int64", "median per call"),
-        Column("max_ns", "int64", "longest call"),
-        Column("exposed_ns", "int64", "part of total inside idle gaps of the device, call by call"),
-        Column("first_launch_ns", "int64", "part of total in first launches, which load code"),
-        Column(
-            "queue_full_ns", "int64", "wait for room in a full launch queue, which is not overhead"
-        ),
-    ),
+    column_list("""
+        api text: runtime or driver call
+        calls int64: number of calls
+        total_ns int64: launch overhead: CPU time in it, without queue_full
+        median_ns int64: median per call
+        max_ns int64: longest call
+        exposed_ns int64: part of total inside idle gaps of the device, call by call
+        first_launch_ns int64: part of total in first launches, which load code
+        queue_full_ns int64: wait for room in a full launch queue, which is not overhead
+    """),
     brief="api calls total_ns median_ns exposed_ns first_launch_ns queue_full_ns max_ns",
 )
 
 
 def compute(trace: Trace) -> Result:
-    calls, full = api_calls(trace), queue_full(trace)
-    rows = np.flatnonzero((calls.does == CallKind.LAUNCH) & selection.selected_calls(trace))
+    calls, full = operations.api_calls(trace), queue_full(trace)
+    rows = np.flatnonzero(
+        (calls.does == operations.CallKind.LAUNCH) & selection.selected_calls(trace)
+    )
     held = picked(full.held_ns, rows)
     # The launch calls that enqueued work on each device.
     is_launch = np.zeros(len(calls), bool)
     is_launch[rows] = True
     by_device = {}
-    for device, on_device in operations_by_device(trace).items():
-        call = operations(trace).call[on_device]
+    for device, on_device in operations.operations_by_device(trace).items():
+        call = operations.operations(trace).call[on_device]
         call = call[call >= 0]
         by_device[device] = groups.different(call[picked(is_launch, call)])
     # Needed only where there is a finding, or the tables are read.
@@ -213,10 +205,10 @@ def compute(trace: Trace) -> Result:
 
 def _calls(trace: Trace, rows: Integers, exposed: Integers) -> Table:
     """The launch calls in these rows, by name; `exposed` is the time of each in idle gaps."""
-    calls, full = api_calls(trace), queue_full(trace)
+    calls, full = operations.api_calls(trace), queue_full(trace)
     held = picked(full.held_ns, rows)
     took = calls.duration_ns[rows] - held
-    first = first_launch_calls(trace)[rows]
+    first = operations.first_launch_calls(trace)[rows]
     names = trace.api_calls.texts("name").take(rows)
     by_name = groups.group(names.codes)
     figures = groups.stats(by_name, took)
@@ -236,7 +228,7 @@ def _calls(trace: Trace, rows: Integers, exposed: Integers) -> Table:
 
 
 def exposed_ns(
-    gaps: Gaps, calls: ApiCalls, by_device: Mapping[int, Integers], full: QueueFull
+    gaps: Gaps, calls: operations.ApiCalls, by_device: Mapping[int, Integers], full: QueueFull
 ) -> Integers:
     """Time of each launch call inside idle gaps of the device that it launched on.
 
@@ -326,15 +318,15 @@ _LONG_CALLS = (
 
 def _kernel(trace: Trace, operation: int) -> str | None:
     """The name of an operation that is a kernel."""
-    ops = operations(trace)
-    if ops.kind[operation] != Kind.KERNEL:
+    ops = operations.operations(trace)
+    if ops.kind[operation] != operations.Kind.KERNEL:
         return None
     return trace.recorded("kernels").texts("short_name")[int(ops.row[operation])]
 
 
 def _inside_launches(trace: Trace, rows: Integers, by_device: Mapping[int, Integers]) -> Integers:
     """For each gap the time that its thread spent in launch calls; 0 where it is not in `rows`."""
-    every, calls = gaps(trace), api_calls(trace)
+    every, calls = gaps(trace), operations.api_calls(trace)
     result = np.zeros(len(every), np.int64)
     threads = groups.rows_of(every.thread[rows])
     for made in by_device.values():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from traceview.base import units
 from traceview.base.findings import shortened
-from traceview.base.tables import Cell, Column, Table, TableSpec
+from traceview.base.tables import Cell, Table, TableSpec, column_list
 from traceview.kernels.ptx.model import Kind, Level, SourceLine
 from traceview.traces import rules
 from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
@@ -30,87 +30,56 @@ from traceview.traces.facts.code import GatheredCode, gathered_code
 from traceview.traces.facts.steps.steps import kernels_in_warm_up
 from traceview.traces.trace import Trace
 
-_NAMES = (
-    Column("kernel", "text", "base name, without templates and arguments"),
-    Column("name", "text", "demangled, whole"),
-)
-_TIMES = (
-    Column("calls", "int64", "launches"),
-    Column("total_ns", "int64", "GPU time of all calls"),
-    Column("share_pct", "float64", "percentage of the time of all kernels"),
-)
+_NAMES = """
+    kernel text: base name, without templates and arguments
+    name text: demangled, whole
+"""
+_TIMES = """
+    calls int64: launches
+    total_ns int64: GPU time of all calls
+    share_pct float64: percentage of the time of all kernels
+"""
 COSTS = TableSpec(
     "costs",
     "one row per kernel (and variant) with code, longest time first: its widths in global memory, "
     "and the time that 128 bits can save at most",
-    (
-        *_NAMES,
-        *_TIMES,
-        Column(
-            "load_bits",
-            "int64",
-            "bits per thread per instruction of the loads that move most in the innermost "
-            "loop; absent without loads of known width",
-            nullable=True,
-        ),
-        Column("store_bits", "int64", "the same for stores", nullable=True),
-        Column("level", "text", "source of the widths: sass where available, else ptx"),
-        Column(
-            "source",
-            "text",
-            "line of the narrow accesses, else of the main ones: gelu.py:31",
-            nullable=True,
-        ),
-        Column("verdict", "text", "wide, narrow, near-peak (of bandwidth) or unknown"),
-        Column(
-            "why_not",
-            "text",
-            "why no saving is claimed for narrow accesses",
-            nullable=True,
-            prose=True,
-        ),
-        Column(
-            "bytes",
-            "int64",
-            "bytes that calls after warm-up requested from global memory while alone on the "
-            "GPU, ignoring masks; absent where the code does not show them",
-            nullable=True,
-        ),
-        Column("bytes_per_s", "int64", "rate of these calls", nullable=True),
-        Column("peak_bytes_per_s", "int64", "peak bandwidth of the GPU", nullable=True),
-        Column(
-            "bound_ns",
-            "int64",
-            "lower bound of the time of these calls, from peak bandwidth, arithmetic, and "
-            "memory instructions at 128 bits",
-            nullable=True,
-        ),
-        Column("at_stake_ns", "int64", "time of these calls beyond that, where narrow"),
-    ),
+    column_list(f"""
+        {_NAMES}
+        {_TIMES}
+        load_bits int64?: bits per thread per instruction of the loads that move most in the
+            innermost loop; absent without loads of known width
+        store_bits int64?: the same for stores
+        level text: source of the widths: sass where available, else ptx
+        source text?: line of the narrow accesses, else of the main ones: gelu.py:31
+        verdict text: wide, narrow, near-peak (of bandwidth) or unknown
+        why_not sentence?: why no saving is claimed for narrow accesses
+        bytes int64?: bytes that calls after warm-up requested from global memory while alone on the
+            GPU, ignoring masks; absent where the code does not show them
+        bytes_per_s int64?: rate of these calls
+        peak_bytes_per_s int64?: peak bandwidth of the GPU
+        bound_ns int64?: lower bound of the time of these calls, from peak bandwidth, arithmetic,
+            and memory instructions at 128 bits
+        at_stake_ns int64: time of these calls beyond that, where narrow
+    """),
     brief="kernel total_ns share_pct load_bits store_bits verdict at_stake_ns bytes_per_s",
 )
 KERNELS = TableSpec(
     "kernels",
     "one row per kernel (and variant), source line and kind of access, in PTX and in SASS",
-    (
-        Column("kernel", "text", "base name, without templates and arguments"),
-        Column("space", "text", "global, shared, local, …"),
-        Column("kind", "text", "load, store, async-copy, atomic, …"),
-        Column(
-            "width_bits",
-            "int64",
-            "bits per thread per instruction; absent for accesses by descriptor",
-            nullable=True,
-        ),
-        Column("level", "text", "ptx (as compiled) or sass (as it runs)"),
-        Column("instructions", "int64", "instructions in the code"),
-        Column("share_pct", "float64", "percentage of kernel time that the kernel takes"),
-        Column("calls", "int64", "launches of the kernel"),
-        Column("total_ns", "int64", "GPU time of the kernel, all calls"),
-        Column("loop_depth", "int64", "loops around the access"),
-        Column("source", "text", "line of the program", nullable=True),
-        Column("name", "text", "kernel, demangled, whole"),
-    ),
+    column_list("""
+        kernel text: base name, without templates and arguments
+        space text: global, shared, local, …
+        kind text: load, store, async-copy, atomic, …
+        width_bits int64?: bits per thread per instruction; absent for accesses by descriptor
+        level text: ptx (as compiled) or sass (as it runs)
+        instructions int64: instructions in the code
+        share_pct float64: percentage of kernel time that the kernel takes
+        calls int64: launches of the kernel
+        total_ns int64: GPU time of the kernel, all calls
+        loop_depth int64: loops around the access
+        source text?: line of the program
+        name text: kernel, demangled, whole
+    """),
     brief="kernel space kind width_bits level instructions share_pct source",
     detail=True,
 )
@@ -127,7 +96,13 @@ def compute(trace: Trace) -> Result | Skipped:
     code, bounds = gathered_code(trace), width_bounds(trace)
     all_ns = code.total_ns
     if all_ns and not bounds:
-        return _without_code(code)
+        # The reason to skip: percentages without any code would read as if the widths were known.
+        unfit = "".join(f"; {text}" for text in _unfit(code))
+        return Skipped(
+            "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "
+            f"libraries is not available){unfit}",
+            f"{_RECORD}; {_GIVE}",
+        )
     return Result(
         {
             "costs": Table.from_rows(COSTS.columns, (_cost(each, all_ns) for each in bounds)),
@@ -136,16 +111,6 @@ def compute(trace: Trace) -> Result | Skipped:
         tuple(rules.findings(trace, RULES)),
         _summary(code, bounds),
         tuple(_notes(trace, code, bounds)),
-    )
-
-
-def _without_code(code: GatheredCode) -> Skipped:
-    """The reason to skip: percentages without any code would read as if the widths were known."""
-    unfit = "".join(f"; {text}" for text in _unfit(code))
-    return Skipped(
-        "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "
-        f"libraries is not available){unfit}",
-        f"{_RECORD}; {_GIVE}",
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import Clause, Subject
 from traceview.base.intervals import by_start, overlap
-from traceview.base.tables import NULL, Cell, Column, Integers, Table, TableSpec
+from traceview.base.tables import NULL, Cell, Integers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import ALLOCATION, CAUSE_NAMES
 from traceview.traces.analyses.base import Analysis, Chart, Result
 from traceview.traces.analyses.wording import by_recorder, lost_in
@@ -34,7 +34,7 @@ from traceview.traces.facts.memory import (
     steady_calls,
     steady_steps,
 )
-from traceview.traces.facts.operations import HOST, api_calls, gpu_cells, match, pool_calls
+from traceview.traces.facts.operations import HOST, api_calls, correlated, gpu_cells, pool_calls
 from traceview.traces.facts.ranges.paths import UNATTRIBUTED
 from traceview.traces.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.traces.facts.ranges.selection import selected
@@ -233,32 +233,20 @@ RULES = (
 PEAKS = TableSpec(
     "peaks",
     "one row per GPU: the most memory allocated at once, and its growth from step to step",
-    (
-        Column("device_id", "int64", "GPU"),
-        HOST,
-        Column("peak_bytes", "int64", "most memory allocated at once, by all processes"),
-        Column("peak_pct", "float64", "percentage of the GPU's memory", nullable=True),
-        Column("at_ns", "int64", "when it was first reached"),
-        Column("range_path", "text", "innermost range of the call that allocated it"),
-        Column("end_bytes", "int64", "memory allocated at the last event"),
-        Column(
-            "before_bytes",
-            "int64",
-            ("memory allocated before the recording, inferred from later releases"),
-        ),
-        Column(
-            "growth_bytes_per_step",
-            "float64",
-            "median growth per steady step (Theil-Sen); absent with fewer than 5 steps",
-            nullable=True,
-        ),
-        Column(
-            "allocations_per_step",
-            "float64",
-            "allocations of device memory per steady step; absent without steps",
-            nullable=True,
-        ),
-    ),
+    column_list(f"""
+        device_id int64: GPU
+        {HOST}
+        peak_bytes int64: most memory allocated at once, by all processes
+        peak_pct float64?: percentage of the GPU's memory
+        at_ns int64: when it was first reached
+        range_path text: innermost range of the call that allocated it
+        end_bytes int64: memory allocated at the last event
+        before_bytes int64: memory allocated before the recording, inferred from later releases
+        growth_bytes_per_step float64?: median growth per steady step (Theil-Sen); absent with fewer
+            than 5 steps
+        allocations_per_step float64?: allocations of device memory per steady step; absent without
+            steps
+    """),
     brief=(
         "device_id peak_bytes peak_pct at_ns range_path growth_bytes_per_step allocations_per_step"
     ),
@@ -266,43 +254,43 @@ PEAKS = TableSpec(
 KINDS = TableSpec(
     "kinds",
     "one row per GPU and kind of memory, most bytes first",
-    (
-        Column("device_id", "int64", "GPU of the context that allocated"),
-        HOST,
-        Column("memory", "text", "device, pinned, managed, device static (code and variables), …"),
-        Column("allocations", "int64", "allocations"),
-        Column("allocated_bytes", "int64", "bytes of all allocations"),
-        Column("releases", "int64", "releases"),
-        Column("released_bytes", "int64", "bytes of all releases"),
-        Column("peak_bytes", "int64", "most memory allocated at once"),
-    ),
+    column_list(f"""
+        device_id int64: GPU of the context that allocated
+        {HOST}
+        memory text: device, pinned, managed, device static (code and variables), …
+        allocations int64: allocations
+        allocated_bytes int64: bytes of all allocations
+        releases int64: releases
+        released_bytes int64: bytes of all releases
+        peak_bytes int64: most memory allocated at once
+    """),
     brief="device_id memory allocations allocated_bytes releases peak_bytes",
 )
 CALLS = TableSpec(
     "calls",
     "one row per call that allocates or frees memory outside a pool, most time first",
-    (
-        Column("api", "text", "runtime or driver call"),
-        Column("calls", "int64", "number of calls"),
-        Column("total_ns", "int64", "CPU time in it"),
-        Column("median_ns", "int64", "median per call"),
-        Column("steady_calls", "int64", "calls after warm-up, before the last launch"),
-        Column("steady_ns", "int64", "CPU time of these"),
-        Column("idle_ns", "int64", "part of that in which a GPU was idle"),
-    ),
+    column_list("""
+        api text: runtime or driver call
+        calls int64: number of calls
+        total_ns int64: CPU time in it
+        median_ns int64: median per call
+        steady_calls int64: calls after warm-up, before the last launch
+        steady_ns int64: CPU time of these
+        idle_ns int64: part of that in which a GPU was idle
+    """),
     brief="api calls total_ns median_ns steady_calls steady_ns idle_ns",
 )
 TIMELINE = TableSpec(
     "timeline",
     "one row per GPU and slice of the recording: the most memory allocated in it",
-    (
-        Column("device_id", "int64", "GPU"),
-        HOST,
-        Column("slice", "text", "GPU and start of the slice"),
-        Column("slice_start_ns", "int64", "start of the slice"),
-        Column("slice_end_ns", "int64", "end of the slice"),
-        Column("allocated_bytes", "int64", "most memory allocated in it"),
-    ),
+    column_list(f"""
+        device_id int64: GPU
+        {HOST}
+        slice text: GPU and start of the slice
+        slice_start_ns int64: start of the slice
+        slice_end_ns int64: end of the slice
+        allocated_bytes int64: most memory allocated in it
+    """),
     brief="slice allocated_bytes",
     detail=True,
 )
@@ -356,13 +344,7 @@ def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
     if last < 0 or not len(calls):
         return UNATTRIBUTED
     row = level.events[[last]]
-    call = match(
-        calls["process"],
-        calls["correlation_id"],
-        events["process"][row],
-        events["correlation_id"][row],
-        ~events.is_null("correlation_id")[row],
-    )
+    call = correlated(calls, events, row)
     if call[0] < 0:
         return UNATTRIBUTED
     tree = range_tree(trace)

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.base import groups, intervals, units
 from traceview.base.findings import RECORDING, Clause, severity_of
-from traceview.base.tables import Cell, Column, Mask, RowNumbers, Table, TableSpec
+from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 from traceview.traces.analyses import memory_copies_rows, wording
 from traceview.traces.analyses.base import Analysis, Chart, Result
@@ -133,12 +133,15 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
                 gain = Gain(most.own_ns, most.saved_ns)
-            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
             needless = row["direction"] == "D2H" and _in_steps(trace, own)
             about = needless and not _beside_others(copies, row, device)
+            if not about and exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
+                # Replayed, waits around the copies go, too: not while the GPU copies all the time.
+                gain = gain.at_most(own_ns)
+            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             yield replace(claim, saving="about" if about else "at-most")
 
 
@@ -152,12 +155,7 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
 
 
 def _exposed_claim(
-    trace: Trace,
-    copies: Table,
-    on_gpu: Table,
-    device: int,
-    lost_ns: tuple[int, int],
-    gain: Gain,
+    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int], gain: Gain
 ) -> TimeClaim:
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
@@ -342,9 +340,10 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
 RULES = (
     FindingRule(
         _exposed,
-        "[{only} only copies for {exposed_ns}. ]{calls:copy|copies} of {host_memory} memory "
-        "({direction}, {bytes}) {calls?takes|take} {total_ns} at {bytes_per_s}[ and "
-        "{calls?blocks|block} the CPU {meanwhile}].[ {idle} for {exposed_ns} of it.]"
+        "{calls:copy|copies} of {host_memory} memory "
+        "({direction}, {bytes}) {calls?takes|take} {total_ns} ({bytes_per_s})[ and "
+        "{calls?blocks|block} the CPU {meanwhile}].[ {only} does nothing else for "
+        "{exposed_ns}.][ {idle} for {exposed_ns} of it.]"
         "[ {idle_all_the_time} in that time.]",
         clauses=(
             Clause(
@@ -357,12 +356,12 @@ RULES = (
     FindingRule(
         _within_gpu,
         "{calls:copy|copies} within the memory of {where} ({direction}, {bytes}) "
-        "{calls?takes|take} {total_ns} at {bytes_per_s}. No kernel runs {how_long}.",
+        "{calls?takes|take} {total_ns} ({bytes_per_s}). No kernel runs {how_long}.",
     ),
     FindingRule(
         _of_warm_up,
         "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} of "
-        "warm-up or start-up at {bytes_per_s} and {calls?blocks|block} the CPU meanwhile.",
+        "warm-up or start-up ({bytes_per_s}) and {calls?blocks|block} the CPU meanwhile.",
         "Pin the host memory if the program is often started: a longer run pays this once.",
     ),
     *memory_copies_rows.RULES,
@@ -377,12 +376,12 @@ RULES = (
 SETS = TableSpec(
     "sets",
     "memsets on all GPUs",
-    (
-        Column("calls", "int64", "memsets"),
-        Column("bytes", "int64", "bytes written, all calls"),
-        Column("total_ns", "int64", "time of all calls"),
-        Column("bytes_per_s", "int64", "bytes ÷ time"),
-    ),
+    column_list("""
+        calls int64: memsets
+        bytes int64: bytes written, all calls
+        total_ns int64: time of all calls
+        bytes_per_s int64: bytes ÷ time
+    """),
     brief="calls bytes total_ns bytes_per_s",
 )
 
@@ -426,10 +425,7 @@ def _sets(trace: Trace) -> Table:
     sets = sets.take(chosen_rows(trace, Kind.SET, len(sets)))
     if not len(sets):
         return Table.empty(SETS.columns)
-    size, time = (
-        sets["bytes"].sum(keepdims=True),
-        sets.duration_ns.sum(keepdims=True),
-    )
+    size, time = (sets["bytes"].sum(keepdims=True), sets.duration_ns.sum(keepdims=True))
     calls = np.array([len(sets)])
     rate = bytes_per_s(size, time)
     return Table(

@@ -14,13 +14,13 @@ from traceview.base.records import record
 from traceview.base.tables import (
     Array,
     Cell,
-    Column,
     Integers,
     Mask,
     RowNumbers,
     Table,
     TableSpec,
     Texts,
+    column_list,
 )
 from traceview.base.vocabulary.causes import CAUSE_NAMES, PAGE_MIGRATION
 from traceview.traces.analyses.wording import lost_in
@@ -56,42 +56,21 @@ _FIGURES = ("calls", "bytes", "total_ns", "bytes_per_s", "median_bytes")
 COPIES = TableSpec(
     "copies",
     "one row per direction, kind of host memory and cause of migration, longest time first",
-    (
-        Column(
-            "direction",
-            "text",
-            "H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H for pages that unified memory migrated",
-        ),
-        Column(
-            "host_memory",
-            "text",
-            "pageable, pinned or managed; absent for copies between GPUs",
-            nullable=True,
-        ),
-        Column(
-            "migration_cause",
-            "text",
-            "why unified memory migrated pages: page fault, user prefetch, eviction, …",
-            nullable=True,
-        ),
-        Column("calls", "int64", "copies"),
-        Column("bytes", "int64", "bytes copied, all calls"),
-        Column("total_ns", "int64", "time of all calls"),
-        Column(
-            "exposed_ns",
-            "int64",
-            "time in which they run and no kernel does on the same GPU, all GPUs",
-        ),
-        Column("bytes_per_s", "int64", "bytes ÷ time"),
-        Column(
-            "link_pct",
-            "float64",
-            "percentage of the peak rate of the link between host and GPU, per direction (see the "
-            "note); absent where that is unknown, and for copies between GPUs",
-            nullable=True,
-        ),
-        Column("median_bytes", "int64", "median size per copy"),
-    ),
+    column_list("""
+        direction text: H2D, D2H, D2D, P2P, …; UVM H2D and UVM D2H for pages that unified memory
+            migrated
+        host_memory text?: pageable, pinned or managed; absent for copies between GPUs
+        migration_cause text?: why unified memory migrated pages: page fault, user prefetch,
+            eviction, …
+        calls int64: copies
+        bytes int64: bytes copied, all calls
+        total_ns int64: time of all calls
+        exposed_ns int64: time in which they run and no kernel does on the same GPU, all GPUs
+        bytes_per_s int64: bytes ÷ time
+        link_pct float64?: percentage of the peak rate of the link between host and GPU, per
+            direction (see the note); absent where that is unknown, and for copies between GPUs
+        median_bytes int64: median size per copy
+    """),
     brief=(
         "direction host_memory migration_cause calls bytes total_ns exposed_ns bytes_per_s "
         "link_pct median_bytes"
@@ -146,23 +125,18 @@ def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
         early[ops.row[copied]] |= warm[copied]
         early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
     rows = ops.row[copied]
-    early[rows] |= copies["start_ns"][rows] < _compute_begins_ns(trace)[copies["device"][rows]]
-    return early
-
-
-def _compute_begins_ns(trace: Trace) -> Integers:
-    """When each device has done a twentieth of its kernel time; its start-up is over by then.
-
-    A program uploads its weights and data before it computes; without steps nothing else tells
-    these copies from those of a loop. The least int64 for a device whose kernels are one pass: what
-    it uploads is as much of the program as what it computes.
-    """
+    # When each device has done a twentieth of its kernel time; its start-up is over by then.
+    #
+    # A program uploads its weights and data before it computes; without steps nothing else tells
+    # these copies from those of a loop. The least int64 for a device whose kernels are one pass:
+    # what it uploads is as much of the program as what it computes.
     begins = np.full(len(trace.devices), np.iinfo(np.int64).min)
     for device, compute in compute_time(trace).items():
         so_far = np.cumsum(compute.length)
         if not is_one_pass(compute):
             begins[device] = compute.start[np.searchsorted(so_far, _START_UP_FRACTION * so_far[-1])]
-    return begins
+    early[rows] |= copies["start_ns"][rows] < begins[copies["device"][rows]]
+    return early
 
 
 def is_one_pass(compute: Intervals) -> bool:
@@ -191,8 +165,16 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
     cause = copies.texts("migration_cause")
     by_kind = groups.group(direction.codes, host.codes, cause.codes)
     total = groups.sums(by_kind, copies.duration_ns)
-    at_best = np.bincount(by_kind.ids, _at_best_ns(trace, copies), by_kind.size)
+    # Least time of each copy, at the peak rate of its link; NaN without a link or its rate.
+    links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
+    rates = np.array([*links, np.nan])[copies["device"]]
+    crosses = copies.texts("direction").isin(OVER_THE_LINK)
+    least_ns: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
+    at_best = np.bincount(by_kind.ids, least_ns, by_kind.size)
     size = groups.stats(by_kind, copies["bytes"])
+    # Percent of the link's peak; NaN above 100, where the copies cannot have used that link.
+    pct = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
+    link_pct: Array = np.where(pct <= 100, pct, np.nan)
     table = Table(
         COPIES.columns,
         {
@@ -204,27 +186,11 @@ def copies_by_kind(trace: Trace, copies: Table) -> Table:
             "total_ns": total,
             "exposed_ns": exposed_by(trace, copies, by_kind),
             "bytes_per_s": bytes_per_s(size.total, total),
-            "link_pct": _link_pct(at_best, total),
+            "link_pct": link_pct,
             "median_bytes": size.median,
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
-
-
-def _at_best_ns(trace: Trace, copies: Table) -> Array:
-    """Least time of each copy, at the peak rate of its link; NaN without a link or its rate."""
-    links = [known["link"].value if "link" in known else np.nan for known in peaks(trace)]
-    rates = np.array([*links, np.nan])[copies["device"]]
-    crosses = copies.texts("direction").isin(OVER_THE_LINK)
-    result: Array = np.where(crosses, copies["bytes"] / rates * 1e9, np.nan)
-    return result
-
-
-def _link_pct(at_best: Array, total: Array) -> Array:
-    """Percent of the link's peak; NaN above 100, where the copies cannot have used that link."""
-    pct = np.where(total > 0, 100 * at_best / np.maximum(total, 1), np.nan)
-    result: Array = np.where(pct <= 100, pct, np.nan)
-    return result
 
 
 def _host_memory(copies: Table) -> Texts:
@@ -409,7 +375,7 @@ RULES = (
     FindingRule(
         _prefetched,
         "{calls:prefetch|prefetches} of unified memory ({direction}, {bytes}) {calls?takes|take} "
-        "{total_ns} at {bytes_per_s}. No kernel runs for {exposed_ns} of it.",
+        "{total_ns} ({bytes_per_s}). No kernel runs for {exposed_ns} of it.",
         "Prefetch earlier and on a stream of its own, while kernels run, and keep on the GPU what "
         "it uses again.",
     ),

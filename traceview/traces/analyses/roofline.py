@@ -15,7 +15,7 @@ import numpy as np
 
 from traceview.base import groups, units
 from traceview.base.findings import Subject, severity_of, shortened
-from traceview.base.tables import Cell, Column, Mask, Table, TableSpec
+from traceview.base.tables import Cell, Mask, Table, TableSpec, column_list
 from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
 from traceview.traces.analyses.roofline_points import (
     MEMORY,
@@ -42,55 +42,36 @@ KERNELS = TableSpec(
     "kernels",
     "one row per kernel, grid, block, registers, declaring range, work per call and basis, longest "
     "time first; kernels of unknown work are left out",
-    (
-        Column("short_name", "text", "base name; for several kernels in one range, the range's"),
-        Column("label", "text", "base name, with what distinguishes it from others of that name"),
-        Column("device_id", "int32", "GPU"),
-        HOST,
-        Column("grid", "text", "blocks along x, y and z; absent for a range", nullable=True),
-        Column(
-            "block", "text", "threads per block along x, y and z; absent for a range", nullable=True
-        ),
-        Column("registers_per_thread", "int64", "absent for a range", nullable=True),
-        Column("declared_in", "text", "range that declares its work", nullable=True),
-        Column("calls", "int64", "launches of known work"),
-        Column("total_ns", "int64", "GPU time of these calls"),
-        Column(
-            "bytes",
-            "int64",
-            "moved between device memory and the GPU by these calls",
-            nullable=True,
-        ),
-        Column("flop", "int64", "floating-point operations of these calls", nullable=True),
-        Column("achieved_bytes_per_s", "int64", "bytes ÷ time", nullable=True),
-        Column("achieved_flop_per_s", "int64", "FLOP ÷ time", nullable=True),
-        Column("flop_per_byte", "float64", "arithmetic intensity", nullable=True),
-        Column("flop_kind", "text", "type and unit of most of the FLOP", nullable=True),
-        Column(
-            "memory_peak_pct",
-            "float64",
-            "percent of peak bandwidth; absent above 100 %, where caches must have served bytes",
-            nullable=True,
-        ),
-        Column(
-            "compute_peak_pct", "float64", "percent of the peak rate of that kind", nullable=True
-        ),
-        Column(
-            "bound",
-            "text",
-            f"memory or compute: the greater percentage, if {NEAR_PCT:.0f} % or more; latency: "
-            "both are lower; unknown: one is unknown and the other lower",
-        ),
-        Column("peak_bytes_per_s", "int64", "peak bandwidth of its GPU", nullable=True),
-        Column("peak_flop_per_s", "int64", "peak FLOP rate of that kind, dense", nullable=True),
-        Column("least_ns", "int64", "time of this work at the nearer ceiling", nullable=True),
-        Column(
-            "at_stake_ns", "int64", "time beyond that: the most that can be saved", nullable=True
-        ),
-        Column("basis", "text", "source of bytes and FLOP", prose=True),
-        Column("beside_pct", "float64", "percentage of the time in calls that overlap other work"),
-        Column("name", "text", "kernel, demangled, whole; for several, the range's"),
-    ),
+    column_list(f"""
+        short_name text: base name; for several kernels in one range, the range's
+        label text: base name, with what distinguishes it from others of that name
+        device_id int32: GPU
+        {HOST}
+        grid text?: blocks along x, y and z; absent for a range
+        block text?: threads per block along x, y and z; absent for a range
+        registers_per_thread int64?: absent for a range
+        declared_in text?: range that declares its work
+        calls int64: launches of known work
+        total_ns int64: GPU time of these calls
+        bytes int64?: moved between device memory and the GPU by these calls
+        flop int64?: floating-point operations of these calls
+        achieved_bytes_per_s int64?: bytes ÷ time
+        achieved_flop_per_s int64?: FLOP ÷ time
+        flop_per_byte float64?: arithmetic intensity
+        flop_kind text?: type and unit of most of the FLOP
+        memory_peak_pct float64?: percent of peak bandwidth; absent above 100 %, where caches must
+            have served bytes
+        compute_peak_pct float64?: percent of the peak rate of that kind
+        bound text: memory or compute: the greater percentage, if {NEAR_PCT:.0f} % or more; latency:
+            both are lower; unknown: one is unknown and the other lower
+        peak_bytes_per_s int64?: peak bandwidth of its GPU
+        peak_flop_per_s int64?: peak FLOP rate of that kind, dense
+        least_ns int64?: time of this work at the nearer ceiling
+        at_stake_ns int64?: time beyond that: the most that can be saved
+        basis sentence: source of bytes and FLOP
+        beside_pct float64: percentage of the time in calls that overlap other work
+        name text: kernel, demangled, whole; for several, the range's
+    """),
     brief=(
         "label calls total_ns achieved_bytes_per_s memory_peak_pct achieved_flop_per_s "
         "compute_peak_pct bound at_stake_ns basis"
@@ -99,14 +80,14 @@ KERNELS = TableSpec(
 ROOFS = TableSpec(
     "roofs",
     "peak rates of the GPUs that the kernels above are compared with",
-    (
-        Column("device_id", "int32", "GPU"),
-        HOST,
-        Column("roof", "text", "memory, or a kind of FLOP"),
-        Column("peak_bytes_per_s", "int64", "peak bandwidth", nullable=True),
-        Column("peak_flop_per_s", "int64", "peak FLOP rate of that kind, dense", nullable=True),
-        Column("source", "text", "where the rate comes from", prose=True),
-    ),
+    column_list(f"""
+        device_id int32: GPU
+        {HOST}
+        roof text: memory, or a kind of FLOP
+        peak_bytes_per_s int64?: peak bandwidth
+        peak_flop_per_s int64?: peak FLOP rate of that kind, dense
+        source sentence: where the rate comes from
+    """),
     brief="device_id roof peak_bytes_per_s peak_flop_per_s source",
     detail=True,
 )
@@ -126,7 +107,12 @@ def compute(trace: Trace) -> Result | Skipped:
         return _work_unknown(trace)
     all_peaks, devices = peaks(trace), groups.different(items.device[known]).tolist()
     if devices and not any({MEMORY, *KINDS} & all_peaks[device].keys() for device in devices):
-        return _peaks_unknown(trace, devices[0])
+        name = trace.devices.texts("name")[devices[0]]
+        of_gpu = f"the peak rates of {shortened(name)}" if name else "the GPU and its peak rates"
+        return Skipped(
+            f"{of_gpu} are not known",
+            "give them: traceview report TRACE --peak bandwidth=BYTES_PER_S --peak bf16=FLOP_PER_S",
+        )
     _, kernel_points, table = _points(trace)
     claimed = ((point, finding_of(trace, RULE, claim)) for point, claim in _latency_bound(trace))
     reported = [(point, finding) for point, finding in claimed if finding]
@@ -165,15 +151,6 @@ def _record(trace: Trace) -> str:
         ways.append("sampled counters (traceview record --gpu-metrics)")
     count = "count with ncu and pass traceview report --ncu FILE.csv"
     return f"record with {' or '.join(ways)}, or {count}" if ways else count
-
-
-def _peaks_unknown(trace: Trace, device: int) -> Skipped:
-    name = trace.devices.texts("name")[device]
-    of_gpu = f"the peak rates of {shortened(name)}" if name else "the GPU and its peak rates"
-    return Skipped(
-        f"{of_gpu} are not known",
-        "give them: traceview report TRACE --peak bandwidth=BYTES_PER_S --peak bf16=FLOP_PER_S",
-    )
 
 
 def _labels(kernel_points: Sequence[RooflinePoint]) -> list[str]:

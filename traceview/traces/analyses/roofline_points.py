@@ -66,8 +66,7 @@ class WorkItems:
     @property
     def known(self) -> Mask:
         """True where bytes or FLOP are known."""
-        result: Mask = (self.bytes_from >= 0) | (self.flop_from >= 0)
-        return result
+        return (self.bytes_from >= 0) | (self.flop_from >= 0)
 
 
 @fact

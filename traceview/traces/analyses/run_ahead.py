@@ -20,26 +20,19 @@ from traceview.base.tables import (
     NULL,
     Array,
     Cell,
-    Column,
     Integers,
     Keep,
     Mask,
     Table,
     TableSpec,
     Texts,
+    column_list,
 )
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.traces.analyses.run_ahead_findings import MESSAGE, verdict_claims
+from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle.gaps import device_work
 from traceview.traces.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
-from traceview.traces.facts.launches import depth_of, rows_by_stream, stream_depths, wait_of
-from traceview.traces.facts.operations import (
-    HOST,
-    gpu_cells,
-    operations,
-    operations_by_device,
-    process_hosts,
-)
 from traceview.traces.facts.ranges.selection import selected, selected_operations
 from traceview.traces.facts.steps.steps import step_names, steps, steps_ahead
 from traceview.traces.rules import FindingRule, findings
@@ -48,19 +41,19 @@ from traceview.traces.trace import Trace
 STREAMS = TableSpec(
     "streams",
     "one row per stream that did work",
-    (
-        Column("process_id", "int64", "process id of the operating system"),
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column("context_id", "int32", "CUDA context, unique within the process"),
-        Column("stream_id", "int32", "CUDA stream, unique within the context"),
-        Column("operations", "int64", "kernels, copies, memsets and whole graphs"),
-        Column("queue_wait_median_ns", "int64", "median of the queue waits", nullable=True),
-        Column("queue_wait_p90_ns", "int64", "90th percentile of the queue waits", nullable=True),
-        Column("queue_wait_max_ns", "int64", "longest queue wait", nullable=True),
-        Column("max_queue_depth", "int64", "most operations launched but not finished"),
-        Column("mean_queue_depth", "float64", "time-weighted mean of the queue depth"),
-        HOST,
-    ),
+    column_list(f"""
+        process_id int64: process id of the operating system
+        device_id int32: GPU, as the recorder numbers it
+        context_id int32: CUDA context, unique within the process
+        stream_id int32: CUDA stream, unique within the context
+        operations int64: kernels, copies, memsets and whole graphs
+        queue_wait_median_ns int64?: median of the queue waits
+        queue_wait_p90_ns int64?: 90th percentile of the queue waits
+        queue_wait_max_ns int64?: longest queue wait
+        max_queue_depth int64: most operations launched but not finished
+        mean_queue_depth float64: time-weighted mean of the queue depth
+        {operations.HOST}
+    """),
     brief=(
         "stream_id host_id operations queue_wait_median_ns queue_wait_p90_ns max_queue_depth "
         "mean_queue_depth queue_wait_max_ns process_id device_id context_id"
@@ -69,28 +62,19 @@ STREAMS = TableSpec(
 DEVICES = TableSpec(
     "devices",
     "one row per GPU that did work",
-    (
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column("operations", "int64", "kernels, copies, memsets and whole graphs"),
-        Column("queue_wait_median_ns", "int64", "median of the queue waits", nullable=True),
-        Column("queue_wait_max_ns", "int64", "longest queue wait", nullable=True),
-        Column("max_queue_depth", "int64", "most operations launched but not finished"),
-        Column(
-            "verdict",
-            "text",
-            "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed; unknown "
-            "where work was lost",
-        ),
-        Column(
-            "steady_idle_pct",
-            "float64",
-            "GPU idle share after warm-up, without first uses; absent if nothing ran after "
-            "it (then the verdict is about the warm-up) or work was lost",
-            nullable=True,
-        ),
-        Column("queue_full_ns", "int64", "time that calls waited for room in a full launch queue"),
-        HOST,
-    ),
+    column_list(f"""
+        device_id int32: GPU, as the recorder numbers it
+        operations int64: kernels, copies, memsets and whole graphs
+        queue_wait_median_ns int64?: median of the queue waits
+        queue_wait_max_ns int64?: longest queue wait
+        max_queue_depth int64: most operations launched but not finished
+        verdict text: gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed;
+            unknown where work was lost
+        steady_idle_pct float64?: GPU idle share after warm-up, without first uses; absent if
+            nothing ran after it (then the verdict is about the warm-up) or work was lost
+        queue_full_ns int64: time that calls waited for room in a full launch queue
+        {operations.HOST}
+    """),
     brief=(
         "device_id host_id verdict operations queue_wait_median_ns max_queue_depth steady_idle_pct "
         "queue_full_ns queue_wait_max_ns"
@@ -99,23 +83,18 @@ DEVICES = TableSpec(
 RANGES = TableSpec(
     "ranges",
     "one row per instance of an outermost repeated range (a step)",
-    (
-        Column("name", "text", "name of the range, with its path or a count where names repeat"),
-        Column("process_id", "int64", "process id of the operating system"),
-        Column("cpu_start_ns", "int64", "start of the range on the CPU"),
-        Column("cpu_end_ns", "int64", "end of the range on the CPU"),
-        Column("gpu_start_ns", "int64", "start of its work on the GPU", nullable=True),
-        Column("gpu_end_ns", "int64", "end of its work on the GPU", nullable=True),
-        Column("lead_ns", "int64", "gpu_end minus cpu_end: lead of the CPU", nullable=True),
-        Column(
-            "steps_ahead",
-            "int64",
-            "later steps that the CPU has begun when GPU work of this step starts",
-            nullable=True,
-        ),
-        Column("operations", "int64", "GPU operations launched in it"),
-        HOST,
-    ),
+    column_list(f"""
+        name text: name of the range, with its path or a count where names repeat
+        process_id int64: process id of the operating system
+        cpu_start_ns int64: start of the range on the CPU
+        cpu_end_ns int64: end of the range on the CPU
+        gpu_start_ns int64?: start of its work on the GPU
+        gpu_end_ns int64?: end of its work on the GPU
+        lead_ns int64?: gpu_end minus cpu_end: lead of the CPU
+        steps_ahead int64?: later steps that the CPU has begun when GPU work of this step starts
+        operations int64: GPU operations launched in it
+        {operations.HOST}
+    """),
     brief="name host_id lead_ns steps_ahead operations cpu_start_ns gpu_start_ns",
     adds="operations",
     # Places where the CPU has lost its lead matter most.
@@ -140,16 +119,16 @@ def compute(trace: Trace) -> Result:
 def _streams(trace: Trace) -> Table:
     chosen = selected_operations(trace)
     rows = []
-    for number, identity in enumerate(operations(trace).streams.tolist()):
+    for number, identity in enumerate(operations.operations(trace).streams.tolist()):
         process, device, context, stream = identity
-        ops = rows_by_stream(trace)[number]
+        ops = launches.rows_by_stream(trace)[number]
         ops = ops[chosen[ops]]
         if not len(ops):
             continue
-        wait, depth = wait_of(trace, ops), stream_depths(trace)[number]
+        wait, depth = launches.wait_of(trace, ops), launches.stream_depths(trace)[number]
         rows.append(
             {
-                **gpu_cells(trace, device),
+                **operations.gpu_cells(trace, device),
                 "process_id": int(trace.processes["process_id"][process]),
                 "context_id": context,
                 "stream_id": stream,
@@ -165,12 +144,12 @@ def _streams(trace: Trace) -> Table:
 
 
 def _device_row(trace: Trace, device: int) -> dict[str, Cell]:
-    on_device, chosen = operations_by_device(trace)[device], selected_operations(trace)
+    on_device, chosen = operations.operations_by_device(trace)[device], selected_operations(trace)
     selected = on_device[chosen[on_device]]
-    wait = wait_of(trace, selected)
-    depth = depth_of(trace, on_device, chosen)
+    wait = launches.wait_of(trace, selected)
+    depth = launches.depth_of(trace, on_device, chosen)
     return {
-        **gpu_cells(trace, device),
+        **operations.gpu_cells(trace, device),
         "operations": len(selected),
         "queue_wait_median_ns": wait.median_ns,
         "queue_wait_max_ns": wait.most_ns,
@@ -187,7 +166,7 @@ def _ranges(trace: Trace) -> Table:
     values: dict[str, Array | Texts] = {
         "name": step_names(trace),
         "process_id": trace.processes["process_id"][every.process],
-        "host_id": process_hosts(trace)[every.process],
+        "host_id": operations.process_hosts(trace)[every.process],
         "cpu_start_ns": every.cpu_start_ns,
         "cpu_end_ns": every.cpu_end_ns,
         "gpu_start_ns": _unless(idle, every.gpu_start_ns),

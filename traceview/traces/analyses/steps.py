@@ -10,7 +10,6 @@ from traceview.base.groups import Groups
 from traceview.base.tables import (
     NULL,
     Array,
-    Column,
     Integers,
     Keep,
     Mask,
@@ -18,6 +17,7 @@ from traceview.base.tables import (
     Table,
     TableSpec,
     Texts,
+    column_list,
     object_array,
     picked,
     row_numbers,
@@ -38,93 +38,56 @@ SERIES = TableSpec(
     "series",
     "one row per series of steps (ranges of one path pattern on one thread), or per loop "
     "where its loops differ",
-    (
-        Column(
-            "series",
-            "text",
-            "path pattern of the ranges, with # for numbers; numbered where loops differ",
-        ),
-        Column("steps", "int64", "number of steps"),
-        Column("warm_up_steps", "int64", "steps at the beginning that take longer than later ones"),
-        Column("outliers", "int64", "later steps that take longer than the limit"),
-        Column("median_ns", "int64", "median time per step after warm-up"),
-        Column("p90_ns", "int64", "90th percentile of it", nullable=True),
-        Column("limit_ns", "int64", "a step that takes longer is warm-up or an outlier"),
-        Column(
-            "gpu_busy_pct",
-            "float64",
-            "percentage of the time of steps after warm-up",
-            nullable=True,
-        ),
-        Column(
-            "sync_wait_pct",
-            "float64",
-            ("CPU time in synchronizations, as a percentage of these steps"),
-        ),
-        Column(
-            "excess_ns", "int64", "time of outliers beyond the median, including one-time idle time"
-        ),
-        Column("process_id", "int64", "id of the operating system"),
-        Column("thread_id", "int64", "id of the operating system"),
-        HOST,
-    ),
+    column_list(f"""
+        series text: path pattern of the ranges, with # for numbers; numbered where loops differ
+        steps int64: number of steps
+        warm_up_steps int64: steps at the beginning that take longer than later ones
+        outliers int64: later steps that take longer than the limit
+        median_ns int64: median time per step after warm-up
+        p90_ns int64?: 90th percentile of it
+        limit_ns int64: a step that takes longer is warm-up or an outlier
+        gpu_busy_pct float64?: percentage of the time of steps after warm-up
+        sync_wait_pct float64: CPU time in synchronizations, as a percentage of these steps
+        excess_ns int64: time of outliers beyond the median, including one-time idle time
+        process_id int64: id of the operating system
+        thread_id int64: id of the operating system
+        {HOST}
+    """),
     brief="series host_id process_id steps warm_up_steps median_ns p90_ns gpu_busy_pct outliers",
 )
 STEPS = TableSpec(
     "steps",
     "one row per step, outliers first, then in order of time",
-    (
-        Column(
-            "step",
-            "text",
-            (
-                "its range as --range takes it: the name, or where names repeat the path with "
-                "a number"
-            ),
-        ),
-        Column(
-            "kind",
-            "text",
-            "warm-up, outlier, steady; or without-gpu-work in a loop that has GPU work",
-        ),
-        Column(
-            "duration_ns",
-            "int64",
-            "from the end of the previous step's GPU work to the end of its own",
-        ),
-        Column(
-            "why", "text", "parts that make it longer than the median", nullable=True, prose=True
-        ),
-        Column("gpu_busy_ns", "int64", "GPU busy time", nullable=True),
-        Column("gpu_idle_ns", "int64", "GPU idle time", nullable=True),
-        Column(
-            "sync_wait_ns",
-            "int64",
-            ("CPU time in synchronizations and blocking copies in the range"),
-        ),
-        Column("launches", "int64", "launch calls"),
-        Column("operations", "int64", "GPU operations launched in it"),
-        Column("lead_ns", "int64", "end of its GPU work − end of its range", nullable=True),
-        Column("cpu_ns", "int64", "duration of its range"),
-        Column("cpu_start_ns", "int64", "start of its range"),
-        Column("series", "text", "series it belongs to"),
-        Column("process_id", "int64", "id of the operating system"),
-        Column("thread_id", "int64", "id of the operating system"),
-        HOST,
-    ),
+    column_list(f"""
+        step text: its range as --range takes it: the name, or where names repeat the path with a
+            number
+        kind text: warm-up, outlier, steady; or without-gpu-work in a loop that has GPU work
+        duration_ns int64: from the end of the previous step's GPU work to the end of its own
+        why sentence?: parts that make it longer than the median
+        gpu_busy_ns int64?: GPU busy time
+        gpu_idle_ns int64?: GPU idle time
+        sync_wait_ns int64: CPU time in synchronizations and blocking copies in the range
+        launches int64: launch calls
+        operations int64: GPU operations launched in it
+        lead_ns int64?: end of its GPU work − end of its range
+        cpu_ns int64: duration of its range
+        cpu_start_ns int64: start of its range
+        series text: series it belongs to
+        process_id int64: id of the operating system
+        thread_id int64: id of the operating system
+        {HOST}
+    """),
     brief="step host_id kind duration_ns why gpu_busy_ns gpu_idle_ns sync_wait_ns lead_ns",
     adds="launches operations",
 )
 PART_TABLE = TableSpec(
     "parts",
     "time of each step by part, in chronological order",
-    (
-        Column("step", "text", "as in steps"),
-        Column(
-            "part", "text", "GPU work, or idle time by cause; CPU parts for a step without GPU work"
-        ),
-        Column("part_ns", "int64", "time of the part; with several GPUs, their mean"),
-    ),
+    column_list("""
+        step text: as in steps
+        part text: GPU work, or idle time by cause; CPU parts for a step without GPU work
+        part_ns int64: time of the part; with several GPUs, their mean
+    """),
     brief="step part part_ns",
     detail=True,
     adds="part_ns",
@@ -135,15 +98,13 @@ PART_TABLE = TableSpec(
 OPERATORS = TableSpec(
     "operators",
     "one row per PyTorch operator, most CPU time of its own first",
-    (
-        Column("operator", "text", "name of the operator"),
-        Column(
-            "calls", "int64", "number of calls; one inside a call of the same name is part of it"
-        ),
-        Column("own_ns", "int64", "CPU time in it, outside the operators and ranges inside it"),
-        Column("total_ns", "int64", "CPU time from start to end of these calls"),
-        Column("share_pct", "float64", "own_ns as a percentage of that of all operators"),
-    ),
+    column_list("""
+        operator text: name of the operator
+        calls int64: number of calls; one inside a call of the same name is part of it
+        own_ns int64: CPU time in it, outside the operators and ranges inside it
+        total_ns int64: CPU time from start to end of these calls
+        share_pct float64: own_ns as a percentage of that of all operators
+    """),
     brief="operator calls own_ns total_ns share_pct",
     adds="calls own_ns share_pct",
     rare=True,
@@ -330,8 +291,7 @@ def _ninetieth(loop: Groups, duration_ns: Integers, counted: Mask) -> Integers:
 
 def _pct(part: Integers, whole: Integers) -> npt.NDArray[np.float64]:
     none = np.full(len(part), np.nan)
-    result: npt.NDArray[np.float64] = np.divide(100.0 * part, whole, out=none, where=whole > 0)
-    return result
+    return np.divide(100.0 * part, whole, out=none, where=whole > 0)
 
 
 def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:

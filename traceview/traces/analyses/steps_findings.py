@@ -23,36 +23,18 @@ from traceview.base.tables import (
 from traceview.base.units import Value
 from traceview.base.vocabulary.causes import CAUSE_NAMES, SYNC_DRAIN
 from traceview.traces.analyses.wording import lost_in
-from traceview.traces.facts.idle.gaps import gaps, steady_span_ns, unknown_idle
-from traceview.traces.facts.idle.step_parts import (
-    BEFORE_WORK,
-    COMPUTING,
-    FOREIGN_WORK,
-    IDLE,
-    OTHER_WORK,
-    PARTS,
-    WAITING,
-    step_parts,
-)
+from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.launches import waits
 from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.ranges import attribute, range_tree
-from traceview.traces.facts.steps.steps import (
-    loop_names,
-    pace,
-    selects_alone,
-    step_names,
-    step_of_operations,
-    steps,
-    steps_source,
-)
+from traceview.traces.facts.steps import steps
 from traceview.traces.rules import FindingRule, TimeClaim
 from traceview.traces.trace import Trace, fact
 
 MOST_REASONS, LEAST_FRACTION = 2, 0.25
 """The most parts given as reasons, and the fraction of the excess that each has to explain."""
-_IS_IDLE = np.array([name.startswith(IDLE) for name in PARTS])
-_DRAINED = PARTS.index(f"{IDLE}{CAUSE_NAMES[SYNC_DRAIN]}")
+_IS_IDLE = np.array([name.startswith(step_parts.IDLE) for name in step_parts.PARTS])
+_DRAINED = step_parts.PARTS.index(f"{step_parts.IDLE}{CAUSE_NAMES[SYNC_DRAIN]}")
 
 
 @record
@@ -81,12 +63,12 @@ class StepReasons:
 
     def of(self, rows: Integers) -> list[tuple[Reason, ...]]:
         """The reasons of steps that are among `rows`."""
-        timed = pace(self.trace)
+        timed = steps.pace(self.trace)
         parts, between = self._medians
-        more = step_parts(self.trace).part_ns[rows] - parts[timed.loop[rows]]
+        more = step_parts.step_parts(self.trace).part_ns[rows] - parts[timed.loop[rows]]
         _net(more)
         excess = (timed.duration_ns - timed.median_ns)[rows].tolist()
-        apart = step_parts(self.trace).between_ns[rows] - between[timed.loop[rows]]
+        apart = step_parts.step_parts(self.trace).between_ns[rows] - between[timed.loop[rows]]
         drains = _drains_in(self.trace, rows[more[:, _DRAINED] > 0])
         return [
             step_reasons(row_more, row_excess, row_apart, drains.get(row))
@@ -98,9 +80,9 @@ class StepReasons:
     @cached_property
     def _medians(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Medians of the parts of the usual steps of each loop, and of `between_ns`."""
-        loop, parts = pace(self.trace).loop, step_parts(self.trace)
+        loop, parts = steps.pace(self.trace).loop, step_parts.step_parts(self.trace)
         of, loops = loop[self.usual], int(loop.max(initial=-1)) + 1
-        medians = np.zeros((loops, len(PARTS)), order="F")
+        medians = np.zeros((loops, len(step_parts.PARTS)), order="F")
         for place in np.flatnonzero(parts.part_ns.any(axis=0)):
             medians[:, place] = groups.medians(of, loops, parts.part_ns[self.usual, place])
         return medians, groups.medians(of, loops, parts.between_ns[self.usual])
@@ -109,7 +91,7 @@ class StepReasons:
 @fact
 def reasons(trace: Trace) -> StepReasons:
     """The reasons of the warm-up steps and outliers of loops that have usual steps as well."""
-    timed = pace(trace)
+    timed = steps.pace(trace)
     unusual = timed.warm_up | timed.outlier
     usual = np.flatnonzero(timed.timed & ~unusual)
     comparable = np.zeros(int(timed.loop.max(initial=-1)) + 1, bool)
@@ -148,13 +130,13 @@ def step_reasons(
             continue
         call, range_path = drain or (None, None) if part == _DRAINED else (None, None)
         between = bool(_IS_IDLE[part]) and part != _DRAINED and between_ns >= more / 2
-        result.append(Reason(PARTS[part], more, between, call, range_path))
+        result.append(Reason(step_parts.PARTS[part], more, between, call, range_path))
     return tuple(result) or (Reason(None, excess_ns),)
 
 
 def _drains_in(trace: Trace, rows: Integers) -> dict[int, tuple[str, str | None]]:
     """The call and range behind the longest idle time after a synchronization in these steps."""
-    timed, drains = pace(trace), _drains(trace)
+    timed, drains = steps.pace(trace), _drains(trace)
     if not len(drains.row):
         return {}
     first = np.searchsorted(drains.reach_ns, timed.begin_ns[rows], side="right")
@@ -190,7 +172,7 @@ class _Drains:
 
 @fact
 def _drains(trace: Trace) -> _Drains:
-    gap = gaps(trace)
+    gap = gaps.gaps(trace)
     rows = np.flatnonzero((gap.wait >= 0) & (gap.cause == SYNC_DRAIN))
     rows = rows[np.argsort(gap.start_ns[rows], kind="stable")]
     start, end = gap.start_ns[rows], gap.end_ns[rows]
@@ -211,11 +193,11 @@ def _calls(trace: Trace, wait: Integers) -> list[tuple[str, str | None]]:
 
 
 _WORDS = {
-    OTHER_WORK: "GPU work from outside the steps",
-    FOREIGN_WORK: "GPU work of other processes",
-    BEFORE_WORK: "time before the first GPU work",
-    WAITING: "CPU time in synchronizations",
-    COMPUTING: "CPU time",
+    step_parts.OTHER_WORK: "GPU work from outside the steps",
+    step_parts.FOREIGN_WORK: "GPU work of other processes",
+    step_parts.BEFORE_WORK: "time before the first GPU work",
+    step_parts.WAITING: "CPU time in synchronizations",
+    step_parts.COMPUTING: "CPU time",
 }
 
 
@@ -235,9 +217,9 @@ def reason_clause(listed: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
 def _part(reason: Reason, number: int) -> str:
     if reason.part is None:
         return "in no single part"
-    if not reason.part.startswith(IDLE) or reason.part == BEFORE_WORK:
+    if not reason.part.startswith(step_parts.IDLE) or reason.part == step_parts.BEFORE_WORK:
         return _WORDS.get(reason.part, reason.part)
-    cause = reason.part.removeprefix(IDLE)
+    cause = reason.part.removeprefix(step_parts.IDLE)
     call = f" after {{call_{number}}}" if reason.call else ""
     within = f" in {{range_{number}}}" if reason.range_path else ""
     between = " while the CPU was between steps" if reason.between_steps else ""
@@ -248,7 +230,7 @@ def _part(reason: Reason, number: int) -> str:
 def reason_texts(trace: Trace) -> Texts:
     """The reasons of each warm-up step and outlier in words; absent for the others."""
     of_steps = reasons(trace)
-    codes = np.full(len(steps(trace)), -1, np.int32)
+    codes = np.full(len(steps.steps(trace)), -1, np.int32)
     codes[of_steps.rows] = np.arange(len(of_steps.rows))
     return TextsOneByOne(codes, _ReasonTexts(of_steps))
 
@@ -278,10 +260,10 @@ def _slow_steps(trace: Trace, chosen: Mask) -> Iterator[TimeClaim]:
     Processes that wait for each other have their slow steps at the same time: the one that loses
     most speaks for them. Where work was lost, no step is known to be slow.
     """
-    if unknown_idle(trace):
+    if gaps.unknown_idle(trace):
         return
-    timed, span_ns = pace(trace), steady_span_ns(trace)
-    repeating_ns = timed.duration_ns - step_parts(trace).once_ns
+    timed, span_ns = steps.pace(trace), gaps.steady_span_ns(trace)
+    repeating_ns = timed.duration_ns - step_parts.step_parts(trace).once_ns
     late = np.flatnonzero(timed.outlier & (repeating_ns > timed.limit_ns) & chosen)
     over_ns = repeating_ns - timed.median_ns
     loops = np.split(late, np.flatnonzero(np.diff(timed.loop[late])) + 1)
@@ -297,7 +279,7 @@ def _slow_steps(trace: Trace, chosen: Mask) -> Iterator[TimeClaim]:
 
 def _at_once(trace: Trace, step: int, other: int) -> bool:
     """Whether most of a step passed during the step `other` of another process."""
-    timed, process = pace(trace), steps(trace).process
+    timed, process = steps.pace(trace), steps.steps(trace).process
     begin_ns = max(int(timed.begin_ns[step]), int(timed.begin_ns[other]))
     end_ns = min(int(timed.end_ns[step]), int(timed.end_ns[other]))
     most = 2 * (end_ns - begin_ns) > int(timed.duration_ns[step])
@@ -305,24 +287,24 @@ def _at_once(trace: Trace, step: int, other: int) -> bool:
 
 
 def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
-    timed, lost_ns = pace(trace), int(excess_ns.sum())
-    once_ns = step_parts(trace).once_ns
+    timed, lost_ns = steps.pace(trace), int(excess_ns.sum())
+    once_ns = step_parts.step_parts(trace).once_ns
     # A first use of some µs is nothing to set aside.
     once_ns = np.where(
         once_ns >= LEAST_FRACTION * (timed.duration_ns - timed.median_ns), once_ns, 0
     )
     worst = int(rows[np.argmax(excess_ns)])
-    label, loop = step_names(trace)[worst] or "", int(timed.loop[worst])
+    label, loop = steps.step_names(trace)[worst] or "", int(timed.loop[worst])
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])
     argument = _range_argument(trace, worst, label)
     passed = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
-    launched = np.flatnonzero(step_of_operations(trace) == worst)[:1]
+    launched = np.flatnonzero(steps.step_of_operations(trace) == worst)[:1]
     device = int(operations(trace).device[launched].max(initial=-1))
     return TimeClaim(
         Subject("range", label),
         {
             "step": label,
-            "series": loop_names(trace)[worst],
+            "series": steps.loop_names(trace)[worst],
             "duration_ns": int(timed.duration_ns[worst]),
             "median_ns": int(timed.median_ns[worst]),
             "outliers": len(rows),
@@ -333,15 +315,15 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
             **({"range_argument": argument} if argument else {}),
         },
         "steps",
-        {"step": label, "cpu_start_ns": int(steps(trace).cpu_start_ns[worst])},
+        {"step": label, "cpu_start_ns": int(steps.steps(trace).cpu_start_ns[worst])},
         lost_ns,
-        span_ns=steady_span_ns(trace),
+        span_ns=gaps.steady_span_ns(trace),
         window=(int(timed.begin_ns[worst]), int(timed.end_ns[worst])),
         lost=_idle_in(trace, rows, lost_ns),
         work=LostTime(device, passed),
         words={
             "which": _SEVERAL if len(rows) > 1 else "{step}",
-            "of_series": "" if steps_source(trace) == "repetition" else " of {series}",
+            "of_series": "" if steps.steps_source(trace) == "repetition" else " of {series}",
             "aside": ", warm-up and first uses aside" if once_ns[rows].any() else "",
             "why": why,
         },
@@ -367,7 +349,7 @@ def slow_steps(chosen: Mask) -> FindingRule:
 
 def _idle_in(trace: Trace, rows: Integers, excess_ns: int) -> LostTime | None:
     """The steady idle time in these steps, if it is at least half of `excess_ns`; else None."""
-    timed, every = pace(trace), gaps(trace)
+    timed, every = steps.pace(trace), gaps.gaps(trace)
     within = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
     lost = lost_in(every, ~every.one_time & intervals.inside(within, every.start_ns))
     return lost if lost and 2 * lost.time.total() > excess_ns else None
@@ -383,4 +365,4 @@ def _range_argument(trace: Trace, step: int, label: str) -> str | None:
     quoted = "'" + label.replace("'", "'\"'\"'") + "'"
     if len(quoted) > LONGEST_NAME or not label.isprintable():
         return None
-    return quoted if selects_alone(trace, step, label) else None
+    return quoted if steps.selects_alone(trace, step, label) else None

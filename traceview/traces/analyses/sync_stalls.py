@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.tables import Column, Mask, Table, TableSpec, Texts
+from traceview.base.tables import Mask, Table, TableSpec, Texts, column_list
 from traceview.traces.analyses.base import Analysis, Chart, Result
 from traceview.traces.analyses.sync_stalls_findings import ListedWaits, listed_waits, stall_findings
 from traceview.traces.analyses.wording import by_recorder
@@ -24,39 +24,33 @@ from traceview.traces.trace import Trace
 CALLS = TableSpec(
     "calls",
     "one row per blocking call, synchronizations first",
-    (
-        Column("api", "text", "runtime or driver call"),
-        Column("calls", "int64", "number of calls"),
-        Column("wait_ns", "int64", "time the CPU spent in it"),
-        Column("max_wait_ns", "int64", "duration of the longest call"),
-        Column("nested_ns", "int64", "part of wait_ns inside another blocking call"),
-    ),
+    column_list("""
+        api text: runtime or driver call
+        calls int64: number of calls
+        wait_ns int64: time the CPU spent in it
+        max_wait_ns int64: duration of the longest call
+        nested_ns int64: part of wait_ns inside another blocking call
+    """),
     brief="api calls wait_ns max_wait_ns",
 )
 SITES = TableSpec(
     "sites",
     "one row per blocking call and call site, most idle time caused first",
-    (
-        Column("api", "text", "runtime or driver call, the outermost of nested ones"),
-        Column(
-            "range_path",
-            "text",
-            "innermost range open on the calling thread, differing numbers as #",
-        ),
-        Column("call_site", "text", "file:line and function of the program", nullable=True),
-        Column("calls", "int64", "number of calls"),
-        Column("wait_ns", "int64", "time the CPU spent in it: benign plus idle_within"),
-        Column("benign_ns", "int64", "part of the wait during which the GPU worked"),
-        Column("idle_within_ns", "int64", "part of the wait during which the GPU sat idle"),
-        Column("idle_after_ns", "int64", "GPU idle time it caused, until the next work started"),
-        Column("steady_idle_after_ns", "int64", "part of idle_after after warm-up"),
-        Column(
-            "upload_idle_after_ns", "int64", "part of steady_idle_after behind a copy to the GPU"
-        ),
-        Column("hint", "text", "call of the program, such as Tensor.item", nullable=True),
-        Column("source", "text", "source line of the program", nullable=True),
-        Column("place", "text", "call_site if known, else range_path"),
-    ),
+    column_list("""
+        api text: runtime or driver call, the outermost of nested ones
+        range_path text: innermost range open on the calling thread, differing numbers as #
+        call_site text?: file:line and function of the program
+        calls int64: number of calls
+        wait_ns int64: time the CPU spent in it: benign plus idle_within
+        benign_ns int64: part of the wait during which the GPU worked
+        idle_within_ns int64: part of the wait during which the GPU sat idle
+        idle_after_ns int64: GPU idle time it caused, until the next work started
+        steady_idle_after_ns int64: part of idle_after after warm-up
+        upload_idle_after_ns int64: part of steady_idle_after behind a copy to the GPU
+        hint text?: call of the program, such as Tensor.item
+        source text?: source line of the program
+        place text: call_site if known, else range_path
+    """),
     brief="place api calls wait_ns idle_after_ns hint benign_ns source",
     adds="calls wait_ns benign_ns idle_within_ns idle_after_ns",
 )

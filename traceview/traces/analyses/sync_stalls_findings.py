@@ -15,7 +15,7 @@ from traceview.base.findings import Clause, Finding, Subject, severity_of
 from traceview.base.groups import Groups
 from traceview.base.records import record
 from traceview.base.tables import Array, Cell, Integers, Mask, Texts
-from traceview.base.vocabulary.causes import CAUSES, COPY_WAIT, SYNC_DRAIN
+from traceview.base.vocabulary.causes import CAUSES, COPY_WAIT, LAUNCH_LATE, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.facts import savings
 from traceview.traces.facts.copies import downloads, uses_managed_memory
@@ -27,7 +27,12 @@ from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import CallKind, api_calls, operations
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.facts.ranges.ranges import UNATTRIBUTED, range_tree
-from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.traces.facts.samples import (
+    UNNAMED_FUNCTIONS,
+    SampledLine,
+    sampled_library,
+    sampled_line,
+)
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import in_warm_up_range, warm_up_end_ns
 from traceview.traces.facts.waits import (
@@ -175,7 +180,11 @@ _MANAGED = (
 )
 _MUCH_MORE = 1.5
 """From here on a saving needs a word on why it is more than the idle time after the waits."""
-_AFTER_IT = "Look first at what comes after the wait (gpu-idle): it takes longer."
+_RELAUNCH_NS = 10_000
+"""From a wait to the next work a launch call and its pause pass: about two calls, recorded."""
+_AFTER_IT = (
+    "Look first at what comes after the wait (gpu-idle): it takes longer. Then remove the wait."
+)
 _LOAD = "Warm up before the loop, so that code is loaded there."
 _ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
 
@@ -257,7 +266,8 @@ def _hidden_claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
             continue
         place, values = _place(trace, listed, first, sampled)
         values |= {"calls": len(own), "wait_ns": int(every.duration_ns[rows].sum())}
-        of = " to {api}" if listed.site.site[first] else ""
+        of, called = _called(trace, listed, own, first)
+        values |= called
         usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
         yield TimeClaim(
             _subject(listed, first, sampled),
@@ -330,7 +340,8 @@ def _claim(
     values["wait_ns"] = int(every.duration_ns[rows].sum())
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
     drains = 2 * int(cost.drained_ns[own].sum()) >= at_stake_ns
-    of = " to {api}" if listed.site.site[first] else ""
+    of, called = _called(trace, listed, own, first)
+    values |= called
     words = {"place": place, "of": of, "when": "after" if drains else "during"}
     does = CallKind(int(every.does[listed.row[first]]))
     remedy, saving = _action(trace, listed, own, does), _saving(trace, rows, does)
@@ -392,6 +403,9 @@ def _after_waits(trace: Trace, rows: Integers) -> _After | None:
         return None
     idle_ns = every.by_cause(others)
     most = int(np.argmax(idle_ns))
+    if most == LAUNCH_LATE and idle_ns[most] < _RELAUNCH_NS * every.count(others):
+        # That is what the next launch takes, which the CPU would have done before without the wait.
+        return None
     return _After(most, int(idle_ns[most]))
 
 
@@ -413,6 +427,24 @@ def _place(
     return what + wording.inside(trace, path, "range_path"), cells
 
 
+def _called(
+    trace: Trace, listed: ListedWaits, own: Integers, number: int
+) -> tuple[str, dict[str, Cell]]:
+    """What the calls of a line go to, and where a library waits, as a template and its values.
+
+    What the line shows itself, such as `.item()`, is not said again.
+    """
+    site, hint = listed.site, listed.site.hint[number]
+    if not site.site[number]:
+        return "", {}
+    method = str(hint).rpartition(".")[2]
+    if not hint or not site.source[number] or method in str(site.source[number]):
+        return " to {api}", {}
+    library = sampled_library(trace, listed.row[own])
+    where = " in {library}" if library else ""
+    return f" to {{api}}, by {{hint}}{where}", {"hint": hint, "library": library}
+
+
 def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:
     """The line of a wait, or the call where no line is known."""
     if sampled:
@@ -425,13 +457,19 @@ def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> S
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:
     """True for the steady parts, of every_gap, that one of these waits caused."""
-    result: Mask = ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
-    return result
+    return ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
 
 
 def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) -> str:
     if does == CallKind.ALLOCATE:
-        return _allocate(trace, len(own))
+        # The remedy for calls that allocate or free memory.
+        keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
+        if len(own) == 1:
+            return (
+                f"Check whether every step does this. If so, allocate before the loop and keep "
+                f"freed memory{keep}; a pool that first grows does it once."
+            )
+        return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."
     if does in _ACTIONS:
         return _ACTIONS[does]
     steady, cost = ~every_gap(trace).one_time, stalls(trace)
@@ -458,14 +496,3 @@ def _orders_streams(trace: Trace, rows: Integers) -> bool:
     caused = _caused_by(trace, rows)
     changes = caused & (stream[every.before] != stream[every.after])
     return 2 * int(every.idle_ns[changes].sum()) > int(every.idle_ns[caused].sum())
-
-
-def _allocate(trace: Trace, calls: int) -> str:
-    """The remedy for calls that allocate or free memory."""
-    keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
-    if calls == 1:
-        return (
-            f"Check whether every step does this. If so, allocate before the loop and keep freed "
-            f"memory{keep}; a pool that first grows does it once."
-        )
-    return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."

@@ -12,7 +12,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import filled, sentence
 from traceview.base.records import record
-from traceview.base.tables import Array, Column, Integers, Mask, Table, TableSpec
+from traceview.base.tables import Array, Integers, Mask, Table, TableSpec, column_list
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import by_recorder, flush, of_torch
 from traceview.traces.facts.compilation import compiling
@@ -61,34 +61,34 @@ class Check:
 CHECKS = TableSpec(
     "checks",
     "one row per check; `blind` and `warning` come first",
-    (
-        Column("check", "text", "what was checked"),
-        Column("status", "text", "blind (some answer is impossible or wrong), warning, note or ok"),
-        Column("detail", "text", "what was found", prose=True),
-        Column("remedy", "text", "how to record it", nullable=True, prose=True),
-    ),
+    column_list("""
+        check text: what was checked
+        status text: blind (some answer is impossible or wrong), warning, note or ok
+        detail sentence: what was found
+        remedy sentence?: how to record it
+    """),
     brief="check status detail remedy",
 )
 OVERHEADS = TableSpec(
     "overheads",
     "profiler overhead by purpose",
-    (
-        Column("name", "text", "purpose"),
-        Column("kind", "text", "profiler, cupti or queue-full"),
-        Column("calls", "int64", "times it occurred"),
-        Column("total_ns", "int64", "total time"),
-        Column("in_gpu_span_ns", "int64", "part of it between the first and the last GPU work"),
-    ),
+    column_list("""
+        name text: purpose
+        kind text: profiler, cupti or queue-full
+        calls int64: times it occurred
+        total_ns int64: total time
+        in_gpu_span_ns int64: part of it between the first and the last GPU work
+    """),
     brief="name kind calls total_ns in_gpu_span_ns",
 )
 DIAGNOSTICS = TableSpec(
     "diagnostics",
     "warnings and errors of the recorder",
-    (
-        Column("severity", "text", "warning or error"),
-        Column("times", "int64", "times it was reported"),
-        Column("text", "text", "the message", prose=True),
-    ),
+    column_list("""
+        severity text: warning or error
+        times int64: times it was reported
+        text sentence: the message
+    """),
     brief="severity times text",
 )
 
@@ -182,10 +182,19 @@ def lost_events(trace: Trace) -> list[Check]:
     return checks or [Check("lost events", "ok", "The recorder reports none.")]
 
 
+_LOST_STRING = "Cannot find string for an exterior index"
+_WITHOUT_XLA = (
+    "Record again without the ranges of XLA, as traceview record does: nsys profile "
+    "--nvtx-domain-exclude=TSL."
+)
+
+
 def _unread(trace: Trace, failed: str) -> Check:
     """That much is missing; the cause is a driver newer than the recorder, if that says so."""
     driver, why = export_info.newer_driver(warning_texts(trace)), "The recorder failed while "
     why, remedy = f"{why}reading its events back", _otherwise(trace)
+    if _LOST_STRING in failed:
+        remedy = _WITHOUT_XLA
     if driver is not None:
         why = "The driver (CUDA {driver}) is newer than {nsys}"
         remedy = "Update nsys: one of the same year as the driver, or newer, records its events."
@@ -211,8 +220,7 @@ def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:
     if not len(working):
         return np.ones(len(messages), bool)
     own = np.isin(messages["process_id"], trace.processes["process_id"][working])
-    result: Mask = own | messages.is_null("process_id")
-    return result
+    return own | messages.is_null("process_id")
 
 
 def _helpers(messages: Table) -> Iterator[Check]:

@@ -17,14 +17,7 @@ from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.operations import Kind, Operations, kernel_operations, operations
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import stacks_through
-from traceview.traces.facts.steps.steps import (
-    loop_names,
-    operations_in_warm_up_ranges,
-    steady_operations,
-    steps,
-    steps_source,
-    warm_up_end_ns,
-)
+from traceview.traces.facts.steps import steps
 from traceview.traces.trace import Trace
 from traceview.traces.trace.schema import TORCH_PROFILER
 
@@ -88,11 +81,11 @@ def inside(trace: Trace, path: str | None, name: str) -> str:
     Inferred steps are not named, as the program does not know their names. Without a path the text
     says that it is outside any range, if the trace has ranges.
     """
-    inferred = steps_source(trace) == "repetition"
+    inferred = steps.steps_source(trace) == "repetition"
     if path is None:
         where = " outside the steps" if inferred else " outside any range"
         return where if len(trace.recorded("ranges")) else ""
-    if inferred and path in loop_names(trace).values:
+    if inferred and path in steps.loop_names(trace).values:
         return " in each step"
     return f" in {{{name}}}"
 
@@ -102,7 +95,7 @@ OF_WARM_UP = "of warm-up (before the first steady step, or in ranges named warm_
 
 def warm_up_notes(trace: Trace) -> tuple[str, ...]:
     """A note on the operations that count as warm-up by their range's name; none without any."""
-    warm = operations_in_warm_up_ranges(trace)
+    warm = steps.operations_in_warm_up_ranges(trace)
     many = int((warm & selected_operations(trace)).sum()) if warm is not None else 0
     if not many:
         return ()
@@ -175,13 +168,13 @@ def fewer_launches(trace: Trace) -> str:
 
 def _reads_between(trace: Trace) -> bool:
     """Whether steady steps read values on the CPU again and again between their launches."""
-    ops, start_ns = operations(trace), warm_up_end_ns(trace)
+    ops, start_ns = operations(trace), steps.warm_up_end_ns(trace)
     steady = ops.start_ns >= start_ns
     copies = steady & (ops.kind == Kind.COPY)
     down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
     reads = int(np.count_nonzero(down))
     fraction = reads / max(int(np.count_nonzero(steady)), 1)
-    later = np.count_nonzero(steps(trace).gpu_start_ns >= warm_up_end_ns(trace))
+    later = np.count_nonzero(steps.steps(trace).gpu_start_ns >= steps.warm_up_end_ns(trace))
     several = reads >= _SEVERAL_READS * max(int(later), 1)
     return fraction > _MANY_READS or (several and fraction > _SOME_READS)
 
@@ -195,19 +188,15 @@ def _one_program_per_step(trace: Trace) -> bool:
     names = ranges.texts("name")
     own = names.isin([name for name in map(str, names.values) if _EXECUTED.search(name)])
     if own.any():
-        number = np.count_nonzero(own & (ranges["start_ns"] >= warm_up_end_ns(trace)))
+        number = np.count_nonzero(own & (ranges["start_ns"] >= steps.warm_up_end_ns(trace)))
     else:
         number = np.count_nonzero((late.cause == LAUNCH_LATE) & ~late.one_time)
-    return bool(0 < number <= _FEW_PER_STEP * _steady_steps_by_gpu(trace))
-
-
-def _steady_steps_by_gpu(trace: Trace) -> int:
-    """The steady steps, each as many times as its process uses GPUs."""
-    all_steps, ops = steps(trace), operations(trace)
+    # The steady steps, each as many times as its process uses GPUs.
+    all_steps, ops = steps.steps(trace), operations(trace)
     process = ops.process[groups.group(ops.process, ops.device).first]
     gpus = np.bincount(process, minlength=len(trace.processes))
-    steady = all_steps.gpu_start_ns >= warm_up_end_ns(trace)
-    return int(gpus[all_steps.process[steady]].sum())
+    steady = all_steps.gpu_start_ns >= steps.warm_up_end_ns(trace)
+    return bool(0 < number <= _FEW_PER_STEP * int(gpus[all_steps.process[steady]].sum()))
 
 
 def _flattens_modules(trace: Trace) -> Mask:
@@ -222,7 +211,7 @@ def _flattens_modules(trace: Trace) -> Mask:
 def _mostly(trace: Trace, stacks: Mask) -> bool:
     """Whether more than half of the samples after warm-up are of such stacks."""
     samples = trace.recorded("python_samples")
-    stack = samples["stack"][samples["time_ns"] >= warm_up_end_ns(trace)]
+    stack = samples["stack"][samples["time_ns"] >= steps.warm_up_end_ns(trace)]
     return len(stack) > 0 and bool(stacks[stack].mean() > 0.5)
 
 
@@ -263,7 +252,7 @@ def lost_in(every: Gaps | Operations | Table, chosen: Array | None = None) -> Lo
 
 def work_time(trace: Trace, rows: Array) -> LostTime | None:
     """The steady time of operations on the device where they take longest; None without any."""
-    return lost_in(operations(trace), rows[steady_operations(trace)[rows]])
+    return lost_in(operations(trace), rows[steps.steady_operations(trace)[rows]])
 
 
 def time_of(trace: Trace, finding: Finding) -> LostTime | None:

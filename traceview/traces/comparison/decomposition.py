@@ -8,13 +8,7 @@ from fractions import Fraction
 
 from traceview.base import units
 from traceview.base.statistics import difference_bounds, mann_whitney
-from traceview.traces.comparison import environment, matching, programs, wording
-from traceview.traces.comparison.comparison import (
-    Certainty,
-    CountDifference,
-    PartDifference,
-    RunComparison,
-)
+from traceview.traces.comparison import comparison, environment, matching, programs, wording
 from traceview.traces.comparison.figures import RunFigures, longest, step_mean_ns, total
 
 # The certainty of a difference of step times: the run is the sampling unit, not the step.
@@ -24,7 +18,7 @@ LEVEL = 0.95
 
 def step_time_certainty(
     before: Sequence[RunFigures], after: Sequence[RunFigures], level: float = LEVEL
-) -> Certainty:
+) -> comparison.Certainty:
     """The certainty of the difference of the mean step times of two sides.
 
     With one run on both sides the interval is that of their steps, which differ less than runs do:
@@ -37,7 +31,7 @@ def step_time_certainty(
     else:
         times = [[run.window_ns / run.steps for run in side] for side in (before, after)]
     low, high = difference_bounds(times[0], times[1], (1 - level) / 2)
-    return Certainty(
+    return comparison.Certainty(
         basis=("none" if low is None else "steps") if is_of_steps else "runs",
         runs_before=len(before),
         runs_after=len(after),
@@ -56,7 +50,7 @@ _BY_ONE_FACTOR = 0.8
 
 def compare_runs(
     before: Sequence[RunFigures], after: Sequence[RunFigures], force: bool = False
-) -> RunComparison:
+) -> comparison.RunComparison:
     """Compare two sides, each of one or more runs of a program.
 
     Where some of the runs have no steps, the steady windows of all are compared. Raises
@@ -86,7 +80,9 @@ def compare_runs(
         )
     if not others:
         notes = (*notes, *_unlike_steps(parts))
-    return RunComparison(
+    if all(stepping):
+        notes = (*notes, *_other_loops(before, after))
+    return comparison.RunComparison(
         before=tuple(before),
         after=tuple(after),
         before_ns=step_mean_ns(before),
@@ -99,18 +95,41 @@ def compare_runs(
     )
 
 
+def _other_loops(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Iterator[str]:
+    """Notes on the loops that are compared, such as decodes, and on those that are not."""
+    sides = (before, after)
+    compared = [sorted({next(iter(run.loops), "") for run in side}) for side in sides]
+    if max(len(run.loops) for side in sides for run in side) < 2:
+        return
+    if compared[0] != compared[1]:
+        names = " and ".join(", ".join(each) for each in compared)
+        yield (
+            f"Steps of different loops are compared: {names}. Select the same on both sides: "
+            "--before GLOB --after GLOB."
+        )
+    shared = [
+        name
+        for name in before[0].loops
+        if name not in compared[0] and all(name in run.loops for side in sides for run in side)
+    ]
+    for name in shared:
+        times = [total(Fraction(run.loops[name][1]) for run in side) / len(side) for side in sides]
+        was, now = (units.duration(round(each)) for each in times)
+        yield f"Of another loop, {name}, a step takes {was} before and {now} after (medians)."
+
+
 _BY_CLASS = "they are different programs, compared by class of kernel, and by ranges of one name"
 
 
 def _differences(
     before: Sequence[RunFigures], after: Sequence[RunFigures]
-) -> tuple[PartDifference, ...]:
+) -> tuple[comparison.PartDifference, ...]:
     """The parts of both sides, those that differ most first."""
     differences = [_difference(match) for match in matching.match_runs(before, after)]
     return tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
 
 
-def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
+def _unlike_steps(parts: Sequence[comparison.PartDifference]) -> Iterator[str]:
     """A note where nearly all kernels that both sides have run more often, and all by one factor.
 
     Then a step means something else on each side, such as a batch, and an optimizer step of two
@@ -134,11 +153,11 @@ def _unlike_steps(parts: Sequence[PartDifference]) -> Iterator[str]:
         )
 
 
-def _difference(match: matching.MatchedParts) -> PartDifference:
+def _difference(match: matching.MatchedParts) -> comparison.PartDifference:
     before, after = longest(match.before), longest(match.after)
     shown = after or before
     assert shown is not None
-    return PartDifference(
+    return comparison.PartDifference(
         kind=shown.kind,
         group=shown.group,
         name=shown.name,
@@ -153,7 +172,9 @@ def _difference(match: matching.MatchedParts) -> PartDifference:
     )
 
 
-def _counts(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Iterator[CountDifference]:
+def _counts(
+    before: Sequence[RunFigures], after: Sequence[RunFigures]
+) -> Iterator[comparison.CountDifference]:
     """Every count per step; names of either side."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.counts)
     for name in names:
@@ -161,7 +182,7 @@ def _counts(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> Iterat
             [Fraction(run.counts.get(name, 0), run.steps) for run in side]
             for side in (before, after)
         )
-        yield CountDifference(
+        yield comparison.CountDifference(
             name,
             total(before_rates) / len(before),
             total(after_rates) / len(after),

@@ -88,6 +88,9 @@ class RunFigures:
     `calls_per_step[NAME]`, `load_bits[NAME]`, `store_bits[NAME]` (the narrowest of its launches),
     `waves[NAME]` and `registers[NAME]`, with the name of a part. Times are per step. What is not
     recorded is absent.
+
+    `loops` has the number of steps after warm-up and their median, by the name of the loop, that
+    which is compared first.
     """
 
     name: str
@@ -104,6 +107,7 @@ class RunFigures:
     sequence: tuple[int, ...] = ()
     sequence_ns: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
+    loops: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:

@@ -9,29 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from traceview.base import units
+from traceview.base import statistics, units
 from traceview.base.errors import suggestion
-from traceview.base.statistics import (
-    MOST_RUNS,
-    difference_bounds,
-    fewest_runs,
-    mean_bounds,
-    runs_to_decide,
-)
 from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.comparison import gate_rules
 from traceview.traces.comparison.changes import changes
 from traceview.traces.comparison.comparison import PartDifference, RunComparison
 from traceview.traces.comparison.decomposition import compare_runs
 from traceview.traces.comparison.environment import check_one_program
 from traceview.traces.comparison.figures import RunFigures
-from traceview.traces.comparison.gate_rules import (
-    Decision,
-    GateCondition,
-    GateReport,
-    Outcome,
-    Rule,
-    is_exact,
-)
 from traceview.traces.comparison.wording import headline
 
 _CLOSE = 1e-9
@@ -42,10 +28,10 @@ _MOST_NAMES = 8
 def decide(
     baseline: Sequence[RunFigures],
     candidate: Sequence[RunFigures],
-    rules: Sequence[Rule],
+    rules: Sequence[gate_rules.Rule],
     *,
     force: bool = False,
-) -> GateReport:
+) -> gate_rules.GateReport:
     """Whether the candidate holds the rules.
 
     Raises ComparisonRefusedError where comparing makes no sense, also of two programs that share
@@ -59,15 +45,17 @@ def decide(
         for rule in rules
         for condition in rule.conditions
     ]
-    return GateReport(tuple(baseline), tuple(candidate), tuple(decisions), headline(comparison))
+    return gate_rules.GateReport(
+        tuple(baseline), tuple(candidate), tuple(decisions), headline(comparison)
+    )
 
 
 def _decision(
-    rule: Rule,
-    condition: GateCondition,
+    rule: gate_rules.Rule,
+    condition: gate_rules.GateCondition,
     baseline: Sequence[RunFigures],
     candidate: Sequence[RunFigures],
-) -> Decision:
+) -> gate_rules.Decision:
     """Compare values that are exact with the limit, others by bounds of their mean or difference.
 
     A change is settled exactly where an exact figure is equal in all runs of each side.
@@ -75,7 +63,7 @@ def _decision(
     figure, kind = rule.figure, condition.kind
     sides = [[_value(run, figure) for run in side] for side in (baseline, candidate)]
     before, after = ([value for value in side if value is not None] for side in sides)
-    draft = Decision(
+    draft = gate_rules.Decision(
         figure,
         condition,
         "undecided",
@@ -93,17 +81,17 @@ def _decision(
         limit = bound = max(condition.limit * scale, condition.at_least)
         close = _CLOSE * max(abs(before[0]), 1.0)
         agree = (math.isclose(v, side[0], rel_tol=_CLOSE) for side in (before, after) for v in side)
-        exact = is_exact(figure) and all(agree)
+        exact = gate_rules.is_exact(figure) and all(agree)
         violates = [sign * (after[0] - before[0]) > limit + close]
     else:
         limit, bound = condition.limit, sign * condition.limit
-        close, exact = _CLOSE * max(abs(limit), 1.0), is_exact(figure)
+        close, exact = _CLOSE * max(abs(limit), 1.0), gate_rules.is_exact(figure)
         if kind == "equals":
             violates = [abs(value - limit) > close for value in after]
         else:
             violates = [value > bound + close for value in signed[1]]
     if exact:
-        outcome: Outcome = "regressed" if any(violates) else "passed"
+        outcome: gate_rules.Outcome = "regressed" if any(violates) else "passed"
         some = any(violates) and not all(violates)
         reason = f"in {sum(violates)} of {len(after)} runs" if some else ""
         return replace(draft, outcome=outcome, limit=limit, is_exact=True, reason=reason)
@@ -111,21 +99,25 @@ def _decision(
 
 
 def _by_bounds(
-    draft: Decision, signed: Sequence[Sequence[float]], bound: float, sign: int
-) -> Decision:
+    draft: gate_rules.Decision, signed: Sequence[Sequence[float]], bound: float, sign: int
+) -> gate_rules.Decision:
     """Compare the bounds of the value or difference, in the bad direction, with `bound`."""
     compares, tail = draft.condition.compares, 1 - draft.certainty
     before, after = signed
-    low, high = difference_bounds(before, after, tail) if compares else mean_bounds(after, tail)
-    outcome: Outcome = "undecided"
+    low, high = (
+        statistics.difference_bounds(before, after, tail)
+        if compares
+        else statistics.mean_bounds(after, tail)
+    )
+    outcome: gate_rules.Outcome = "undecided"
     needed = None
     if low is not None and low > bound:
         outcome = "regressed"
     elif high is not None and high <= bound:
         outcome = "passed"
     elif compares:
-        needed = runs_to_decide(before, after, bound, tail)
-        needed = fewest_runs(tail) if low is None and needed is None else needed
+        needed = statistics.runs_to_decide(before, after, bound, tail)
+        needed = statistics.fewest_runs(tail) if low is None and needed is None else needed
     elif low is None:
         needed = math.ceil(math.log2(1 / tail) - _CLOSE)
     if sign < 0 and low is not None and high is not None:
@@ -152,7 +144,7 @@ def _missing(figure: str, baseline: Sequence[RunFigures], candidate: Sequence[Ru
     return f"no run has a figure {figure}; {hint}"
 
 
-def _located(decision: Decision, comparison: RunComparison) -> Decision:
+def _located(decision: gate_rules.Decision, comparison: RunComparison) -> gate_rules.Decision:
     """The decision, with the place that explains it unless it passed."""
     if decision.outcome == "passed":
         return decision
@@ -176,18 +168,18 @@ def _explaining(figure: str, comparison: RunComparison) -> Iterator[PartDifferen
 _MARKS = {"passed": "passed", "regressed": "REGRESSED", "undecided": "undecided"}
 
 
-def summary(report: GateReport) -> str:
+def summary(report: gate_rules.GateReport) -> str:
     """The outcome of all rules in one line."""
     outcomes = Counter(decision.outcome for decision in report.decisions)
     rules = units.counted(len(report.decisions), "rule")
     if report.outcome == "passed":
         return f"Passed: {rules} held."
-    order: tuple[Outcome, ...] = ("regressed", "undecided", "passed")
+    order: tuple[gate_rules.Outcome, ...] = ("regressed", "undecided", "passed")
     parts = [f"{units.count(outcomes[name])} {name}" for name in order if outcomes[name]]
     return f"{report.outcome.capitalize()}: {', '.join(parts)} of {rules}."
 
 
-def mark(decision: Decision) -> str:
+def mark(decision: gate_rules.Decision) -> str:
     """The outcome as a word for a table."""
     return _MARKS[decision.outcome]
 
@@ -199,7 +191,7 @@ def value_text(figure: str, value: float | None) -> str:
     return units.quantity(name, int(value) if is_count and value is not None else value)
 
 
-def condition_text(figure: str, condition: GateCondition) -> str:
+def condition_text(figure: str, condition: gate_rules.GateCondition) -> str:
     """The text of a condition."""
     if condition.compares:
         percent = units.percent(condition.limit)
@@ -212,7 +204,7 @@ def condition_text(figure: str, condition: GateCondition) -> str:
     return f"{verbs[condition.kind]} {value_text(figure, condition.limit)}"
 
 
-def sentence(decision: Decision) -> str:
+def sentence(decision: gate_rules.Decision) -> str:
     """A sentence on the measurement: why it passes, fails or does not decide."""
     figure, before, after = decision.figure, decision.before, decision.after
     measured = decision.is_exact or decision.limit is not None
@@ -234,7 +226,7 @@ def sentence(decision: Decision) -> str:
     return f"{moved}{some}{_proof(decision)}; {demanded}{place}."
 
 
-def _proof(decision: Decision) -> str:
+def _proof(decision: gate_rules.Decision) -> str:
     """The bound that decided, with its certainty."""
     if decision.is_exact or decision.low is None or decision.high is None:
         return ""
@@ -246,7 +238,7 @@ def _proof(decision: Decision) -> str:
     return f", {bound} with {units.percent(decision.certainty * 100)} certainty"
 
 
-def _range(decision: Decision) -> str:
+def _range(decision: gate_rules.Decision) -> str:
     if decision.low is None or decision.high is None:
         return ", and these runs are too few to tell that from noise"
     low, high = _signed(decision, decision.low), _signed(decision, decision.high)
@@ -254,14 +246,14 @@ def _range(decision: Decision) -> str:
     return f", between {low} and {high}, where the limit is {limit}"
 
 
-def _needed(decision: Decision) -> str:
+def _needed(decision: gate_rules.Decision) -> str:
     if decision.runs_needed is None:
-        return f"more than {units.count(MOST_RUNS)} runs per side would be needed"
+        return f"more than {units.count(statistics.MOST_RUNS)} runs per side would be needed"
     sides = "per side " if decision.condition.compares else ""
     return f"about {units.counted(decision.runs_needed, 'run')} {sides}would decide"
 
 
-def _signed(decision: Decision, value: float) -> str:
+def _signed(decision: gate_rules.Decision, value: float) -> str:
     if not decision.condition.compares:
         return value_text(decision.figure, value)
     return f"{'-' if value < 0 else '+'}{_amount(decision.figure, abs(value))}"
@@ -273,7 +265,7 @@ def _amount(figure: str, value: float | None) -> str:
     return f"{text.removesuffix(' %')} points" if text.endswith(" %") else text
 
 
-def failed_decisions(decisions: Sequence[Decision]) -> list[Decision]:
+def failed_decisions(decisions: Sequence[gate_rules.Decision]) -> list[gate_rules.Decision]:
     """The decisions that are not `passed`, regressions first."""
     order = ("regressed", "undecided")
     return [one for outcome in order for one in decisions if one.outcome == outcome]

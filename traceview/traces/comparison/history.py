@@ -12,9 +12,10 @@ from traceview.base.errors import InputError, TraceviewError
 from traceview.base.outputs import unpacked_name
 from traceview.base.records import record
 from traceview.base.stages import in_stage
-from traceview.base.tables import Cell, Column, Table, TableSpec
+from traceview.base.tables import Cell, Table, TableSpec, column_list
 from traceview.traces import reporting
 from traceview.traces.analyses.base import Chart
+from traceview.traces.comparison import tracking
 from traceview.traces.comparison.figures import RunFigures
 from traceview.traces.comparison.inputs import is_baseline, read_baseline
 from traceview.traces.comparison.run_figures import figures_of
@@ -25,18 +26,18 @@ from traceview.traces.trace.load import USE_RECORDINGS, recordings_in
 RUNS = TableSpec(
     "runs",
     "one row per run, oldest first",
-    (
-        Column("run", "text", "name of the recording, or of the run in a baseline"),
-        Column("recorded_utc", "text", "when it was recorded; of old files when they were written"),
-        Column("step_ns", "int64", "mean time per step after warm-up, or the run without steps"),
-        Column("change_pct", "float64", "that time against the last such run", nullable=True),
-        Column("steps", "int64", "steps after warm-up, 0 where none were found"),
-        Column("gpu_busy_pct", "float64", "time with work on the GPU", nullable=True),
-        Column("peak_memory_bytes", "int64", "peak of allocated memory", nullable=True),
-        Column("findings", "int64", "findings above info; of a baseline unknown", nullable=True),
-        Column("first_finding", "text", "the one to look at first", nullable=True, prose=True),
-        Column("gpu", "text", "the GPU", nullable=True),
-    ),
+    column_list("""
+        run text: name of the recording, or of the run in a baseline
+        recorded_utc text: when it was recorded; of old files when they were written
+        step_ns int64: mean time per step after warm-up, or the run without steps
+        change_pct float64?: that time against the last such run
+        steps int64: steps after warm-up, 0 where none were found
+        gpu_busy_pct float64?: time with work on the GPU
+        peak_memory_bytes int64?: peak of allocated memory
+        findings int64?: findings above info; of a baseline unknown
+        first_finding sentence?: the one to look at first
+        gpu text?: the GPU
+    """),
     brief="run step_ns change_pct gpu_busy_pct peak_memory_bytes findings",
 )
 CHARTS = {
@@ -65,6 +66,9 @@ class History(display.Written):
     def with_steps(self, of_step: bool) -> Table:
         """The runs with steps, or those without."""
         return self.runs.take((self.runs["steps"] > 0) == of_step)
+
+    to_mlflow = tracking.to_mlflow
+    to_wandb = tracking.to_wandb
 
 
 def history_of(folder: Path, load: Callable[[Path], Trace]) -> History:

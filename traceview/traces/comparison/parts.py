@@ -88,6 +88,14 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
     for place, number in enumerate(owner[usual].tolist()):
         configuration, held = grids.configurations[place], grids.occupancy_at(place)
         launch = int(grids.configurations.row[place])
+        # The type in the name of a library's kernel, such as fp32 or bf16; None without one.
+        gemm_tile = tile(configuration.name)
+        inputs = gemm_tile.inputs if gemm_tile else None
+        short_name = (
+            TYPES.get(inputs, inputs)
+            if inputs
+            else first_type(configuration.name[:NAME_CHARACTERS])
+        )
         result[number] = KernelShape(
             grid=configuration.grid,
             block=configuration.block,
@@ -95,18 +103,10 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
             shared_bytes=configuration.static_bytes + configuration.dynamic_bytes,
             waves=held.waves.waves if held else None,
             load_bits=int(load_bits[launch]) or None,
-            dtype=_number_type(configuration.name),
+            dtype=short_name or None,
             store_bits=int(store_bits[launch]) or None,
         )
     return result
-
-
-def _number_type(name: str) -> str | None:
-    """The type in the name of a library's kernel, such as fp32 or bf16; None without one."""
-    gemm_tile = tile(name)
-    inputs = gemm_tile.inputs if gemm_tile else None
-    short_name = TYPES.get(inputs, inputs) if inputs else first_type(name[:NAME_CHARACTERS])
-    return short_name or None
 
 
 @fact

@@ -10,14 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from traceview.base import groups
-from traceview.base.tables import Integers
+from traceview.base.tables import Integers, arrays
 from traceview.traces.comparison.figures import RunFigures, StepPart
 from traceview.traces.comparison.parts import step_parts, work_groups
 from traceview.traces.comparison.window import WorkKind, in_steps, run_window, window_work
 from traceview.traces.facts.memory import freeing_calls, growth, levels
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.facts.steps.inferred import with_steps
-from traceview.traces.facts.steps.steps import step_of_calls, step_of_operations, steps
+from traceview.traces.facts.steps.steps import (
+    loop_names,
+    pace,
+    step_of_calls,
+    step_of_operations,
+    steps,
+)
 from traceview.traces.trace import Selection, Trace, fact
 from traceview.traces.trace.model import recording_options
 
@@ -208,6 +214,8 @@ def _of_kernels(kernels: Sequence[StepPart], total: int, steps: int) -> Iterator
             yield f"registers[{name}]", float(longest.registers)
 
 
+LEAST_OF_LOOP = 3
+"""Fewer steps are no loop to name."""
 MOST_IN_SEQUENCE = 20_000
 """Operations of a step, or of a run without steps, that the sequence lists at most."""
 
@@ -234,7 +242,27 @@ def figures_of(trace: Trace) -> RunFigures:
         sequence=tuple(work_groups(trace).ids[listed].tolist()),
         sequence_ns=tuple(window_work(trace).own_ns[listed].tolist()),
         warnings=trace.warnings,
+        loops=_loops(trace),
     )
+
+
+def _loops(trace: Trace) -> dict[str, tuple[int, int]]:
+    """Steps after warm-up and their median, of each series that is one loop."""
+    window, timed, every = run_window(trace), pace(trace), steps(trace)
+    chosen = timed.timed & ~timed.warm_up & (every.operations > 0)
+    found: dict[str, tuple[bool, int, int]] = {}
+    for rows in groups.rows_of(every.series).values():
+        own = rows[chosen[rows]]
+        if len(own) >= LEAST_OF_LOOP and len(groups.different(timed.loop[own])) == 1:
+            median_ns = int(arrays.median(timed.duration_ns[own]))
+            later = not np.isin(window.steps, own).any()
+            found[str(loop_names(trace)[int(own[0])])] = (later, len(own), median_ns)
+    return {name: (count, ns) for name, (_, count, ns) in sorted(found.items(), key=_by_place)}
+
+
+def _by_place(item: tuple[str, tuple[bool, int, int]]) -> tuple[bool, int]:
+    later, count, median_ns = item[1]
+    return later, -count * median_ns
 
 
 def digest_of(trace: Trace) -> str:

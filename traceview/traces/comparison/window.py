@@ -86,8 +86,7 @@ def run_window(trace: Trace) -> RunWindow:
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
     rows = longest_loop(trace, operations(trace).device == device)
-    steady: Integers = rows[~warm_up_of(trace, rows)]
-    return steady
+    return rows[~warm_up_of(trace, rows)]
 
 
 def _steady_time(trace: Trace, device: int) -> Intervals:
@@ -182,8 +181,7 @@ def in_steps(window: RunWindow, step: Array, otherwise: Mask) -> Mask:
         return otherwise
     chosen = np.zeros(int(max(step.max(initial=-1), window.steps.max())) + 2, bool)
     chosen[window.steps] = True
-    result: Mask = np.where(step >= 0, chosen[step], otherwise)
-    return result
+    return np.where(step >= 0, chosen[step], otherwise)
 
 
 @fact
@@ -247,10 +245,15 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     every = np.ones(len(idle_samples(trace).gap), bool)
     # A thread that sleeps or waits for data after a synchronization loses the time there.
     off_cpu = idle_samples(trace).doing != CPU
+    # Line and code hash of the synchronization that caused each gap, absent where unknown.
+    wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
+    waited = np.flatnonzero(wait >= 0)
+    waited = waited[sites.file.codes[wait[waited]] >= 0]
+    site = sites.take(wait[waited])
     sources = [
         _ranges(trace, rows),
         _sampled_lines(trace, rows, every),
-        _wait_lines(trace, rows),
+        _lines(len(rows), waited, site.file, site.line, site.source),
         _sampled_lines(trace, rows, off_cpu),
     ]
     places, codes = zip(*sources, strict=True)
@@ -279,15 +282,6 @@ def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     texts = place_texts(trace, pattern[by.first])
     place = Texts(by.ids.astype(np.int32), object_array(texts))
     return place, Texts(np.full(len(rows), -1, np.int32), object_array([]))
-
-
-def _wait_lines(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """Line and code hash of the synchronization that caused each gap, absent where unknown."""
-    wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
-    waited = np.flatnonzero(wait >= 0)
-    waited = waited[sites.file.codes[wait[waited]] >= 0]
-    site = sites.take(wait[waited])
-    return _lines(len(rows), waited, site.file, site.line, site.source)
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:

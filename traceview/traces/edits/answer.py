@@ -72,7 +72,15 @@ class GpuTime:
 
 def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
     """The time of the GPUs in a replay with these changes."""
-    graph = _replayed(model.graph, changed, times)
+    # The graph as if the replay had been recorded.
+    graph = replace(
+        model.graph,
+        start_ns=times.start_ns,
+        end_ns=times.end_ns,
+        own_ns=changed.own_ns,
+        begin=replace(model.graph.begin, lag_ns=changed.begin_ns),
+        finish=replace(model.graph.finish, lag_ns=changed.finish_ns),
+    )
     window = _windows(model, times)
     device = operations(model.trace).device[graph.operation]
     used = groups.different(device[model.last - graph.calls])
@@ -97,18 +105,6 @@ def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
     if round(rest) > 0:
         idle_ns["unexplained"] = idle_ns.get("unexplained", 0.0) + rest
     return GpuTime(step_ns, busy * share, idle_ns, along_inferred * share)
-
-
-def _replayed(graph: Dependencies, changed: Changed, times: Times) -> Dependencies:
-    """The graph as if the replay had been recorded."""
-    return replace(
-        graph,
-        start_ns=times.start_ns,
-        end_ns=times.end_ns,
-        own_ns=changed.own_ns,
-        begin=replace(graph.begin, lag_ns=changed.begin_ns),
-        finish=replace(graph.finish, lag_ns=changed.finish_ns),
-    )
 
 
 def _windows(model: Model, times: Times) -> Intervals:
@@ -158,8 +154,7 @@ def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
     before = np.cumsum(crossed)
     opens = groups.opens(parts.gap)
     first = np.maximum.accumulate(np.where(opens, np.arange(len(opens)), 0))
-    result: Mask = before > (before - crossed)[first]
-    return result
+    return before > (before - crossed)[first]
 
 
 APPLY: Mapping[str, Callable[[EditScope, EditRequest], AppliedEdit]] = {

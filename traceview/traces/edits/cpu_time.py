@@ -98,7 +98,12 @@ def _fraction(scope: EditScope, text: str, pauses: _Pauses) -> npt.NDArray[np.fl
             return samples.fraction(hit, pauses)
     ranges = named_ranges(trace, text)
     if ranges.any():
-        return _in_ranges(scope, ranges, pauses)
+        result = np.zeros(len(pauses))
+        for thread, rows in groups.rows_of(pauses.thread).items():
+            window = windows(scope.trace, ranges, thread)
+            inside = intervals.overlap(window, pauses.start[rows], pauses.end[rows])
+            result[rows] = inside / pauses.length[rows]
+        return result
     if not len(samples):
         how = f"record them with: {trace.how_to_record('python_samples')}"
         if line:
@@ -110,15 +115,6 @@ def _fraction(scope: EditScope, text: str, pauses: _Pauses) -> npt.NDArray[np.fl
     names = samples.functions()
     names.update(Counter(dict.fromkeys(map(str, range_tree(trace).patterns), 0)))
     raise no_match("sampled function or range", text, names)
-
-
-def _in_ranges(scope: EditScope, hit: Mask, pauses: _Pauses) -> npt.NDArray[np.float64]:
-    result = np.zeros(len(pauses))
-    for thread, rows in groups.rows_of(pauses.thread).items():
-        window = windows(scope.trace, hit, thread)
-        inside = intervals.overlap(window, pauses.start[rows], pauses.end[rows])
-        result[rows] = inside / pauses.length[rows]
-    return result
 
 
 class _Samples:
@@ -246,8 +242,7 @@ def _removable(scope: EditScope) -> Mask:
     item = graph.item_of_call[every.call]
     modelled = np.diff(graph.finish.first)[np.maximum(item, 0)] > 0 if len(graph) else item >= 0
     able = np.isin(every.does, _WAITING) | modelled
-    result: Mask = able & scope.calls[every.call] & ~upload[every.call]
-    return result
+    return able & scope.calls[every.call] & ~upload[every.call]
 
 
 def _at(scope: EditScope, text: str, rows: Array) -> Mask:

@@ -72,8 +72,7 @@ def _of_name(trace: Trace, text: str) -> Mask:
     table, pattern = trace.recorded("kernels"), globbed(text)
     names = (table.texts("name"), table.texts("short_name"), kernel_labels(trace))
     hits = [each.matching(lambda name: bool(pattern.fullmatch(name))) for each in names]
-    result: Mask = np.logical_or.reduce(hits)
-    return result
+    return np.logical_or.reduce(hits)
 
 
 def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:

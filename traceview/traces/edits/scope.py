@@ -81,14 +81,12 @@ class EditScope:
     @cached_property
     def operations(self) -> Mask:
         """True for the selected operations that are in the graph."""
-        result: Mask = selected_operations(self.selected) & (self.model.item_of_operation >= 0)
-        return result
+        return selected_operations(self.selected) & (self.model.item_of_operation >= 0)
 
     @cached_property
     def calls(self) -> Mask:
         """True for the selected rows of api_calls that are in the graph."""
-        result: Mask = selected_calls(self.selected) & (self.model.graph.item_of_call >= 0)
-        return result
+        return selected_calls(self.selected) & (self.model.graph.item_of_call >= 0)
 
     @cached_property
     def _numbers(self) -> tuple[Array, Array]:
@@ -104,8 +102,7 @@ class EditScope:
         """Those of some operations that count: in measured steps, without steps after warm-up."""
         if not self.steps:
             ends = self.model.graph.operation[self.model.last - self.model.graph.calls]
-            chosen: Array = rows[np.isin(rows, ends)]
-            return chosen
+            return rows[np.isin(rows, ends)]
         return self._in_measured(rows, self._numbers[0])
 
     def measured_calls(self, rows: Array) -> Array:
@@ -115,8 +112,7 @@ class EditScope:
         return self._in_measured(rows, self._numbers[1])
 
     def _in_measured(self, rows: Array, step: Array) -> Array:
-        chosen: Array = rows[np.append(self.model.follows, False)[step[rows]]]
-        return chosen
+        return rows[np.append(self.model.follows, False)[step[rows]]]
 
     def per_step(self, amount: float) -> float:
         """A sum over measured steps as a mean per step, or the sum itself without steps."""
@@ -286,8 +282,7 @@ class WaitLines:
     def at(self, place: LinePlace) -> Mask:
         """True for the waits at a line."""
         hit = [place.line == line and place.is_in(file) for file, line in self.lines]
-        result: Mask = np.array([*hit, False], bool)[self.of]
-        return result
+        return np.array([*hit, False], bool)[self.of]
 
     def counts(self) -> Counter[str]:
         """The waits by line."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from traceview.base.intervals import Timed
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, arrays
+from traceview.base.tables import NULL, Array, ColumnRecord, Integers, Mask, arrays
 
 # Alignment of two streams of collectives by end time, where each recording may miss some.
 #
@@ -28,7 +28,7 @@ ABSENT = np.iinfo(np.int64).min
 
 
 @record
-class CollectiveStream:
+class CollectiveStream(ColumnRecord):
     """Collectives of a stream, in order of start; `bytes` and `step` are −1 where unknown.
 
     Ends need not ascend: a collective may end while an earlier one still runs.
@@ -38,9 +38,6 @@ class CollectiveStream:
     kind: Array
     bytes: Integers
     step: Integers
-
-    def __len__(self) -> int:
-        return len(self.end_ns)
 
 
 @record
@@ -56,8 +53,7 @@ class _Line:
 
     def on_other(self, time: Integers) -> Integers:
         since = (time - self.at).astype(np.float64)
-        result: Integers = time + np.rint(self.offset_ns + self.slope * since).astype(np.int64)
-        return result
+        return time + np.rint(self.offset_ns + self.slope * since).astype(np.int64)
 
 
 def places_in(
@@ -436,8 +432,7 @@ def are_alike(times: CollectiveTimes, one: Integers, other: Integers) -> bool:
 
 def _contradict(one: Integers, other: Integers) -> Mask:
     """True where two values differ and both are known (−1: unknown)."""
-    result: Mask = (one != other) & (one >= 0) & (other >= 0)
-    return result
+    return (one != other) & (one >= 0) & (other >= 0)
 
 
 def ends_off_ns(times: CollectiveTimes, one: Integers, other: Integers) -> Integers:
@@ -450,8 +445,7 @@ def ends_off_ns(times: CollectiveTimes, one: Integers, other: Integers) -> Integ
     if len(apart) and not share_clock(times, one, other):
         slope = min(max(drift(other_ends, apart), -_MOST_DRIFT), _MOST_DRIFT)
         apart = np.rint(np.diff(apart) - slope * np.diff(other_ends)).astype(np.int64)
-    off: Integers = np.abs(apart)
-    return off
+    return np.abs(apart)
 
 
 def are_tied(times: CollectiveTimes, one: Integers, other: Integers, places: Integers) -> bool:

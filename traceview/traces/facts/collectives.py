@@ -339,5 +339,4 @@ def ends_together(
     """
     last = np.where(there, ends, np.iinfo(np.int64).min).max(axis=0)
     first = np.where(there, ends, np.iinfo(np.int64).max).min(axis=0)
-    together: Mask = last - first <= within_ns
-    return together
+    return last - first <= within_ns

@@ -27,17 +27,11 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, picked
-from traceview.traces.facts import code, python_events
+from traceview.base.tables import NULL, Array, ColumnRecord, Integers, Mask, RowNumbers, picked
+from traceview.traces.facts import code, operations, python_events, trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
-from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.facts.ranges.origins import range_name_forms
 from traceview.traces.facts.samples import compiler_frames
-from traceview.traces.facts.trials import (
-    ConfigurationTrials,
-    algorithm_trials,
-    configuration_trials,
-)
 from traceview.traces.trace import Trace, fact
 
 LEAST_NS = 10_000_000
@@ -53,7 +47,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @record
-class Compilation:
+class Compilation(ColumnRecord):
     """Windows of compilation, by process and start; one row per window.
 
     `tool` is an index into `code.TOOLS`: the one with most of the time.
@@ -63,9 +57,6 @@ class Compilation:
     start_ns: Integers
     end_ns: Integers
     tool: Array
-
-    def __len__(self) -> int:
-        return len(self.process)
 
     def of(self, process: int) -> Intervals:
         """The windows of one process, disjoint and in order."""
@@ -109,7 +100,7 @@ def working_processes(trace: Trace) -> tuple[int, ...]:
     Where the recording lost all of that, those that called CUDA.
     """
     launching = trace.recorded("api_calls")["process"][_launching(trace)]
-    every = np.concatenate([launching, operations(trace).process])
+    every = np.concatenate([launching, operations.operations(trace).process])
     if not len(every):
         every = trace.recorded("api_calls")["process"]
     return tuple(groups.different(every).tolist())
@@ -124,7 +115,7 @@ def last_work_ns(trace: Trace, process: int) -> int:
 @fact
 def _last_work_ns(trace: Trace) -> Integers:
     """Of each process, the end of its last work or launch call; −1 without any."""
-    ops, calls = operations(trace), trace.recorded("api_calls")
+    ops, calls = operations.operations(trace), trace.recorded("api_calls")
     result = np.full(len(trace.recorded("processes")), -1, np.int64)
     launching = np.flatnonzero(_launching(trace))
     np.maximum.at(result, calls["process"][launching], calls["end_ns"][launching].clip(0))
@@ -140,14 +131,12 @@ def compiling(trace: Trace, start: Integers, end: Integers, windows: Mask | None
     every = compilation(trace)
     chosen = slice(None) if windows is None else windows
     covered = intervals.covered(every, chosen)
-    result: Mask = 2 * intervals.overlap(covered, start, end) > end - start
-    return result
+    return 2 * intervals.overlap(covered, start, end) > end - start
 
 
 @fact
 def _launching(trace: Trace) -> Mask:
-    result: Mask = call_kinds(trace) == CallKind.LAUNCH
-    return result
+    return operations.call_kinds(trace) == operations.CallKind.LAUNCH
 
 
 def launch_times(trace: Trace, process: int) -> Integers:
@@ -200,15 +189,15 @@ def _evidence(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     tuned = _configurations(trace, process).tuned
     if len(tuned.start):
         yield _tuner(trace, process), tuned
-    yield code.CUDNN, algorithm_trials(trace).get(process, intervals.EMPTY)
+    yield code.CUDNN, trials.algorithm_trials(trace).get(process, intervals.EMPTY)
     rest = _beside_processes(trace, process, bool(by_stack))
     if len(rest.start):
         yield _generator(trace, process), rest
 
 
-def _configurations(trace: Trace, process: int) -> ConfigurationTrials:
-    none = ConfigurationTrials(intervals.EMPTY, intervals.EMPTY)
-    return configuration_trials(trace).get(process, none)
+def _configurations(trace: Trace, process: int) -> trials.ConfigurationTrials:
+    none = trials.ConfigurationTrials(intervals.EMPTY, intervals.EMPTY)
+    return trials.configuration_trials(trace).get(process, none)
 
 
 def _tuner(trace: Trace, process: int) -> int:
@@ -279,8 +268,8 @@ def _compiling_ranges(trace: Trace) -> tuple[Integers, ...]:
 def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     """Pauses in which a kernel was compiled that its thread then loads and launches, by tool."""
     start, end, launch = _pauses_before_loads(trace, process)
-    ops, names = operations(trace), trace.recorded("kernels").texts("name")
-    rows = np.flatnonzero((ops.kind == Kind.KERNEL) & groups.isin(ops.call, launch))
+    ops, names = operations.operations(trace), trace.recorded("kernels").texts("name")
+    rows = np.flatnonzero((ops.kind == operations.Kind.KERNEL) & groups.isin(ops.call, launch))
     tool_of = {int(ops.call[row]): code.tool_of_kernel(str(names[ops.row[row]])) for row in rows}
     tool = np.array([tool_of.get(call, -1) for call in launch.tolist()], np.int64)
     for each in code.AT_FIRST_CALL:
@@ -295,17 +284,17 @@ def only_by_pauses(trace: Trace, tool: int) -> bool:
 
 def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers, Integers]:
     """Pauses of threads that end in a load of code: start, end, and the call that launches next."""
-    calls, kinds = trace.recorded("api_calls"), call_kinds(trace)
+    calls, kinds = trace.recorded("api_calls"), operations.call_kinds(trace)
     own = np.flatnonzero(calls["process"] == process)
     own = own[np.argsort(calls["start_ns"][own], kind="stable")]
     pauses = [np.zeros((3, 0), np.int64)]
     for of_thread in groups.rows_of(calls["thread"][own]).values():
         rows = own[of_thread]
         start, until = calls["start_ns"][rows], np.maximum.accumulate(calls["end_ns"][rows])
-        loads = np.flatnonzero(kinds[rows] == CallKind.LOAD)
+        loads = np.flatnonzero(kinds[rows] == operations.CallKind.LOAD)
         loads = loads[loads > 0]
         loads = loads[start[loads] - until[loads - 1] >= PAUSE_NS]
-        launches = np.flatnonzero(kinds[rows] == CallKind.LAUNCH)
+        launches = np.flatnonzero(kinds[rows] == operations.CallKind.LAUNCH)
         following = np.searchsorted(launches, loads)
         loads, following = (each[following < len(launches)] for each in (loads, following))
         pauses.append(np.stack([until[loads - 1], start[loads], rows[launches[following]]]))
@@ -364,7 +353,7 @@ def compiler_starts(trace: Trace) -> Integers:
     is_compiler[threads["process"][by_thread]] = True
     # Whatever calls CUDA or launches work is the program itself.
     is_compiler[groups.different(trace.recorded("api_calls")["process"])] = False
-    is_compiler[groups.different(operations(trace).process)] = False
+    is_compiler[groups.different(operations.operations(trace).process)] = False
     seen = ~overheads.is_null("process")
     seen[seen] = is_compiler[overheads["process"][seen]]
     first = np.full(len(processes), _NEVER)

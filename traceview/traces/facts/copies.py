@@ -10,14 +10,7 @@ from traceview.base import groups, intervals
 from traceview.base.groups import Groups
 from traceview.base.intervals import Intervals
 from traceview.base.tables import Array, Integers, Mask, Table, picked
-from traceview.traces.facts.kernel_classes import communication_kernels
-from traceview.traces.facts.operations import (
-    Kind,
-    Operations,
-    migrations,
-    operations,
-    operations_by_device,
-)
+from traceview.traces.facts import kernel_classes, operations
 from traceview.traces.trace import Trace, fact_without_ranges
 
 # Copies by direction and by the host memory they use, as masks over the operations.
@@ -31,14 +24,14 @@ _ENDS = ("source", "destination")
 @fact_without_ranges
 def uploads(trace: Trace) -> Mask:
     """True for the operations that copy from the host to a GPU."""
-    return among_operations(operations(trace), is_upload(trace.recorded("copies")))
+    return among_operations(operations.operations(trace), is_upload(trace.recorded("copies")))
 
 
 @fact_without_ranges
 def downloads(trace: Trace) -> Mask:
     """True for the operations that copy from a GPU to the host."""
     return among_operations(
-        operations(trace), trace.recorded("copies").texts("direction").isin(["D2H"])
+        operations.operations(trace), trace.recorded("copies").texts("direction").isin(["D2H"])
     )
 
 
@@ -47,13 +40,13 @@ def pageable_uploads(trace: Trace) -> Mask:
     """True for the operations that copy from pageable host memory to a GPU."""
     copies = trace.recorded("copies")
     pageable = copies.texts("source_memory").isin(["pageable"])
-    return among_operations(operations(trace), is_upload(copies) & pageable)
+    return among_operations(operations.operations(trace), is_upload(copies) & pageable)
 
 
 @fact_without_ranges
 def pageable_copies(trace: Trace) -> Mask:
     """True for the operations that copy from or to pageable host memory."""
-    return among_operations(operations(trace), is_pageable(trace.recorded("copies")))
+    return among_operations(operations.operations(trace), is_pageable(trace.recorded("copies")))
 
 
 @fact_without_ranges
@@ -61,7 +54,9 @@ def uses_managed_memory(trace: Trace) -> bool:
     """Whether pages of managed memory moved, or such memory was allocated or copied."""
     copies, events = trace.recorded("copies"), trace.recorded("memory_events")
     texts = (events.texts("memory"), *(copies.texts(f"{end}_memory") for end in _ENDS))
-    return bool(migrations(trace).any() or any(each.isin(["managed"]).any() for each in texts))
+    return bool(
+        operations.migrations(trace).any() or any(each.isin(["managed"]).any() for each in texts)
+    )
 
 
 def is_pageable(copies: Table) -> Mask:
@@ -75,9 +70,9 @@ def is_upload(copies: Table) -> Mask:
     return copies.texts("direction").isin(["H2D"])
 
 
-def among_operations(ops: Operations, copies: Mask) -> Mask:
+def among_operations(ops: operations.Operations, copies: Mask) -> Mask:
     """True for the operations that are one of these copies, a mask over the rows of copies."""
-    result: Mask = ops.kind == Kind.COPY
+    result: Mask = ops.kind == operations.Kind.COPY
     result[result] = copies[ops.row[result]]
     return result
 
@@ -91,14 +86,13 @@ def outer_migrations(trace: Trace) -> Mask:
 
     Programs fill their data on the CPU before the GPU's work and read results there after it.
     """
-    copies, ops, limits = trace.recorded("copies"), operations(trace), np.iinfo(np.int64)
+    copies, ops, limits = trace.recorded("copies"), operations.operations(trace), np.iinfo(np.int64)
     first, last = (np.full(len(trace.devices), limit) for limit in (limits.max, limits.min))
     np.minimum.at(first, ops.device, ops.start_ns)
     np.maximum.at(last, ops.device, ops.end_ns)
     device = copies["device"]
     outside = (copies["end_ns"] <= first[device]) | (copies["start_ns"] >= last[device])
-    result: Mask = migrations(trace) & outside & (first < last)[device]
-    return result
+    return operations.migrations(trace) & outside & (first < last)[device]
 
 
 @fact_without_ranges
@@ -119,12 +113,12 @@ def compute_time(trace: Trace) -> dict[int, Intervals]:
     A graph recorded whole is taken to compute all the time. The selection does not matter: work
     outside it hides as well.
     """
-    ops = operations(trace)
-    computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
-    kernels = np.flatnonzero(ops.kind == Kind.KERNEL)
-    computes[kernels] = ~picked(communication_kernels(trace), ops.row[kernels])
+    ops = operations.operations(trace)
+    computes = (ops.kind == operations.Kind.KERNEL) | (ops.kind == operations.Kind.GRAPH)
+    kernels = np.flatnonzero(ops.kind == operations.Kind.KERNEL)
+    computes[kernels] = ~picked(kernel_classes.communication_kernels(trace), ops.row[kernels])
     result = {}
-    for device, rows in operations_by_device(trace).items():
+    for device, rows in operations.operations_by_device(trace).items():
         rows = rows[picked(computes, rows)]
         result[device] = intervals.union(picked(ops.start_ns, rows), picked(ops.end_ns, rows))
     return result
@@ -162,12 +156,12 @@ def exposure(trace: Trace, device: Array, start: Integers, end: Integers, by: Gr
 @fact_without_ranges
 def shared_ns(trace: Trace) -> Integers:
     """Time of each row of kernels during which another kernel, or a graph, ran on its GPU."""
-    ops, kernels = operations(trace), trace.recorded("kernels")
+    ops, kernels = operations.operations(trace), trace.recorded("kernels")
     # A graph recorded whole is taken to run kernels all the time. Copies take no SM.
-    computes = (ops.kind == Kind.KERNEL) | (ops.kind == Kind.GRAPH)
+    computes = (ops.kind == operations.Kind.KERNEL) | (ops.kind == operations.Kind.GRAPH)
     result = np.zeros(len(kernels), np.int64)
     for device, rows in groups.rows_of(kernels["device"]).items():
-        on_device = operations_by_device(trace)[device]
+        on_device = operations.operations_by_device(trace)[device]
         on_device = on_device[picked(computes, on_device)]
         start, end = picked(ops.start_ns, on_device), picked(ops.end_ns, on_device)
         busy_twice = intervals.covered_twice(start, end)

@@ -78,17 +78,13 @@ def _limits(row: Mapping[str, Cell], known: Peaks) -> GpuLimits | UnknownLimits:
         limits = limits_of(f"{known['capability'].value:.1f}")
     except InputError as error:
         return UnknownLimits(f"{error.what} ({gpu})", ("capability",))
-    return GpuLimits(int(known["sms"].value), replace(limits, **_recorded(row)))
-
-
-def _recorded(row: Mapping[str, Cell]) -> dict[str, Any]:
     recorded: dict[str, Any] = {
         field: row[column] for field, column in _OF_ROW.items() if row[column] is not None
     }
     warps = row["max_warps_per_sm"]
     if isinstance(warps, int):
         recorded["threads_per_sm"] = warps * WARP_THREADS
-    return recorded
+    return GpuLimits(int(known["sms"].value), replace(limits, **recorded))
 
 
 Verdict = Literal["step", "no step"]
@@ -147,29 +143,25 @@ class GridColumns:
     @cached_property
     def whole(self) -> Integers:
         """The number of waves, a partial last one counted as one."""
-        whole: Integers = -(-self.blocks // self.at_once)
-        return whole
+        return -(-self.blocks // self.at_once)
 
     @cached_property
     def idle_fraction(self) -> npt.NDArray[np.float64]:
         """The fraction of all block slots left unused."""
         slots = self.whole * self.at_once
         used = np.divide(self.blocks, slots, out=np.ones(len(self)), where=slots > 0)
-        idle: npt.NDArray[np.float64] = 1 - used
-        return idle
+        return 1 - used
 
     @cached_property
     def idle_sms(self) -> Integers:
         """SMs that get no block at all."""
-        idle: Integers = np.maximum(self.sm_count - self.blocks, 0)
-        return idle
+        return np.maximum(self.sm_count - self.blocks, 0)
 
     @cached_property
     def concurrent(self) -> Mask:
         """Whether other kernels run beside a grid for most of its time."""
         of = self.configurations
-        mask: Mask = of.beside_ns > _BESIDE * of.total_ns
-        return mask
+        return of.beside_ns > _BESIDE * of.total_ns
 
     def occupancy_at(self, place: int) -> GridOccupancy | None:
         if self.occupancy[place] < 0:
@@ -263,18 +255,15 @@ class LaunchedGrids(GridColumns):
         Below one wave, unused slots leave more of their SM to its blocks, so no time is lost.
         """
         silent = ~self.known | self.concurrent | self.persistent_gemm | (self.verdict == NO_STEP)
-        predicted = self._predicted(time_ns, calls)
+        beyond = np.maximum(time_ns - calls * self.shortest_ns, 0)
+        small = np.where(self.idle_sms > 0, np.rint(beyond * self.idle_sms / self.sm_count), -1)
+        several = (self.whole > 1) | (self.idle_fraction == 0)
+        predicted = np.where(several, np.rint(time_ns * self.idle_fraction), small).astype(np.int64)
         # The measurement wins: what a model predicts and no neighbour shows is not lost.
         shown = self.measured.lost_ns * calls
         refuted = self.measured.known & (shown < _LEAST_SHOWN * predicted)
         lost = np.where(self.measured.known, np.minimum(predicted, shown), predicted)
         return np.where(silent | (predicted < 0) | refuted, -1, lost)
-
-    def _predicted(self, time_ns: Integers, calls: Integers) -> Integers:
-        beyond = np.maximum(time_ns - calls * self.shortest_ns, 0)
-        small = np.where(self.idle_sms > 0, np.rint(beyond * self.idle_sms / self.sm_count), -1)
-        several = (self.whole > 1) | (self.idle_fraction == 0)
-        return np.where(several, np.rint(time_ns * self.idle_fraction), small).astype(np.int64)
 
 
 def grid_columns(
@@ -282,7 +271,10 @@ def grid_columns(
 ) -> GridColumns:
     """The grids of configurations on GPUs of these limits, by row of devices."""
     of, count = configurations, len(configurations)
-    blocks, fits = of.blocks, _fits(of)
+    # False for configurations that no kernel can have.
+    used = (of.registers, of.static_bytes, of.dynamic_bytes)
+    fits: Mask = (of.blocks > 0) & (of.threads > 0) & (np.min(used, axis=0) >= 0)
+    blocks = of.blocks
     occupancy = np.full(count, -1, np.int64)
     at_once, sm_count = np.ones(count, np.int64), np.ones(count, np.int64)
     every: list[GridOccupancy] = []
@@ -298,13 +290,6 @@ def grid_columns(
         firsts = zip(*(column[alike.first].tolist() for column in held), strict=True)
         every += [_occupancy(known.limits, *row) for row in firsts]
     return GridColumns(of, every, occupancy, blocks, at_once, sm_count)
-
-
-def _fits(of: Configurations) -> Mask:
-    """False for configurations that no kernel can have."""
-    used = (of.registers, of.static_bytes, of.dynamic_bytes)
-    mask: Mask = (of.blocks > 0) & (of.threads > 0) & (np.min(used, axis=0) >= 0)
-    return mask
 
 
 def _held(of: Configurations, rows: Integers, known: GpuLimits) -> tuple[Integers, ...]:

@@ -41,15 +41,13 @@ def _by_name(
     by_code = np.full(len(names.values) + 1, absent, np.uint8)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
         by_code[code] = rule(str(names.values[code]))
-    result: npt.NDArray[np.uint8] = by_code[names.codes]
-    return result
+    return by_code[names.codes]
 
 
 @fact_without_ranges
 def communication_kernels(trace: Trace) -> Mask:
     """True for the rows of kernels that exchange data between GPUs (NCCL, NVSHMEM …)."""
-    result: Mask = kernel_classes(trace) == KernelClass.COMMUNICATION
-    return result
+    return kernel_classes(trace) == KernelClass.COMMUNICATION
 
 
 @fact_without_ranges

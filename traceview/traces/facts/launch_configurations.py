@@ -24,6 +24,7 @@ from traceview.base.hardware.occupancy import (
 from traceview.base.records import record
 from traceview.base.tables import (
     Array,
+    ColumnRecord,
     Integers,
     Mask,
     RowNumbers,
@@ -101,7 +102,7 @@ class Configuration:
 
 
 @record
-class Configurations:
+class Configurations(ColumnRecord):
     """Columns of Configuration, one entry each, longest total time first.
 
     `grid` and `block` have three columns. `row` is a row of kernels with that configuration, and
@@ -129,9 +130,6 @@ class Configurations:
     beside_ns: Integers
     steady_calls: Integers
     steady_ns: Integers
-
-    def __len__(self) -> int:
-        return len(self.row)
 
     def __getitem__(self, place: int) -> Configuration:
         texts = {name: str(getattr(self, name)[place] or "") for name in _TEXTS}
@@ -342,5 +340,4 @@ def _once(blocks: Callable[..., int | None], *uses: Integers) -> Integers:
     rows = zip(*(use[alike.first].tolist() for use in uses), strict=True)
     allowed = (blocks(*row) for row in rows)
     values = [_NO_LIMIT if each is None else each for each in allowed]
-    result: Integers = np.array(values, np.int64)[alike.ids]
-    return result
+    return np.array(values, np.int64)[alike.ids]

@@ -11,7 +11,16 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Depth, Intervals, Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, arrays, constant, picked
+from traceview.base.tables import (
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    RowNumbers,
+    arrays,
+    constant,
+    picked,
+)
 from traceview.traces.facts import copies
 from traceview.traces.facts.operations import (
     ApiCalls,
@@ -22,6 +31,7 @@ from traceview.traces.facts.operations import (
     call_kinds,
     calls_that_enqueue,
     captured_calls,
+    correlated,
     first_launch_calls,
     graph_launch_calls,
     match,
@@ -118,7 +128,7 @@ def cut_window(trace: Trace) -> CutWindow | None:
 
 
 @record
-class Waits(Timed):
+class Waits(Timed, ColumnRecord):
     """Blocking calls, one row per call, in order of start.
 
     `call` is the row in api_calls, `does` a `CallKind`, `device` the device waited for: −1 where
@@ -132,9 +142,6 @@ class Waits(Timed):
     process: Array
     thread: Array
     device: Integers
-
-    def __len__(self) -> int:
-        return len(self.call)
 
 
 @fact_without_ranges
@@ -175,11 +182,7 @@ def waits(trace: Trace) -> Waits:
 def _device_of_context(trace: Trace, call: Integers) -> Integers:
     """Device of the context in which each call waited, −1 where the trace does not say."""
     calls, syncs = trace.recorded("api_calls"), trace.recorded("synchronizations")
-    keyed = ~calls.is_null("correlation_id")[call]
-    process = calls["process"][call]
-    row = match(
-        syncs["process"], syncs["correlation_id"], process, calls["correlation_id"][call], keyed
-    )
+    process, row = calls["process"][call], correlated(syncs, calls, call)
     if not len(syncs):
         return row
     streams = operations(trace).streams

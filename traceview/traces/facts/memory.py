@@ -51,8 +51,7 @@ class Level:
     def at(self, time: Integers) -> Integers:
         """The level at these times, in bytes."""
         number = np.searchsorted(self.time_ns, time, side="right")
-        result: Integers = np.append(self.before_bytes, self.bytes)[number]
-        return result
+        return np.append(self.before_bytes, self.bytes)[number]
 
     def most_within(self, edges: Integers) -> Integers:
         """The highest level in each [edges[i], edges[i + 1]), in bytes."""
@@ -74,8 +73,7 @@ def running_level(events: Integers, time: Integers, change: Integers) -> Level:
 def signed_bytes(events: Table) -> Integers:
     """Bytes of each event: positive for an allocation, negative for a release."""
     released = events.texts("operation").isin(["release"])
-    result: Integers = np.where(released, -events["bytes"], events["bytes"])
-    return result
+    return np.where(released, -events["bytes"], events["bytes"])
 
 
 def on_device(events: Table) -> Mask:
@@ -199,8 +197,7 @@ def allocated_sizes(trace: Trace, device: int) -> Integers:
     inside = (level.time_ns >= steady.start_ns[0]) & (level.time_ns < steady.end_ns)
     events = trace.recorded("memory_events").take(level.events[inside])
     change = signed_bytes(events)
-    sizes: Integers = change[(change > 0) & ~events.texts("memory").isin([STATIC])]
-    return sizes
+    return change[(change > 0) & ~events.texts("memory").isin([STATIC])]
 
 
 def growth_of(level: Integers) -> Growth:

@@ -17,7 +17,7 @@ from traceview.base.tables import (
     NULL,
     Array,
     Cell,
-    Column,
+    ColumnRecord,
     Integers,
     Mask,
     RowNumbers,
@@ -52,42 +52,23 @@ class CallKind(IntEnum):
     """Prepares a CUDA graph for launching: instantiates, updates or uploads it."""
 
 
-_RULES: tuple[tuple[CallKind, re.Pattern[str]], ...] = (
-    (
-        CallKind.LAUNCH,
-        re.compile(r"(cuda|cu|hip)(Launch(?!HostFunc)|GraphLaunch)|hip(Ext|Module)+Launch"),
+_RULES = {
+    CallKind.LAUNCH: r"(cuda|cu|hip)(Launch(?!HostFunc)|GraphLaunch)|hip(Ext|Module)+Launch",
+    CallKind.SYNCHRONIZE: (
+        r"((cuda|hip)(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"
     ),
-    (
-        CallKind.SYNCHRONIZE,
-        re.compile(r"((cuda|hip)(Device|Stream|Event|Thread)|cu(Ctx|Stream|Event))Synchronize$"),
-    ),
-    (CallKind.COPY_ASYNC, re.compile(r"(cuda|cu|hip)Memcpy\w*Async$")),
-    (CallKind.COPY, re.compile(r"(cuda|cu|hip)Memcpy(?!\w*Async)")),
-    (
-        CallKind.ALLOCATE,
-        re.compile(
-            r"(cuda|hip)(Malloc|Free)(?!\w*(Async|FromPool))"
-            r"|(cuda|hip)(HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister)$"
-            r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
-            r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
-        ),
-    ),
-    (
-        CallKind.LOAD,
-        re.compile(
-            r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
-            r"|cudaLibrary(Load|Unload)|hipModule(Load|Unload)"
-        ),
-    ),
-    (
-        CallKind.LOOK_UP,
-        re.compile(
-            r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)"
-            r"|cudaFuncGetAttributes|hipModuleGetFunction|hipFuncGetAttributes"
-        ),
-    ),
-    (CallKind.GRAPH, re.compile(r"(cuda|cu|hip)Graph(Instantiate|Upload|ExecUpdate)")),
-)
+    CallKind.COPY_ASYNC: r"(cuda|cu|hip)Memcpy\w*Async$",
+    CallKind.COPY: r"(cuda|cu|hip)Memcpy(?!\w*Async)",
+    CallKind.ALLOCATE: r"(cuda|hip)(Malloc|Free)(?!\w*(Async|FromPool))"
+    r"|(cuda|hip)(HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister)$"
+    r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
+    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$",
+    CallKind.LOAD: r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
+    r"|cudaLibrary(Load|Unload)|hipModule(Load|Unload)",
+    CallKind.LOOK_UP: r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)"
+    r"|cudaFuncGetAttributes|hipModuleGetFunction|hipFuncGetAttributes",
+    CallKind.GRAPH: r"(cuda|cu|hip)Graph(Instantiate|Upload|ExecUpdate)",
+}
 
 
 POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
@@ -96,7 +77,7 @@ POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 
 def classify(name: str) -> CallKind:
     """Kind of the CUDA or HIP call of that name."""
-    return next((does for does, rule in _RULES if rule.match(name)), CallKind.OTHER)
+    return next((does for does, rule in _RULES.items() if re.match(rule, name)), CallKind.OTHER)
 
 
 @fact_without_ranges
@@ -108,16 +89,13 @@ def call_kinds(trace: Trace) -> npt.NDArray[np.uint8]:
 
 
 @record
-class ApiCalls(Timed):
+class ApiCalls(Timed, ColumnRecord):
     """The rows of api_calls: calling thread, time and what each call does (a `CallKind`)."""
 
     thread: Array
     start_ns: Integers
     end_ns: Integers
     does: npt.NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.thread)
 
 
 @fact_without_ranges
@@ -195,6 +173,13 @@ def match(
     return first_row
 
 
+def correlated(table: Table, of: Table, rows: RowNumbers | Integers) -> Integers:
+    """The row of a table with the process and correlation id of these rows of another, or −1."""
+    process, key = of["process"][rows], of["correlation_id"][rows]
+    usable = ~of.is_null("correlation_id")[rows]
+    return match(table["process"], table["correlation_id"], process, key, usable)
+
+
 def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
     least = int(key.min())
     span = int(key.max()) - least + 1
@@ -203,8 +188,7 @@ def _match_one(key: Integers, rows: RowNumbers, wanted: Integers) -> Integers:
     slots = np.full(span, -1, np.int32)
     slots[key[::-1] - least] = rows[::-1]
     inside = (wanted >= least) & (wanted < least + span)
-    result: Integers = np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)
-    return result
+    return np.where(inside, slots[np.where(inside, wanted - least, 0)], -1)
 
 
 def _places_of_sparse(key: Integers, wanted: Integers) -> RowNumbers:
@@ -234,7 +218,7 @@ TABLES = ("kernels", "copies", "sets", "graph_launches")
 
 
 @record
-class Operations(Timed):
+class Operations(Timed, ColumnRecord):
     """All operations, one row per operation, in order of start.
 
     Page migrations of unified memory are left out: nothing launched them, and they do not keep the
@@ -254,9 +238,6 @@ class Operations(Timed):
     call: RowNumbers
     streams: Integers
     """Process, device, context_id, stream_id of each stream; shape (streams, 4)."""
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
     @property
     def launched(self) -> Mask:
@@ -366,6 +347,20 @@ def first_launches(trace: Trace) -> Mask:
     return first
 
 
+LAZY_LOAD_NS = 200_000
+"""A first launch that takes longer loaded code."""
+
+
+@fact_without_ranges
+def loading_launches(trace: Trace) -> Mask:
+    """True for the operations whose launch call first loaded their code, then enqueued them."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    result = first_launches(trace) & ops.launched
+    call = ops.call[result]
+    result[result] = calls["end_ns"][call] - calls["start_ns"][call] > LAZY_LOAD_NS
+    return result
+
+
 def calls_that_enqueue(ops: Operations, calls: int, chosen: Mask | None = None) -> Mask:
     """True for the API calls that enqueued operations, all of them or the chosen ones.
 
@@ -389,7 +384,7 @@ def first_launch_calls(trace: Trace) -> Mask:
 # tables `processes`, `threads` and `devices` do not: everything is joined by these, and results
 # name the machine where ids alone are ambiguous.
 
-HOST = Column("host_id", "int64", "machine, where the trace holds several", nullable=True)
+HOST = "host_id int64?: machine, where the trace holds several"
 
 
 @fact_without_ranges

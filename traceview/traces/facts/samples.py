@@ -127,8 +127,7 @@ def stack_lines(trace: Trace) -> StackLines:
         return first_row(matching(pattern) & below) >= 0
 
     def in_leaf(pattern: str) -> Mask:
-        result: Mask = (leaf >= 0) & np.append(matching(pattern), False)[leaf]
-        return result
+        return (leaf >= 0) & np.append(matching(pattern), False)[leaf]
 
     rules = (
         (compiler_frames(trace).tool >= 0, activities.COMPILATION),
@@ -151,6 +150,13 @@ def stack_lines(trace: Trace) -> StackLines:
     )
 
 
+@fact
+def program_frames(trace: Trace) -> Integers:
+    """The rows of python_frames in the user's program."""
+    own = _named_frames(trace).matching(re.compile(_OWN))
+    return np.flatnonzero(~_of_library(trace.recorded("python_frames")) & ~own)
+
+
 def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
     """True for the stacks with a frame, such as `torch/nn/functional.py::linear`, that matches."""
     result = np.zeros(len(stack_lines(trace).frame), bool)
@@ -161,8 +167,7 @@ def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
 def leaves_in(trace: Trace, frame: re.Pattern[str]) -> Mask:
     """True for the stacks whose innermost frame, such as `torch/_ops.py::__call__`, matches."""
     leaf = stack_lines(trace).leaf
-    result: Mask = np.append(_named_frames(trace).matching(frame), False)[leaf]
-    return result
+    return np.append(_named_frames(trace).matching(frame), False)[leaf]
 
 
 def leaves_at(trace: Trace, text: re.Pattern[str]) -> tuple[Mask, Mask]:
@@ -179,8 +184,7 @@ def stacks_at(trace: Trace, text: re.Pattern[str]) -> Mask:
     frames, frame = trace.recorded("python_frames"), stack_lines(trace).frame
     source = frames.texts("source")
     matching = source.isin([str(line) for line in source.values if text.search(str(line))])
-    result: Mask = np.append(matching & (frames["depth"] == 0), False)[frame]
-    return result
+    return np.append(matching & (frames["depth"] == 0), False)[frame]
 
 
 def _of_library(frames: Table) -> Mask:
@@ -193,8 +197,7 @@ def _of_library(frames: Table) -> Mask:
     text = file.isin(["<string>"])
     outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
     program = np.isin(stack, stack[text & outermost])
-    result: Mask = of_file[file.codes] | (text & ~program)
-    return result
+    return of_file[file.codes] | (text & ~program)
 
 
 @record
@@ -207,8 +210,7 @@ class _NamedFrames:
     def matching(self, pattern: re.Pattern[str]) -> Mask:
         """True for the rows of python_frames whose name matches somewhere."""
         hit = np.array([*(bool(pattern.search(name)) for name in self.names), False], bool)
-        result: Mask = hit[self.number]
-        return result
+        return hit[self.number]
 
 
 @fact
@@ -271,6 +273,11 @@ class SampledLine(NamedTuple):
         return self.subject.name
 
     @property
+    def named_function(self) -> str | None:
+        """The function, if it has a name."""
+        return None if self.function in UNNAMED_FUNCTIONS else self.function
+
+    @property
     def subject(self) -> Subject:
         """The line as the subject of a finding."""
         return Subject.of_line(self.file, self.line)
@@ -296,10 +303,26 @@ def sample_waits(trace: Trace) -> Integers:
 
 def sampled_line(trace: Trace, rows: Integers) -> SampledLine | None:
     """The line with most of the samples during some waits, if these are enough to name it."""
-    samples = trace.recorded("python_samples")
+    stack = _stacks_in(trace, rows)
+    frame = stack_lines(trace).frame[stack]
+    return line_of(trace, frame[frame >= 0], max(LEAST_SAMPLES, LEAST_FRACTION * len(stack)))
+
+
+def sampled_library(trace: Trace, rows: Integers) -> str | None:
+    """The library function with most of the samples during some waits, if these are enough."""
+    stack = _stacks_in(trace, rows)
+    inner = stack_lines(trace).inner
+    count = np.bincount(inner.codes[stack] + 1, minlength=len(inner.values) + 1)[1:]
+    if int(count.max(initial=0)) < max(LEAST_SAMPLES, LEAST_FRACTION * len(stack)):
+        return None
+    return str(inner.values[np.argmax(count)])
+
+
+def _stacks_in(trace: Trace, rows: Integers) -> Integers:
+    """The stacks that were sampled during some waits."""
     inside = np.flatnonzero(groups.isin(sample_waits(trace), rows))
-    frame = stack_lines(trace).frame[samples["stack"][inside]]
-    return line_of(trace, frame[frame >= 0], max(LEAST_SAMPLES, LEAST_FRACTION * len(inside)))
+    stack: Integers = trace.recorded("python_samples")["stack"][inside]
+    return stack
 
 
 def line_of(trace: Trace, frame: Integers, least: float) -> SampledLine | None:

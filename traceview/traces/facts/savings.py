@@ -18,7 +18,7 @@ from traceview.base.records import record
 from traceview.base.tables import Array, Integers, RowNumbers, row_numbers
 from traceview.traces.facts.copies import uploads
 from traceview.traces.facts.dependencies.forecast import Model, model
-from traceview.traces.facts.dependencies.replay import Changed, Edit, on_last
+from traceview.traces.facts.dependencies.replay import Changed, Edit, UsualTimes, on_last
 from traceview.traces.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.traces.facts.launches import waits
 from traceview.traces.facts.operations import CallKind, Kind, api_calls, operations
@@ -37,7 +37,8 @@ class Effect:
     others of their group goes, too. "gone" are all, with their launches. Of the time of launches
     `launches_part` goes; the rest is what the remedy costs the CPU. With `around` goes what the
     thread does right before and behind a run of them, beyond its usual pause, and as much time
-    again between the other launches.
+    again between the other launches. Of the time between launches goes what is usual, with
+    `prepares` all: it prepares them.
     """
 
     becomes: Literal["faster", "merged", "gone"]
@@ -45,6 +46,7 @@ class Effect:
     group: Integers | None = None
     launches_part: float = 1.0
     around: bool = False
+    prepares: bool = False
 
 
 GONE = Effect("gone")
@@ -55,9 +57,11 @@ def faster(less_ns: Integers) -> Effect:
     return Effect("faster", less_ns)
 
 
-def merged(group: Integers, less_ns: Integers, launches_part: float = 1.0) -> Effect:
+def merged(
+    group: Integers, less_ns: Integers, launches_part: float = 1.0, *, prepares: bool = False
+) -> Effect:
     """Groups of operations of which those stay that are left with time."""
-    return Effect("merged", less_ns, group, launches_part)
+    return Effect("merged", less_ns, group, launches_part, prepares=prepares)
 
 
 def become_one(group: Integers, duration_ns: Integers, left_ns: Integers) -> Effect:
@@ -190,7 +194,9 @@ def of_operations(
     shorter = np.concatenate([item[known & ~gone], elsewhere])
     shorter_ns = np.concatenate([less[known & ~gone], elsewhere_ns])
     # The calls of copies may take long for their own sake: they wait, and move pageable memory.
-    usual_ns = replayed.usual_ns if (ops.kind[rows] == Kind.KERNEL).all() else None
+    usual_ns: UsualTimes = replayed.usual_ns if (ops.kind[rows] == Kind.KERNEL).all() else None
+    if usual_ns and effect.prepares:
+        usual_ns = usual_ns[0], None
 
     def edit(changed: Changed) -> None:
         changed.shorten(shorter, shorter_ns)

@@ -198,5 +198,4 @@ def _tuned(trace: Trace, ops: Operations, tried: Array) -> Mask:
     kinds = groups.group(name, *(np.where(launched, column, 0) for column in shape))
     variants = groups.group(name[kinds.first])
     several = groups.count(variants) > 1
-    result: Mask = several[variants.ids][kinds.ids] & launched
-    return result
+    return several[variants.ids][kinds.ids] & launched

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, Table, Texts, constant, object_array
+from traceview.base.tables import (
+    NULL,
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    Table,
+    Texts,
+    constant,
+    object_array,
+)
 from traceview.base.vocabulary.causes import ALLOCATION, COPY_WAIT, JIT_COMPILE, MODULE_LOAD
 from traceview.traces.facts.copies import uploads
 from traceview.traces.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns
@@ -116,29 +126,18 @@ def chain_hints(trace: Trace) -> tuple[Integers, Texts]:
     hints = np.full(len(ids), None, object)
     for rule, nearest in ((python_call, True), (inner_call, True), (operator, False)):
         open_ = np.array([hint is None for hint in hints], bool)
-        _fill(hints, open_, chain, depth if nearest else -depth, symbols, rule)
+        # Give each open chain the hint of its frame with the least depth for which a rule has one.
+        by_symbol = object_array([rule(str(symbol)) for symbol in symbols.values])
+        known = np.array([hint is not None for hint in by_symbol] or [False], bool)
+        rows = np.flatnonzero(open_[chain] & known[np.maximum(symbols.codes, 0)])
+        rows = rows[np.lexsort(((depth if nearest else -depth)[rows], chain[rows]))]
+        of, first = np.unique(chain[rows], return_index=True)
+        hints[of] = by_symbol[symbols.codes[rows[first]]] if len(of) else None
     return ids, Texts.of(hints)
 
 
-def _fill(
-    hints: Array,
-    open_: Array,
-    chain: Array,
-    depth: Integers,
-    symbols: Texts,
-    rule: Callable[[str], str | None],
-) -> None:
-    """Give each open chain the hint of its frame with the least depth for which a rule has one."""
-    by_symbol = object_array([rule(str(symbol)) for symbol in symbols.values])
-    known = np.array([hint is not None for hint in by_symbol] or [False], bool)
-    rows = np.flatnonzero(open_[chain] & known[np.maximum(symbols.codes, 0)])
-    rows = rows[np.lexsort((depth[rows], chain[rows]))]
-    of, first = np.unique(chain[rows], return_index=True)
-    hints[of] = by_symbol[symbols.codes[rows[first]]] if len(of) else None
-
-
 @record
-class CallSites:
+class CallSites(ColumnRecord):
     """The call site of each wait, one row per wait; each column absent where it is not known.
 
     `site` is `train.py:31 in step`, `file` and `line` (0 if absent) its parts, `source` the text of
@@ -150,16 +149,6 @@ class CallSites:
     line: Integers
     source: Texts
     hint: Texts
-
-    def take(self, rows: Integers) -> CallSites:
-        """The call sites of these waits."""
-        return CallSites(
-            self.site.take(rows),
-            self.file.take(rows),
-            self.line[rows],
-            self.source.take(rows),
-            self.hint.take(rows),
-        )
 
 
 @fact
@@ -344,13 +333,11 @@ def benign_time(waits: Waits, busy: Mapping[int, Intervals], ops: Operations) ->
 
 def after_uploads(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, in which the GPU ran dry after a copy from the host."""
-    result: Mask = uploads(trace)[every_gap(trace).before]
-    return result
+    return uploads(trace)[every_gap(trace).before]
 
 
 def at_uploads(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, after a copy from the host or while its bytes are moved."""
     every = every_gap(trace)
     staged = (every.cause == COPY_WAIT) & (stalls(trace).wait >= 0)
-    result: Mask = after_uploads(trace) | (staged & uploads(trace)[every.after])
-    return result
+    return after_uploads(trace) | (staged & uploads(trace)[every.after])

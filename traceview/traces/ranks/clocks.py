@@ -251,8 +251,7 @@ def values_at(values: Sequence[Array], rows: Integers) -> Integers:
 def exposed_waits(ranks: Sequence[RankFigures], of: MatchedCommunicator) -> Integers:
     """The part of each wait in which the rank does not compute, −1 if unknown."""
     exposed = column_of(ranks, of.ranks, of.rows, "exposed_ns")
-    waits: Integers = np.where(of.wait_ns > 0, np.minimum(of.wait_ns, exposed), of.wait_ns)
-    return waits
+    return np.where(of.wait_ns > 0, np.minimum(of.wait_ns, exposed), of.wait_ns)
 
 
 def _waits(

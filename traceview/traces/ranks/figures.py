@@ -15,7 +15,7 @@ import numpy as np
 from traceview.base.findings import Severity
 from traceview.base.intervals import Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.ranks.sent import RankGraph, SentColumn, SentTable, SentTexts
 
@@ -36,7 +36,7 @@ Numbered = Literal["recording", "file name", "communicator", "order"]
 
 
 @record
-class RankCollectives(Timed):
+class RankCollectives(Timed, ColumnRecord):
     """The collectives and messages of a rank, one row each, in order of start.
 
     `kind` is an index into KINDS. `communicator` is a number equal on all members, NULL where
@@ -68,9 +68,6 @@ class RankCollectives(Timed):
     place: Integers
     place_ns: Integers
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
     def __getstate__(self) -> dict[str, Any]:
         # Differences pack into fewer bytes.
         apart = {"end_ns": self.duration_ns, "exposed_ns": self.duration_ns - self.exposed_ns}
@@ -81,13 +78,6 @@ class RankCollectives(Timed):
         columns["exposed_ns"] = columns["end_ns"] - columns["exposed_ns"]
         columns["end_ns"] += columns["start_ns"]
         vars(self).update(columns)
-
-    def take(self, rows: Array) -> RankCollectives:
-        """The collectives of an index array or a mask."""
-        columns: dict[str, Any] = {
-            column.name: getattr(self, column.name)[rows] for column in fields(self)
-        }
-        return RankCollectives(**columns)
 
 
 @record

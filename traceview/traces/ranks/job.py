@@ -76,8 +76,7 @@ class Clocks:
         """Times of the rank at place `rank`, on the common clock."""
         since = time_ns - self.origin_ns[rank]
         turned: Integers = np.rint(self.drift[rank] * since).astype(np.int64)
-        aligned: Integers = time_ns + self.offset_ns[rank] + turned
-        return aligned
+        return time_ns + self.offset_ns[rank] + turned
 
 
 @record

@@ -17,14 +17,8 @@ from traceview.base.findings import (
 )
 from traceview.base.tables import Cell, Integers, Table
 from traceview.base.units import Value
+from traceview.base.vocabulary import causes
 from traceview.base.vocabulary.activities import ACTIVITIES
-from traceview.base.vocabulary.causes import (
-    CAUSE_NAMES,
-    CAUSES,
-    DEPENDENCY,
-    LAUNCH_LATE,
-    SYNC_DRAIN,
-)
 from traceview.traces.ranks import process_groups, stragglers
 from traceview.traces.ranks.figures import KINDS, Place
 from traceview.traces.ranks.job_facts import GroupCalls, JobFacts
@@ -38,11 +32,13 @@ from traceview.traces.ranks.rank_rows import LongerClass, longer_class, straggle
 def activity_of_rank(cause: str, place: Place | None) -> str:
     """A clause with `{place}` in it where the place is known: `its CPU sleeps in {place}`."""
     where = " in {place}" if place is not None and place.text else ""
-    if cause == CAUSE_NAMES[LAUNCH_LATE] or (cause == CAUSE_NAMES[SYNC_DRAIN] and where):
+    if cause == causes.CAUSE_NAMES[causes.LAUNCH_LATE] or (
+        cause == causes.CAUSE_NAMES[causes.SYNC_DRAIN] and where
+    ):
         does = (activity.rank for activity in ACTIVITIES if place and activity.name == place.what)
         verb = next(does, "") or ("works" if where else "")
         return f"its CPU {verb}{where}" if verb else "its CPU launches work late"
-    does = (idle_cause.rank for idle_cause in CAUSES if idle_cause.name == cause)
+    does = (idle_cause.rank for idle_cause in causes.CAUSES if idle_cause.name == cause)
     return f"{next(does, 'its GPU is idle')}{where}"
 
 
@@ -56,7 +52,7 @@ def remedy(late: stragglers.Straggler) -> str:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
         )
-    if late.cause == CAUSE_NAMES[DEPENDENCY]:
+    if late.cause == causes.CAUSE_NAMES[causes.DEPENDENCY]:
         return (
             "Read the report of rank {rank} alone (--rank {rank}): its CPU launches in time. Look "
             "at what the queued work waits for, and whether another process uses that GPU."
@@ -403,6 +399,6 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         Subject("rank", f"rank {rank}"),
         Evidence(values, "ranks", {"rank": rank}),
         share_pct(saved_ns, job.span_ns),
-        cause=CAUSE_NAMES[LAUNCH_LATE],
+        cause=causes.CAUSE_NAMES[causes.LAUNCH_LATE],
         general=True,
     )

@@ -366,8 +366,7 @@ def _nan_median(values: Reals) -> Reals:
     at = np.arange(values.shape[1])
     low, high = (ordered[np.maximum(place, 0), at] for place in ((count - 1) // 2, count // 2))
     high = np.where(count > 0, high, np.nan)
-    middle: Reals = (low + high) / 2
-    return middle
+    return (low + high) / 2
 
 
 def _parts(

@@ -16,25 +16,17 @@ from traceview.base.records import record
 from traceview.base.tables import NULL, Integers
 from traceview.traces.facts.collective_alignment import CollectiveTimes
 from traceview.traces.facts.collectives import MatchedRows, matched_rows
-from traceview.traces.ranks.figures import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    BARRIER,
-    BROADCAST,
-    OF_EXPERTS,
-    POINT_TO_POINT,
-    RECEIVE,
-    REDUCE,
-    REDUCE_SCATTER,
-    SEND,
-    SEND_RECEIVE,
-    UNKNOWN,
-    RankFigures,
-)
+from traceview.traces.ranks import figures
 
-_SIZED = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE)
+_SIZED = (
+    figures.ALL_REDUCE,
+    figures.ALL_GATHER,
+    figures.REDUCE_SCATTER,
+    figures.BROADCAST,
+    figures.REDUCE,
+)
 """Kinds whose bytes must be equal on all ranks; the bytes of other kinds may differ."""
-_ORDERED = (*_SIZED, *OF_EXPERTS, BARRIER)
+_ORDERED = (*_SIZED, *figures.OF_EXPERTS, figures.BARRIER)
 """Kinds that every rank of a communicator takes part in."""
 
 
@@ -82,7 +74,7 @@ class _Joined:
     number: Integers
 
 
-def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
+def match_ranks(ranks: Sequence[figures.RankFigures]) -> Matching:
     """Match the collectives of the ranks, and find where ranks disagree."""
     if not any(len(rank.collectives) for rank in ranks):
         return Matching((), ())
@@ -96,7 +88,7 @@ def match_ranks(ranks: Sequence[RankFigures]) -> Matching:
     )
 
 
-def _joined(ranks: Sequence[RankFigures]) -> _Joined:
+def _joined(ranks: Sequence[figures.RankFigures]) -> _Joined:
     def column(name: str) -> Integers:
         columns = [getattr(rank.collectives, name) for rank in ranks]
         return np.concatenate(columns).astype(np.int64, copy=False)
@@ -105,9 +97,9 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
     kind, communicator = column("kind"), column("communicator")
     member = np.repeat(np.arange(len(ranks)), counts)
     number, virtual = _virtual_numbers(ranks, member, kind, communicator)
-    is_message = np.isin(kind, POINT_TO_POINT)
+    is_message = np.isin(kind, figures.POINT_TO_POINT)
     # The number of the step that each collective is in, −1 outside of steps.
-    numbers = [np.append(rank.steps.number, UNKNOWN) for rank in ranks]
+    numbers = [np.append(rank.steps.number, figures.UNKNOWN) for rank in ranks]
     step = [of[rank.collectives.step] for of, rank in zip(numbers, ranks, strict=True)]
     clocks = {name: place for place, name in enumerate(dict.fromkeys(r.name.clock for r in ranks))}
     times = CollectiveTimes(
@@ -115,10 +107,10 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
         lane=np.where(virtual == NULL, column("stream"), -1),
         start_ns=column("start_ns"),
         end_ns=column("end_ns"),
-        kind=np.where(is_message, SEND_RECEIVE, kind),
+        kind=np.where(is_message, figures.SEND_RECEIVE, kind),
         is_message=is_message,
-        direction=(kind == SEND).astype(np.int64) - (kind == RECEIVE),
-        bytes=np.where(np.isin(kind, _SIZED), column("bytes"), UNKNOWN),
+        direction=(kind == figures.SEND).astype(np.int64) - (kind == figures.RECEIVE),
+        bytes=np.where(np.isin(kind, _SIZED), column("bytes"), figures.UNKNOWN),
         communicator=virtual,
         step=np.concatenate(step),
         clock=np.array([clocks[rank.name.clock] for rank in ranks], np.int64),
@@ -127,7 +119,7 @@ def _joined(ranks: Sequence[RankFigures]) -> _Joined:
 
 
 def _virtual_numbers(
-    ranks: Sequence[RankFigures], member: Integers, kind: Integers, communicator: Integers
+    ranks: Sequence[figures.RankFigures], member: Integers, kind: Integers, communicator: Integers
 ) -> tuple[Integers, Integers]:
     """The communicator of each virtual number, and the virtual number of each row, NULL for none.
 
@@ -135,28 +127,30 @@ def _virtual_numbers(
     """
     peer = np.concatenate([rank.collectives.peer for rank in ranks])
     own = _own_ranks(ranks, member, communicator)
-    ends = np.isin(kind, (SEND, RECEIVE)) & (own >= 0) & (peer >= 0)
-    source = np.where(ends, np.where(kind == SEND, own, peer), UNKNOWN)
-    target = np.where(ends, np.where(kind == SEND, peer, own), UNKNOWN)
+    ends = np.isin(kind, (figures.SEND, figures.RECEIVE)) & (own >= 0) & (peer >= 0)
+    source = np.where(ends, np.where(kind == figures.SEND, own, peer), figures.UNKNOWN)
+    target = np.where(ends, np.where(kind == figures.SEND, peer, own), figures.UNKNOWN)
     dense = np.unique(communicator, return_inverse=True)[1].astype(np.int64)
     by = groups.group(dense, source, target)
     return communicator[by.first], np.where(communicator == NULL, NULL, by.ids)
 
 
-def _own_ranks(ranks: Sequence[RankFigures], member: Integers, communicator: Integers) -> Integers:
+def _own_ranks(
+    ranks: Sequence[figures.RankFigures], member: Integers, communicator: Integers
+) -> Integers:
     """The rank of each row's owner in its communicator, −1 where unknown."""
-    result = np.full(len(member), UNKNOWN, np.int64)
+    result = np.full(len(member), figures.UNKNOWN, np.int64)
     own_ranks = _known_own_ranks(ranks)
     for place in range(len(ranks)):
         rows = np.flatnonzero(member == place)
         for number in groups.different(communicator[rows]).tolist() if len(rows) else ():
-            own = own_ranks.get((place, number), UNKNOWN)
+            own = own_ranks.get((place, number), figures.UNKNOWN)
             if own >= 0:
                 result[rows[communicator[rows] == number]] = own
     return result
 
 
-def _known_own_ranks(ranks: Sequence[RankFigures]) -> dict[tuple[int, int], int]:
+def _known_own_ranks(ranks: Sequence[figures.RankFigures]) -> dict[tuple[int, int], int]:
     """The rank of each place in each communicator, by (place, number).
 
     A single unknown one, as in a recording that began later, is the rank that is left over.
@@ -170,7 +164,7 @@ def _known_own_ranks(ranks: Sequence[RankFigures]) -> dict[tuple[int, int], int]
         for number in groups.different(each.collectives.communicator).tolist():
             users.setdefault(number, []).append(place)
     for number, size in sizes.items():
-        left = [p for p in users.get(number, ()) if known.get((p, number), UNKNOWN) < 0]
+        left = [p for p in users.get(number, ()) if known.get((p, number), figures.UNKNOWN) < 0]
         if len(left) == 1 and len(users[number]) == size:
             taken = {known.get((place, number)) for place in users[number]}
             known[left[0], number] = next(own for own in range(size) if own not in taken)

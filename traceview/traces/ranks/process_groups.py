@@ -26,17 +26,7 @@ import numpy as np
 from traceview.base.errors import InputError
 from traceview.base.records import record
 from traceview.base.tables import NULL
-from traceview.traces.ranks.clocks import column_of
-from traceview.traces.ranks.figures import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    KINDS,
-    OF_EXPERTS,
-    POINT_TO_POINT,
-    REDUCE_SCATTER,
-    RankFigures,
-    RankName,
-)
+from traceview.traces.ranks import clocks, figures
 from traceview.traces.ranks.job import MatchedCommunicator
 
 WORLD, DATA, TENSOR = "world", "data parallel", "tensor parallel"
@@ -47,7 +37,7 @@ _DESCRIPTIONS = {
     "data_parallel_group": DATA, "tensor_model_parallel_group": TENSOR,
     "pipeline_model_parallel_group": PIPELINE, "expert_model_parallel_group": EXPERT,
 }  # fmt: skip
-_REDUCING = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+_REDUCING = (figures.ALL_REDUCE, figures.ALL_GATHER, figures.REDUCE_SCATTER)
 
 
 @record
@@ -86,7 +76,7 @@ class _One:
 
 
 def process_groups(
-    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
+    ranks: Sequence[figures.RankFigures], matched: Sequence[MatchedCommunicator]
 ) -> tuple[ProcessGroups, ...]:
     """The groups of a job, largest first."""
     by_key: dict[tuple[int, tuple[int, ...]], list[int]] = {}
@@ -128,11 +118,11 @@ def _places(single: Sequence[_One]) -> Iterable[tuple[_One, int]]:
 
 
 def _purpose(one: _One) -> tuple[str, bool]:
-    return one.description, set(one.time_ns) <= set(POINT_TO_POINT)
+    return one.description, set(one.time_ns) <= set(figures.POINT_TO_POINT)
 
 
 def _single(
-    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], places: list[int]
+    ranks: Sequence[figures.RankFigures], matched: Sequence[MatchedCommunicator], places: list[int]
 ) -> _One:
     number = matched[places[0]].number
     present = sorted({rank for place in places for rank in matched[place].ranks})
@@ -143,9 +133,9 @@ def _single(
     for of in (matched[place] for place in places):
         rows = of.rows[int(np.argmin(of.ranks))]
         first_row = int(rows[rows >= 0].min(initial=first_row))
-        lasted = column_of(ranks, of.ranks, of.rows, "end_ns")
-        lasted -= column_of(ranks, of.ranks, of.rows, "start_ns")
-        sums = np.bincount(of.kind, lasted.sum(axis=0), minlength=len(KINDS))
+        lasted = clocks.column_of(ranks, of.ranks, of.rows, "end_ns")
+        lasted -= clocks.column_of(ranks, of.ranks, of.rows, "start_ns")
+        sums = np.bincount(of.kind, lasted.sum(axis=0), minlength=len(figures.KINDS))
         time.update({kind: int(sums[kind]) for kind in np.flatnonzero(sums).tolist()})
     return _One(
         ranks=next(filter(None, recorded), seen),
@@ -191,11 +181,11 @@ def _named(groups: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
 
 
 def _name(of: ProcessGroups, total: int, strides: set[int | None]) -> str | None:
-    if of.kinds and set(of.kinds) <= set(POINT_TO_POINT):
+    if of.kinds and set(of.kinds) <= set(figures.POINT_TO_POINT):
         return PIPELINE
     if of.size >= total:
         return WORLD
-    if of.kinds and of.kinds[0] in OF_EXPERTS:
+    if of.kinds and of.kinds[0] in figures.OF_EXPERTS:
         return EXPERT
     stride, reduces = stride_of(of.ranks), of.kinds[:1] and of.kinds[0] in _REDUCING
     if not reduces or stride is None or len(of.ranks) != of.size:
@@ -230,8 +220,8 @@ _APART_NS = 60 * 10**9
 
 
 def members(
-    ranks: Sequence[RankFigures], note: Callable[[str], None] = lambda _: None
-) -> tuple[RankFigures, ...]:
+    ranks: Sequence[figures.RankFigures], note: Callable[[str], None] = lambda _: None
+) -> tuple[figures.RankFigures, ...]:
     """The ranks of one job, in order of their unique numbers.
 
     Copies of a recording are left out. Ranks without a recorded number are numbered by the order of
@@ -239,7 +229,7 @@ def members(
     jobs. Raises InputError for several recorders, and for two recordings of one rank.
     """
     check_recorders(ranks)
-    by_digest: dict[str, list[RankFigures]] = {}
+    by_digest: dict[str, list[figures.RankFigures]] = {}
     for place, rank in enumerate(ranks):
         by_digest.setdefault(rank.digest or f"#{place}", []).append(rank)
     distinct = [rank for copies in by_digest.values() for rank in _first_copy(copies, note)]
@@ -254,7 +244,7 @@ def members(
     return tuple(sorted(numbered, key=lambda rank: rank.name.rank))
 
 
-def check_recorders(ranks: Sequence[RankFigures]) -> None:
+def check_recorders(ranks: Sequence[figures.RankFigures]) -> None:
     """Raise InputError if nsys recorded some ranks and torch.profiler others."""
     paths: dict[str, str] = {}
     for rank in ranks:
@@ -267,12 +257,12 @@ def check_recorders(ranks: Sequence[RankFigures]) -> None:
         )
 
 
-def world_size(ranks: Sequence[RankFigures]) -> int:
+def world_size(ranks: Sequence[figures.RankFigures]) -> int:
     """The number of ranks in the job, as far as its recordings show."""
     return max([len(ranks), *(rank.name.world_size or 0 for rank in ranks)])
 
 
-def missing_ranks(ranks: Sequence[RankFigures]) -> tuple[int, ...]:
+def missing_ranks(ranks: Sequence[figures.RankFigures]) -> tuple[int, ...]:
     """Numbers of the ranks without a recording; none if numbers are by order of paths."""
     if any(rank.name.numbered == "order" for rank in ranks):
         return ()
@@ -280,7 +270,9 @@ def missing_ranks(ranks: Sequence[RankFigures]) -> tuple[int, ...]:
     return tuple(sorted(set(range(world_size(ranks))) - present))
 
 
-def _first_copy(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> Iterator[RankFigures]:
+def _first_copy(
+    ranks: Sequence[figures.RankFigures], note: Callable[[str], None]
+) -> Iterator[figures.RankFigures]:
     """The ranks in the first file of a capture by name; its other files are copies, and noted."""
     first, *copies = sorted({rank.path for rank in ranks}, key=by_number)
     for copy in copies:
@@ -289,7 +281,9 @@ def _first_copy(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> It
     yield from (rank for rank in ranks if rank.path == first)
 
 
-def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list[RankFigures]:
+def _numbered(
+    ranks: Sequence[figures.RankFigures], note: Callable[[str], None]
+) -> list[figures.RankFigures]:
     numbers = numbers_by_order([(rank.path, rank.name) for rank in ranks])
     if numbers is None:
         return [*ranks]
@@ -300,7 +294,7 @@ def _numbered(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> list
     ]
 
 
-def numbers_by_order(ranks: Sequence[tuple[str, RankName]]) -> list[int] | None:
+def numbers_by_order(ranks: Sequence[tuple[str, figures.RankName]]) -> list[int] | None:
     """Numbers of the ranks by the order of their paths; None if their own numbers are usable.
 
     Own numbers are not usable if a rank has none, or if two ranks get the same number from their
@@ -315,8 +309,7 @@ def numbers_by_order(ranks: Sequence[tuple[str, RankName]]) -> list[int] | None:
         return None
     keys = [(by_number(path), name.rank) for path, name in ranks]
     places = sorted(range(len(keys)), key=keys.__getitem__)
-    numbers: list[int] = np.argsort(places).tolist()
-    return numbers
+    return np.argsort(places).tolist()
 
 
 def by_number(path: str) -> list[tuple[int, str]]:
@@ -324,7 +317,7 @@ def by_number(path: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBERS.split(path)]
 
 
-def _note_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -> None:
+def _note_strangers(ranks: Sequence[figures.RankFigures], note: Callable[[str], None]) -> None:
     """Note it if the recordings may be of different jobs or runs."""
     if len(ranks) < 2:
         return
@@ -344,7 +337,7 @@ def _note_strangers(ranks: Sequence[RankFigures], note: Callable[[str], None]) -
         note("The recordings do not overlap in time: they may be of different runs.")
 
 
-def _time_apart_ns(ranks: Sequence[RankFigures]) -> int:
+def _time_apart_ns(ranks: Sequence[figures.RankFigures]) -> int:
     """Time between the end of one rank and the start of another, by the time of day."""
     spans = [
         rank.clock_offset_ns + np.array([times.start_ns[0], times.end_ns.max()])

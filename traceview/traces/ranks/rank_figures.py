@@ -17,6 +17,7 @@ from traceview.base.vocabulary.activities import ACTIVITIES, SLEEP
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.comparison import run_figures
 from traceview.traces.comparison.window import gap_places
+from traceview.traces.facts import operations
 from traceview.traces.facts.collectives import Transfers, transfers
 from traceview.traces.facts.idle.gaps import every_gap
 from traceview.traces.facts.idle.lines import idle_samples
@@ -24,26 +25,12 @@ from traceview.traces.facts.idle.stack_sites import stack_sites
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
 from traceview.traces.facts.launches import waits
 from traceview.traces.facts.memory import levels
-from traceview.traces.facts.operations import (
-    CallKind,
-    Kind,
-    api_calls,
-    first_launch_calls,
-    operations,
-)
 from traceview.traces.facts.samples import stack_lines
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.facts.steps.steps import step_of_operations, steps
 from traceview.traces.ranks import figures, rank_windows
 from traceview.traces.ranks.figures import Place, RankFigures, RankName, RankSteps, WorkPart
 from traceview.traces.ranks.rank_graph import LEAST_OF_LAUNCHES, rank_graphs
-from traceview.traces.ranks.rank_windows import (
-    RankOwner,
-    RankTime,
-    operations_of,
-    rank_names,
-    rank_owners,
-)
 from traceview.traces.trace import Selection, Trace
 
 # The place of the program in the idle time before each collective.
@@ -110,7 +97,7 @@ def _place_of_text(trace: Trace, rows: Integers, text: Texts, code: int) -> figu
 
 
 def rank_collectives(
-    trace: Trace, owner: RankOwner, time: RankTime, loop: Integers
+    trace: Trace, owner: rank_windows.RankOwner, time: rank_windows.RankTime, loop: Integers
 ) -> tuple[figures.RankCollectives, tuple[figures.Place, ...]]:
     """The collectives of a rank, and the places that their `place` column refers to.
 
@@ -149,9 +136,9 @@ def rank_collectives(
     return collectives, idle.places
 
 
-def exchanges_of(trace: Trace, owner: RankOwner) -> Integers:
+def exchanges_of(trace: Trace, owner: rank_windows.RankOwner) -> Integers:
     """Rows of the collectives of a rank in transfers, in order of start."""
-    moved, process = transfers(trace), operations(trace).process
+    moved, process = transfers(trace), operations.operations(trace).process
     chosen = moved.is_collective & (moved.device == owner.device)
     return np.flatnonzero(chosen & (process[moved.operation] == owner.process))
 
@@ -202,7 +189,7 @@ _SLEEPS = re.compile(r"\bsleep\(")
 
 
 def _cpu_pace(
-    trace: Trace, owner: RankOwner, loop: Integers
+    trace: Trace, owner: rank_windows.RankOwner, loop: Integers
 ) -> tuple[Integers, tuple[Place, ...], Integers]:
     """The CPU's time from the start of each step to the start of the next one, in all and by place.
 
@@ -221,15 +208,18 @@ def _cpu_pace(
     return cpu, places, place_ns
 
 
-def _blocked(trace: Trace, owner: RankOwner) -> Intervals:
+def _blocked(trace: Trace, owner: rank_windows.RankOwner) -> Intervals:
     """The time in which a thread that launches much of the rank's work waited for the GPU."""
-    calls, ops, held = api_calls(trace), operations(trace), waits(trace)
+    calls, ops, held = operations.api_calls(trace), operations.operations(trace), waits(trace)
     own = ops.call[(ops.process == owner.process) & (ops.device == owner.device) & ops.launched]
     count = np.bincount(calls.thread[own], minlength=int(calls.thread.max(initial=0)) + 1)
     launching = count >= LEAST_OF_LAUNCHES * max(len(own), 1)
-    syncs = np.isin(held.does, (CallKind.SYNCHRONIZE, CallKind.COPY)) & launching[held.thread]
-    full = (calls.does == CallKind.LAUNCH) & (calls.duration_ns > LAUNCH_NS)
-    full &= launching[calls.thread] & ~first_launch_calls(trace)
+    syncs = (
+        np.isin(held.does, (operations.CallKind.SYNCHRONIZE, operations.CallKind.COPY))
+        & launching[held.thread]
+    )
+    full = (calls.does == operations.CallKind.LAUNCH) & (calls.duration_ns > LAUNCH_NS)
+    full &= launching[calls.thread] & ~operations.first_launch_calls(trace)
     return intervals.union(
         np.concatenate((held.start_ns[syncs], calls.start_ns[full] + LAUNCH_NS)),
         np.concatenate((held.end_ns[syncs], calls.end_ns[full])),
@@ -280,8 +270,8 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     `verdict`, `limit` and `findings`, which come from the rank's own report, are left empty.
     """
     trace = with_steps(trace.but(selection=Selection()) if trace.selection else trace)
-    owners = rank_owners(trace)
-    names = rank_names(trace, owners)
+    owners = rank_windows.rank_owners(trace)
+    names = rank_windows.rank_names(trace, owners)
     loops = [rank_windows.loop_of(trace, owner) for owner in owners]
     graphs = rank_graphs(
         trace,
@@ -296,7 +286,9 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     )
 
 
-def _figures(trace: Trace, owner: RankOwner, name: RankName, loop: Integers) -> RankFigures:
+def _figures(
+    trace: Trace, owner: rank_windows.RankOwner, name: RankName, loop: Integers
+) -> RankFigures:
     time = rank_windows.rank_time(trace, owner)
     steps = rank_windows.rank_steps(trace, loop, time)
     collectives, places = rank_collectives(trace, owner, time, loop)
@@ -353,12 +345,12 @@ def _steady_parts(steps: RankSteps, time: rank_windows.RankTime) -> tuple[int, d
     return int((end - begin).sum()), rank_windows.parts_of(time, begin, end)
 
 
-def _work(trace: Trace, owner: RankOwner, steady: Integers) -> tuple[WorkPart, ...]:
+def _work(trace: Trace, owner: rank_windows.RankOwner, steady: Integers) -> tuple[WorkPart, ...]:
     """Kernels by class in the steady steps, or without steps in the whole run; most time first."""
-    ops, rows = operations(trace), operations_of(trace, owner)
+    ops, rows = operations.operations(trace), rank_windows.operations_of(trace, owner)
     if len(steady):
         rows = rows[np.isin(step_of_operations(trace)[rows], steady)]
-    rows = rows[ops.kind[rows] == Kind.KERNEL]
+    rows = rows[ops.kind[rows] == operations.Kind.KERNEL]
     kind = kernel_classes(trace)[ops.row[rows]]
     by, kernels = groups.group(kind), trace.recorded("kernels")
     time, calls = groups.sums(by, ops.duration_ns[rows]), groups.count(by)

@@ -288,7 +288,7 @@ def _phrases(
     if busy is not None:
         yield f"GPU busy {units.percent(busy)}"
     if waiting is not None and waiting >= _WORTH_SAYING:
-        yield f"{units.percent(100.0 * waiting)} of the time waiting for slower ranks"
+        yield f"{units.percent(100.0 * waiting)} waiting for slower ranks"
     yield from _late(job)
 
 

@@ -138,8 +138,7 @@ def _steps_with_own_place(ranks: Sequence[RankFigures], late: Lateness, rank: in
     if not alone.any():
         return None
     place = int(np.argmax(np.where(alone, own.sum(axis=0), -1)))
-    paused: Mask = own[:, place] > own[:, place].max() / 2
-    return paused
+    return own[:, place] > own[:, place].max() / 2
 
 
 def _is_late_on_average(own: Integers, others: Integers) -> bool:

@@ -143,8 +143,7 @@ def replayed_job(
         raise InputError(f"two recordings are of rank {twice}", _ONE_JOB)
     if absent := sorted({*ranks} - {*numbers}):
         raise InputError(
-            f"no recording of rank {absent[0]}",
-            f"name one of {', '.join(map(str, numbers))}",
+            f"no recording of rank {absent[0]}", f"name one of {', '.join(map(str, numbers))}"
         )
     job = _joint(rows, [at for at, number in enumerate(numbers) if not ranks or number in ranks])
     applied = [job.applied(each) for each in requests]

@@ -22,25 +22,15 @@ from traceview.base.tables import (
     unbroken,
 )
 from traceview.base.vocabulary.causes import CAUSE_NAMES
-from traceview.traces.facts import launches
+from traceview.traces.facts import launches, memory, operations, waits
 from traceview.traces.facts import operations as gpu
 from traceview.traces.facts.idle.gaps import every_gap
 from traceview.traces.facts.kernel_classes import kernel_classes, kernel_labels
 from traceview.traces.facts.launch_configurations import every_configuration
-from traceview.traces.facts.memory import levels
-from traceview.traces.facts.operations import (
-    Kind,
-    Operations,
-    api_calls,
-    calls_by_thread,
-    operations,
-    operations_by_device,
-)
 from traceview.traces.facts.ranges.nesting import depths
 from traceview.traces.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.samples import stack_lines
-from traceview.traces.facts.waits import stalls
 from traceview.traces.timeline.tracks import (
     CLASS_OF_CALL,
     COPIES,
@@ -136,7 +126,7 @@ def stream_lanes(trace: Trace, names: RowNames, launches: LaunchConfigurations) 
 
 
 def _operation_names(
-    trace: Trace, ops: Operations, names: RowNames, launches: LaunchConfigurations
+    trace: Trace, ops: operations.Operations, names: RowNames, launches: LaunchConfigurations
 ) -> RowNumbers:
     def kernel_names() -> RowNumbers:
         some, of = _kernels_alike(trace)
@@ -150,13 +140,13 @@ def _operation_names(
         labels = object_array([f"CUDA graph {number}" for number in ids])
         return names.add(Texts(row_numbers(graph.ids), labels), NUMBER["graph"])
 
-    by_kind: dict[Kind, Callable[[], RowNumbers]] = {
-        Kind.KERNEL: kernel_names,
-        Kind.COPY: lambda: copy_names(trace.copies, names),
-        Kind.SET: lambda: names.add(
+    by_kind: dict[operations.Kind, Callable[[], RowNumbers]] = {
+        operations.Kind.KERNEL: kernel_names,
+        operations.Kind.COPY: lambda: copy_names(trace.copies, names),
+        operations.Kind.SET: lambda: names.add(
             Texts(np.zeros(len(trace.sets), np.int32), object_array(["memset"])), NUMBER["memset"]
         ),
-        Kind.GRAPH: graph_names,
+        operations.Kind.GRAPH: graph_names,
     }
     result = np.zeros(len(ops), np.int32)
     for kind, named in by_kind.items():
@@ -181,10 +171,10 @@ def copy_names(copies: Table, names: RowNames) -> RowNumbers:
     return names.add(labels, classes[distinct.ids] if len(distinct.ids) else 0)
 
 
-def _amounts(trace: Trace, ops: Operations) -> Integers:
+def _amounts(trace: Trace, ops: operations.Operations) -> Integers:
     """Bytes of each copy and memset, 0 for other operations."""
     result = np.zeros(len(ops), np.int64)
-    for kind, table in ((Kind.COPY, "copies"), (Kind.SET, "sets")):
+    for kind, table in ((operations.Kind.COPY, "copies"), (operations.Kind.SET, "sets")):
         rows = np.flatnonzero(ops.kind == kind)
         if len(rows):
             result[rows] = trace.recorded(table)["bytes"][ops.row[rows]]
@@ -245,21 +235,22 @@ def thread_lanes(trace: Trace, names: RowNames) -> Iterator[Lane]:
     for part in (_range_tracks, _call_tracks, _python_tracks):
         for thread, track in part(trace, names):
             tracks.setdefault(thread, []).append(track)
-    calls = np.bincount(api_calls(trace).thread, minlength=len(trace.threads))
+    calls = np.bincount(operations.api_calls(trace).thread, minlength=len(trace.threads))
     main = trace.threads["thread_id"] == trace.processes["process_id"][trace.threads["process"]]
     most = int(calls.max(initial=0))
     used = main & (calls >= most // _LEAST_MAIN)
     for thread in sorted(tracks, key=lambda row: (not used[row], -int(calls[row]))):
         process = int(trace.threads["process"][thread])
+        # The title of a thread, such as `python3, thread 4242`.
+        name, number = trace.threads.texts("name")[thread], int(trace.threads["thread_id"][thread])
         yield Lane(
-            "thread", thread_title(trace, thread), tuple(tracks[thread]), -1, process, thread
+            "thread",
+            f"{name}, thread {number}" if name else f"Thread {number}",
+            tuple(tracks[thread]),
+            -1,
+            process,
+            thread,
         )
-
-
-def thread_title(trace: Trace, thread: int) -> str:
-    """The title of a thread, such as `python3, thread 4242`."""
-    name, number = trace.threads.texts("name")[thread], int(trace.threads["thread_id"][thread])
-    return f"{name}, thread {number}" if name else f"Thread {number}"
 
 
 def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
@@ -285,13 +276,16 @@ def _range_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
 
 def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
     """The tracks of each thread's calls: runtime calls, and below them the calls they make."""
-    calls = api_calls(trace)
+    calls = operations.api_calls(trace)
     if not len(calls):
         return
     classes = np.array(CLASS_OF_CALL, np.int16)[calls.does]
-    classes[harmful_calls(trace)] = HARMFUL
+    # Rows of api_calls that left a GPU idle for HARMFUL_NS or more.
+    cost = waits.stalls(trace)
+    idle = cost.idle_ns(np.ones(len(cost.wait), bool))
+    classes[launches.waits(trace).call[idle >= HARMFUL_NS]] = HARMFUL
     name = names.add(trace.api_calls.texts("name"), classes)
-    for thread, own in calls_by_thread(trace).items():
+    for thread, own in operations.calls_by_thread(trace).items():
         at = unbroken(own)
         start, end = picked(calls.start_ns, at), picked(calls.end_ns, at)
         if (end <= start).any():
@@ -300,13 +294,6 @@ def _call_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
         if (start[1:] < start[:-1]).any():
             track = track.take(np.argsort(start, kind="stable"))
         yield from ((thread, part) for part in spread(track))
-
-
-def harmful_calls(trace: Trace) -> Integers:
-    """Rows of api_calls that left a GPU idle for HARMFUL_NS or more."""
-    cost = stalls(trace)
-    idle = cost.idle_ns(np.ones(len(cost.wait), bool))
-    return launches.waits(trace).call[idle >= HARMFUL_NS]
 
 
 def _python_tracks(trace: Trace, names: RowNames) -> Iterator[tuple[int, Track]]:
@@ -384,7 +371,7 @@ class Counter:
 def counters(trace: Trace) -> Iterator[Counter]:
     """All counters of the trace, by device."""
     yield from queue_depths(trace)
-    for device, level in levels(trace).items():
+    for device, level in memory.levels(trace).items():
         if len(level.time_ns):
             yield Counter("Memory", "bytes", device, level.time_ns, level.bytes)
     samples = trace.recorded("gpu_metrics")
@@ -400,8 +387,8 @@ def counters(trace: Trace) -> Iterator[Counter]:
 
 def queue_depths(trace: Trace) -> Iterator[Counter]:
     """A counter per device: operations whose launch call has started and that have not ended."""
-    ops, calls = operations(trace), api_calls(trace)
-    for device, on_device in operations_by_device(trace).items():
+    ops, calls = operations.operations(trace), operations.api_calls(trace)
+    for device, on_device in operations.operations_by_device(trace).items():
         rows = on_device[picked(ops.call, on_device) >= 0]
         if not len(rows):
             continue

@@ -213,8 +213,7 @@ def nested(tracks: Sequence[Track]) -> tuple[list[Integers], list[Integers]]:
 
 def last_ns(track: Track) -> Integers:
     """The end of each row, at least 1 ns after its start."""
-    result: Integers = np.maximum(track.end_ns, track.start_ns + 1)
-    return result
+    return np.maximum(track.end_ns, track.start_ns + 1)
 
 
 def crossing(spans: Intervals) -> Mask:

@@ -117,7 +117,7 @@ def timeline(trace: Trace, most_points: int | None = None, of_all: int = 0) -> T
 # whole; between them each run of rows becomes one, with their busy time and the name of the
 # longest.
 
-MOST_WORK, MOST_OTHER = 2_500_000, 300_000
+MOST_WORK, MOST_OTHER = 2_500_000, 150_000
 """Rows of GPU work and CUDA calls, and of everything else, that a page gets singly."""
 _WORK = ("operations", "calls")
 _WINDOWS = 512
@@ -159,8 +159,7 @@ class Leaves(Timed):
         """The sum of `values`, one per track row, over each leaf."""
         if isinstance(self.first, slice):
             return values
-        sums: Integers = np.add.reduceat(values, self.first)
-        return sums
+        return np.add.reduceat(values, self.first)
 
     def busy_by_class(self, classes: Array) -> dict[int, Integers]:
         """Duration of the rows of each leaf by class; `classes` has the class of each name."""
@@ -274,21 +273,17 @@ def in_runs(track: Track, whole: Intervals, run: int) -> Leaves:
     )
     start, end = track.start_ns, track.end_ns
     duration = end - start
-    return Leaves(
-        track,
-        first,
-        start[first],
-        np.maximum.reduceat(end, first),
-        track.take(_longest(duration, first)).name,
-        np.add.reduceat(duration, first),
-    )
-
-
-def _longest(duration: Integers, first: Integers) -> Integers:
-    """The row number of the longest row of each leaf."""
+    # The row number of the longest row of each leaf.
     bits = max(len(duration), 1).bit_length()
     key = np.minimum(duration, 1 << (62 - bits))
     key <<= bits
     key |= np.arange(len(duration), dtype=np.int32)
     longest: Integers = np.maximum.reduceat(key, first) & ((1 << bits) - 1)
-    return longest
+    return Leaves(
+        track,
+        first,
+        start[first],
+        np.maximum.reduceat(end, first),
+        track.take(longest).name,
+        np.add.reduceat(duration, first),
+    )

@@ -268,8 +268,7 @@ class NameTable:
 
     def texts(self) -> list[str]:
         """The labels, decoded."""
-        texts: list[str] = self.packed.every.tolist()
-        return texts
+        return self.packed.every.tolist()
 
 
 @record

@@ -161,10 +161,7 @@ class Trace(display.Drawn):
         relation: it prints as a table, and has `.df()`, `.pl()` and `.arrow()`. A query sees the
         tables alone, no file. Raises InputError if it is wrong, ToolNotFoundError without DuckDB.
         """
-        relation: duckdb.DuckDBPyRelation = import_module("traceview.traces.trace.sql").select(
-            self, query
-        )
-        return relation
+        return import_module("traceview.traces.trace.sql").select(self, query)
 
     # The tables that most code reads; each raises MissingTableError if it was not recorded.
     copies = _recorded("copies")

@@ -261,8 +261,7 @@ def _middle(times: Sequence[Integers], within_ns: int) -> int:
 
 def _medians(start: Integers) -> Integers:
     places = ((len(start) - 1) // 2, len(start) // 2)
-    result: Integers = np.partition(start, places)[list(places)]
-    return result
+    return np.partition(start, places)[list(places)]
 
 
 def _without_time(name: str, staged: Staged, _: Window) -> Integers:

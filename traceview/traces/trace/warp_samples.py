@@ -44,10 +44,12 @@ _SHORTENED = {
     "tex": "tex_throttle",
 }
 _COLUMN = re.compile(r"stall_(\w+)")
+_ALL = "Warp Stall Sampling (All Samples)"
 _METRIC = re.compile(r"stalled_(\w+)")
 # Counts are whole: what precedes three digits separates thousands, in any locale.
 _GROUPING = re.compile(r"[.,](?=\d{3}(?!\d))")
 _ADDRESS = re.compile(r"0x([0-9a-fA-F]{1,16})")
+_OTHER = "other"
 _SASS = re.compile(r"\s*(?:@(!?U?P[T\d]+)\s+)?([A-Z][\w.]*)")
 _FRAME = re.compile(r"(?P<file>.+):(?P<line>\d{1,9})@(?P<function>.+)", re.DOTALL)
 
@@ -170,6 +172,8 @@ def _of_page(text: str) -> Iterator[KernelSamples]:
             columns = {"address": row.index("Address")}
             columns["sass"] = row.index("Source", columns["address"])
             columns |= {m[1]: at for at, name in enumerate(row) if (m := _COLUMN.fullmatch(name))}
+            if _ALL in row:
+                columns[_OTHER] = row.index(_ALL)
         elif columns and len(row) > max(columns.values()):
             address = _ADDRESS.fullmatch(row[columns["address"]])
             if address and (sass := _SASS.match(row[columns["sass"]])):
@@ -178,7 +182,11 @@ def _of_page(text: str) -> Iterator[KernelSamples]:
                     for name, at in columns.items()
                     if name not in ("address", "sass")
                 }
-                launch[int(address[1], 16)] = ((sass[1], sass[2]), _stalls(cells))
+                stalls = _stalls(cells)
+                # The page has no column of some reasons, such as warpgroup_arrive.
+                rest = stalls.pop(_OTHER, 0) - stalls.total()
+                stalls += Counter({_OTHER: rest})
+                launch[int(address[1], 16)] = ((sass[1], sass[2]), stalls)
     yield from _of_launch(symbol, launch)
 
 

@@ -73,46 +73,6 @@ def compare(results: Any, expected: tuple[Any, ...], tolerance: float) -> CheckR
     return CheckResult(error, wrong)
 
 
-def clone_tensors(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copies of the tensors among the inputs, to detect later whether a version wrote to them."""
-    clones: tuple[Any, ...] = map_tensors(inputs, lambda tensor: tensor.clone())
-    return clones
-
-
-def is_modified(inputs: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """Whether any tensor among the inputs differs from its clone."""
-    pairs = zip(flatten(inputs), flatten(before), strict=True)
-    return any(_is_tensor(now) and not _same(now, then) for now, then in pairs)
-
-
-def restore(inputs: tuple[Any, ...], before: tuple[Any, ...]) -> None:
-    """Copy the values of the clones back."""
-    for now, then in zip(flatten(inputs), flatten(before), strict=True):
-        if _is_tensor(now):
-            now.copy_(then)
-
-
-def poison_free_memory(inputs: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
-    """Fill free memory of the sizes that results may have with NaN.
-
-    Allocators hand out first what was freed last. A version that leaves its output, or the end of
-    it, unwritten would otherwise find the results of the previous version there and pass.
-    """
-    import torch
-
-    tensors = filter(_is_tensor, (*flatten(inputs), *expected))
-    widths = {4, *(tensor.element_size() for tensor in tensors)}
-    # Twice: the C library learns from what is freed where to put the next block of that size.
-    for _ in range(2):
-        held = []
-        for true, width in product(expected, widths):
-            size = true.numel() * width
-            # Several blocks of each size at once, fewer of large ones.
-            for _ in range(min(max(_MOST_POISONED_BYTES // max(size, 1), 1), _POISONED_COPIES)):
-                block = torch.empty(size, dtype=torch.uint8, device=true.device)
-                held.append(block.fill_(_POISON))
-
-
 def flatten(results: Any) -> tuple[Any, ...]:
     """The leaves of nested tuples, lists and mappings, in order; mappings are sorted by key."""
     if isinstance(results, Mapping):
@@ -181,16 +141,37 @@ class Reference:
 
     def is_modified(self) -> bool:
         """Whether a version wrote to the inputs."""
-        return is_modified(self.inputs, self.before)
+        pairs = zip(flatten(self.inputs), flatten(self.before), strict=True)
+        return any(_is_tensor(now) and not _same(now, then) for now, then in pairs)
 
     def restore(self) -> None:
         """Undo what a version wrote to the inputs."""
-        restore(self.inputs, self.before)
+        for now, then in zip(flatten(self.inputs), flatten(self.before), strict=True):
+            if _is_tensor(now):
+                now.copy_(then)
 
     def poison_free_memory(self) -> None:
-        """Overwrite earlier results in free memory, unless memory is too short for that."""
+        """Fill free memory of the sizes that results may have with NaN, as far as there is any.
+
+        Allocators hand out first what was freed last. A version that leaves its output, or the end
+        of it, unwritten would otherwise find the results of the previous version there and pass.
+        """
+        import torch
+
+        tensors = filter(_is_tensor, (*flatten(self.inputs), *self.expected))
+        widths = {4, *(tensor.element_size() for tensor in tensors)}
         try:
-            poison_free_memory(self.inputs, self.expected)
+            # Twice: the C library learns from what is freed where to put the next block of that
+            # size.
+            for _ in range(2):
+                held = []
+                for true, width in product(self.expected, widths):
+                    size = true.numel() * width
+                    # Several blocks of each size at once, fewer of large ones.
+                    copies = max(_MOST_POISONED_BYTES // max(size, 1), 1)
+                    for _ in range(min(copies, _POISONED_COPIES)):
+                        block = torch.empty(size, dtype=torch.uint8, device=true.device)
+                        held.append(block.fill_(_POISON))
         except RuntimeError as error:
             if not _is_out_of_memory(error):
                 raise
@@ -257,7 +238,7 @@ def _reference(operation: Operation, size: int, inputs: tuple[Any, ...]) -> Refe
     try:
         with user_code(operation, "reference"):
             outputs = reference_outputs(operation, inputs)
-            return Reference(size, inputs, outputs, clone_tensors(inputs))
+            return Reference(size, inputs, outputs, map_tensors(inputs, lambda x: x.clone()))
     except RuntimeError as error:
         if not _is_out_of_memory(error):
             raise

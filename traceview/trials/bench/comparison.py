@@ -10,19 +10,11 @@ from typing import Any, Literal
 
 from traceview.base.records import record
 from traceview.traces.facts.work.from_ranges import declaration
-from traceview.trials.bench import growth, measurement
+from traceview.trials.bench import growth, measurement, plan
 from traceview.trials.bench.case import Case, compare, releasing_memory, user_code
 from traceview.trials.bench.clock import Declared
 from traceview.trials.bench.operation import Operation, Version, broke_cuda, error_line
-from traceview.trials.bench.plan import (
-    BenchRequest,
-    Machine,
-    Peaks,
-    flop_kind,
-    peaks_of,
-    resolve_request,
-    this_machine,
-)
+from traceview.trials.bench.plan import BenchRequest, Machine, Peaks
 from traceview.trials.bench.widths import Key, Width, widths_of
 
 Status = Literal["timed", "right", "wrong", "failed", "skipped", "unsupported"]
@@ -142,9 +134,9 @@ def measure(
     progress messages. Raises InputError for a version, data type, size or parameter that the
     operation does not have.
     """
-    machine = this_machine()
-    resolved, over, values = resolve_request(operation, request, machine)
-    peaks = peaks_of(machine, resolved.peaks)
+    machine = plan.this_machine()
+    resolved, over, values = plan.resolve_request(operation, request, machine)
+    peaks = plan.peaks_of(machine, resolved.peaks)
     rows: list[VersionResult] = []
     for dtype, size, value in product(resolved.dtypes, resolved.sizes, values):
         if _broken_cuda_note(rows):
@@ -265,7 +257,7 @@ def _with_times(
     peaks: Peaks,
 ) -> list[VersionResult]:
     """The results, with times for the versions that are right, measured in turns."""
-    kind = flop_kind(case.dtype, operation.tensor_cores)
+    kind = plan.flop_kind(case.dtype, operation.tensor_cores)
     names = [row.version for row in rows if row.status == "right" and row.why is None]
     if not names:
         return list(rows)

@@ -144,11 +144,7 @@ def load_operation(path: str | Path) -> Operation:
     in the interpreter. Raises InputError if there is no such file, if importing it fails, or if it
     defines no OPERATION.
     """
-    file = Path(path)
-    if not file.exists():
-        raise InputError(f"{path} does not exist", "check the path")
-    if file.suffix != ".py" or not file.is_file():
-        raise InputError(f"{path} is not a Python file", "pass one that defines OPERATION")
+    file = python_file(path, "pass one that defines OPERATION")
     if is_program(file):
         # Not imported: without a main guard it would run with a command line that is not its own.
         what, remedy = f"{path} defines no OPERATION", f"{_REMEDY}, or time it as a program: "
@@ -163,6 +159,16 @@ def load_operation(path: str | Path) -> Operation:
         )
         raise InputError(what, _REMEDY)
     return operation
+
+
+def python_file(path: str | Path, remedy: str) -> Path:
+    """The path of a Python file. Raises InputError for anything else."""
+    file = Path(path)
+    if not file.exists():
+        raise InputError(f"{path} does not exist", "check the path")
+    if file.suffix != ".py" or not file.is_file():
+        raise InputError(f"{path} is not a Python file", remedy)
+    return file
 
 
 def is_program(path: str | Path) -> bool:

@@ -26,7 +26,7 @@ from traceview.base.records import record
 from traceview.trials.bench.clock import CpuClock
 from traceview.trials.bench.growth import Axis, Sweep, fit_timings
 from traceview.trials.bench.measurement import Timing
-from traceview.trials.bench.operation import import_error_line
+from traceview.trials.bench.operation import import_error_line, python_file
 from traceview.trials.bench.plan import Machine, this_machine
 
 _FEWEST_ROUNDS = 3
@@ -61,11 +61,7 @@ def sweep_program(
     output is not shown. Raises InputError if there is no such file, or if a run fails, as it does
     for an option that the program does not have.
     """
-    file = Path(path)
-    if not file.exists():
-        raise InputError(f"{path} does not exist", "check the path")
-    if file.suffix != ".py" or not file.is_file():
-        raise InputError(f"{path} is not a Python file", "pass a program")
+    file = python_file(path, "pass a program")
     runs = _Runs(file, axis, tuple(arguments), note)
     for _ in range(max(warmup, 1)):
         runs.round()

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.trials.remedies.base import (
-    BF16,
-    ProgramRemedy,
-    RemedyRun,
-    around_models,
-    has_parameters,
-)
+from traceview.trials.remedies import base
+from traceview.trials.remedies.base import ProgramRemedy, RemedyRun
 
 
 def _install(torch: Any, run: RemedyRun) -> None:
@@ -25,7 +20,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
     def call(original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         if not run.on or torch.is_autocast_enabled(device):
             return original(module, *args, **kwargs)
-        is_model = has_parameters(module)
+        is_model = base.has_parameters(module)
         if is_model and next(module.parameters()).dtype != torch.float32:
             return original(module, *args, **kwargs)
         if is_model:
@@ -34,7 +29,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
             result = original(module, *args, **kwargs)
         return torch.utils._pytree.tree_map(single, result)
 
-    around_models(torch, call)
+    base.around_models(torch, call)
 
 
 REMEDY = ProgramRemedy(
@@ -45,6 +40,6 @@ REMEDY = ProgramRemedy(
     install=_install,
     how="with torch.autocast('cuda', torch.bfloat16): around the forward pass and the loss",
     may_change="products, by 2⁻⁷",
-    bound=BF16,
+    bound=base.BF16,
     is_switchable=True,
 )

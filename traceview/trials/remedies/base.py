@@ -7,10 +7,12 @@ imported, and torch is passed in.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from threading import get_ident
 from typing import Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 from traceview.base.records import record
 
@@ -61,12 +63,13 @@ class ProgramRemedy:
 
     `does` is an imperative. `answers` is a pattern of the actions of findings that ask for it.
     `install(torch, run)` changes torch in the program; `rewrites(source)` are edits of the main
-    script instead. `effect` says what it does to calls and operations. `may_change` says what
-    results it changes and `bound` by how much per step; with `reseeds`, also the random numbers.
-    `line` is a statement behind the imports that does the same, `how` says how to write it where no
-    edit of a line does. A remedy with `is_switchable` can be on in one step and off in the next.
-    `needs` are remedies that it builds on, `instead_of` those that it excludes. `settles` is the
-    number of steps until its gain is steady.
+    script instead, with the text `in_run` in runs that switch it. `effect` says what it does to
+    calls and operations. `may_change` says what results it changes and `bound` by how much per
+    step; with `reseeds`, also the random numbers. `line` is a statement behind the imports that
+    does the same, `how` says how to write it where no edit of a line does. A remedy with
+    `is_switchable` can be on in one step and off in the next. `needs` are remedies that it builds
+    on, `instead_of` those that it excludes. `settles` is the number of steps until its gain is
+    steady. Forecasts of the analyses `bounds` are of more than it changes, and so upper bounds.
     """
 
     name: str
@@ -75,6 +78,7 @@ class ProgramRemedy:
     effect: str
     install: Callable[[Any, RemedyRun], None] = lambda _, __: None
     rewrites: Callable[[str], list[SourceEdit]] | None = None
+    in_run: str = ""
     line: str = ""
     how: str = ""
     may_change: str = "nothing"
@@ -84,14 +88,22 @@ class ProgramRemedy:
     needs: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
     settles: int = 8
+    bounds: tuple[str, ...] = ()
+
+
+Choose = Callable[[Mapping[str, Any]], Keywords | None]
 
 
 def add_keywords(
-    holder: Any, run: RemedyRun, choose: Callable[[Mapping[str, Any]], Keywords | None]
+    holder: Any,
+    run: RemedyRun,
+    choose: Choose,
+    added_to: Callable[[Any, Keywords, Keywords], object] = lambda *_: None,
 ) -> None:
     """Let each creation of a class get the keywords that `choose(arguments)` returns.
 
-    Where the program passes one of them by position all stay as they are.
+    Where the program passes one of them by position all stay as they are. `added_to` gets the
+    object, what these arguments were, and the keywords.
     """
     original = holder.__init__
     signature = inspect.signature(original)
@@ -99,6 +111,7 @@ def add_keywords(
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         added: Keywords = {}
+        given: Mapping[str, Any] = {}
         try:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError:
@@ -112,8 +125,36 @@ def add_keywords(
         if added:
             run.applied(holder.__name__, added)
         original(self, *args, **{**kwargs, **added})
+        if added:
+            added_to(self, {name: given[name] for name in added}, added)
 
     holder.__init__ = __init__
+
+
+def change_optimizers(torch: Any, run: RemedyRun, classes: Sequence[str], choose: Choose) -> None:
+    """Add keywords to optimizers of torch, which read them in each step, and can be switched."""
+    made: WeakKeyDictionary[Any, tuple[Keywords, Keywords]] = WeakKeyDictionary()
+
+    def added_to(optimizer: Any, before: Keywords, added: Keywords) -> None:
+        made[optimizer] = before, added
+
+    def switch(on: bool) -> None:
+        for optimizer, choices in made.items():
+            values = choices[on]
+            for each in (optimizer.defaults, *optimizer.param_groups):
+                each.update(values)
+            if "fused" not in values:
+                continue
+            optimizer._step_supports_amp_scaling = bool(values["fused"])
+            # The fused kernel counts steps on the GPU, the others on the CPU.
+            for parameter, state in optimizer.state.items():
+                if isinstance(state.get("step"), torch.Tensor):
+                    place = parameter.device if values["fused"] else "cpu"
+                    state["step"] = state["step"].to(place)
+
+    for name in classes:
+        add_keywords(getattr(torch.optim, name), run, choose, added_to)
+    run.at_switch(switch)
 
 
 Call = Callable[[Callable[..., Any], Any, Any, Any], Any]
@@ -144,9 +185,14 @@ def has_parameters(module: Any) -> bool:
 
 
 def replace_function(module: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Put `make(original)` in the place of a function of a module, under its name."""
+    """Put `make(original)` in the place of a function, also where modules took it by its name."""
     original = getattr(module, name)
-    setattr(module, name, wraps(original)(make(original)))
+    replaced = wraps(original)(make(original))
+    for holder, each in list(sys.modules.items()):
+        taken = getattr(each, "__dict__", {}).get(name) is original
+        if taken and not holder.startswith("torch."):
+            setattr(each, name, replaced)
+    setattr(module, name, replaced)
 
 
 def need_gpu(torch: Any, run: RemedyRun, what: str = "it changes nothing without a GPU") -> None:

@@ -37,7 +37,7 @@ def compile_models(torch: Any, run: RemedyRun, **options: Any) -> None:
 REMEDY = ProgramRemedy(
     name="compile",
     does="Compile the model",
-    answers=r"torch\.compile(?! is on|\(mode)",
+    answers=r"torch\.compile(?! is on| on the optimizer|\(mode)",
     effect="elementwise kernels merge, with their launches",
     install=compile_models,
     how="model = torch.compile(model) before the loop",
@@ -45,4 +45,6 @@ REMEDY = ProgramRemedy(
     bound=BOUND,
     reseeds=True,
     is_switchable=True,
+    # Of all launches: those of the optimizer stay.
+    bounds=("gpu-idle", "launch-overhead"),
 )

@@ -28,5 +28,7 @@ REMEDY = ProgramRemedy(
     bound=BOUND,
     reseeds=True,
     is_switchable=True,
+    # Of all launches: those of the optimizer stay.
+    bounds=("gpu-idle", "launch-overhead"),
     instead_of=("compile",),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
-from traceview.trials.remedies.base import ProgramRemedy, SourceEdit
+from traceview.trials.remedies.base import ProgramRemedy, RemedyRun, SourceEdit
 
 
 def rewrites(source: str) -> list[SourceEdit]:
@@ -51,9 +52,14 @@ def _reads(node: ast.expr) -> Iterator[SourceEdit]:
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
         line, column = node.func.value.end_lineno, node.func.value.end_col_offset
         end_line, end_column = node.end_lineno, node.end_col_offset
-        yield SourceEdit(
-            line or 0, column or 0, end_line or 0, end_column or 0, ".detach().double()"
-        )
+        yield SourceEdit(line or 0, column or 0, end_line or 0, end_column or 0, _DEFERRED)
+
+
+_DEFERRED, _SWITCHED = ".detach().double()", "_traceview_read"
+
+
+def _install(torch: Any, run: RemedyRun) -> None:
+    setattr(torch.Tensor, _SWITCHED, lambda x: x.detach().double() if run.on else x.item())
 
 
 REMEDY = ProgramRemedy(
@@ -61,6 +67,9 @@ REMEDY = ProgramRemedy(
     does="Sum results on the GPU",
     answers=r"(?:Read|read) (?:results|values)",
     effect="waits for results go, so that the CPU runs ahead",
+    install=_install,
     rewrites=rewrites,
+    in_run=f".{_SWITCHED}()",
     may_change="logged sums are tensors",
+    is_switchable=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from traceview.trials.remedies.base import Keywords, ProgramRemedy, RemedyRun, add_keywords
+from traceview.trials.remedies.base import Keywords, ProgramRemedy, RemedyRun, change_optimizers
 
 _CLASSES = (
     *("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop"),
@@ -22,8 +22,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
             return None
         return {"foreach": True}
 
-    for name in _CLASSES:
-        add_keywords(getattr(torch.optim, name), run, choose)
+    change_optimizers(torch, run, _CLASSES, choose)
 
 
 REMEDY = ProgramRemedy(
@@ -33,5 +32,6 @@ REMEDY = ProgramRemedy(
     effect="the optimizer's kernels merge, with their launches",
     install=_install,
     may_change="roundings",
+    is_switchable=True,
     instead_of=("fused",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from traceview.trials.remedies.base import Keywords, ProgramRemedy, RemedyRun, add_keywords
+from traceview.trials.remedies.base import Keywords, ProgramRemedy, RemedyRun, change_optimizers
 
 _CLASSES = ("Adam", "AdamW", "SGD", "Adagrad")
 
@@ -16,8 +16,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
             return None
         return {"fused": True, **({"foreach": None} if given.get("foreach") else {})}
 
-    for name in _CLASSES:
-        add_keywords(getattr(torch.optim, name), run, choose)
+    change_optimizers(torch, run, _CLASSES, choose)
 
 
 REMEDY = ProgramRemedy(
@@ -27,4 +26,5 @@ REMEDY = ProgramRemedy(
     effect="the optimizer's kernels become one per parameter group",
     install=_install,
     may_change="roundings",
+    is_switchable=True,
 )

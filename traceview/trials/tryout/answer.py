@@ -93,8 +93,7 @@ def answer(request: TryRequest, analyze: Analyze, note: Note) -> TryReport:
         report = None if request.trace is None else analyze(request.trace)
         return TryReport(program, tuple(planned(report, request.remedies)), limits)
     deadline = monotonic() + limits.seconds
-    with work_folder() as folder:
-        runs = Runs(program, Path(folder))
+    with work_folder() as folder, Runs(program, Path(folder)) as runs:
         report = None
         if request.trace is not None or not request.remedies:
             trace = request.trace or _recorded(runs, limits.seconds / 2, note)
@@ -131,6 +130,8 @@ def _recorded(runs: Runs, limit_s: float, note: Note) -> Path:
         raise TraceviewError(what, advice(what))
     if recording.path is None:
         raise TraceviewError("the program could not be recorded", "record it and pass --from")
+    if result:
+        runs.prepare(spec, result)
     return recording.path
 
 

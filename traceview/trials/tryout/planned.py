@@ -70,14 +70,17 @@ def planned(report: Report | None, names: Sequence[str]) -> list[Planned]:
     answered = {remedy.name: _answered(report, remedy) for remedy in REMEDIES}
     chosen = names or [name for name, ranked in answered.items() if ranked]
     return [
-        Planned(remedy.name, (remedy,), _said(answered[remedy.name]))
+        Planned(remedy.name, (remedy,), _said(answered[remedy.name], remedy))
         for remedy in REMEDIES
         if remedy.name in chosen
     ]
 
 
 def _answered(report: Report | None, remedy: ProgramRemedy) -> RankedFinding | None:
-    """The finding that saves most by a remedy; None where none saves 1 % of a step or run."""
+    """The finding that saves most by a remedy; None where none saves 1 % of a step or run.
+
+    Rather one whose forecast is no upper bound for this remedy.
+    """
     if report is None or not remedy.answers:
         return None
     ranked = [
@@ -87,7 +90,7 @@ def _answered(report: Report | None, remedy: ProgramRemedy) -> RankedFinding | N
         and re.search(remedy.answers, each.finding.action)
         and max(_shares(each)) >= 100 * LOW
     ]
-    return max(ranked, key=_shares, default=None)
+    return max(ranked, key=lambda it: (it.analysis not in remedy.bounds, _shares(it)), default=None)
 
 
 def _shares(ranked: RankedFinding) -> tuple[float, float]:
@@ -96,14 +99,15 @@ def _shares(ranked: RankedFinding) -> tuple[float, float]:
     return (told.share_of_step_pct or 0.0, told.share_of_run_pct or 0.0) if told else (0.0, 0.0)
 
 
-def _said(ranked: RankedFinding | None) -> Said | None:
+def _said(ranked: RankedFinding | None, remedy: ProgramRemedy) -> Said | None:
     """The forecast in terms of a step, which is what trials measure; None without one."""
     told = ranked.forecast if ranked else None
     if ranked is None or told is None or not told.share_of_step_pct or not told.saved_per_step_ns:
         return None
     share, error = told.share_of_step_pct, told.error_ns
     error_pct = None if error is None else share * error / told.saved_per_step_ns
-    return Said(share, error_pct, told.saving, (ranked,))
+    saving: Saving = "at-most" if ranked.analysis in remedy.bounds else told.saving
+    return Said(share, error_pct, saving, (ranked,))
 
 
 def together(report: Report | None, kept: Sequence[Planned]) -> Planned:

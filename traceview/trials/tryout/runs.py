@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from typing import IO
 from traceview.base.errors import InputError
 from traceview.base.records import record
 from traceview.trials.tryout import driver
+from traceview.trials.tryout.forks import Fork, Forks
 from traceview.trials.tryout.scratch import mirror, to_keep
 from traceview.trials.tryout.spec import RunResult, Spec
 
@@ -77,6 +79,8 @@ class Runs:
     def __init__(self, program: Program, folder: Path) -> None:
         self.program, self.folder = program, folder
         self.count = 0
+        self._forks: Forks | None = None
+        self._may_fork = sys.platform == "linux"
         if setuid := shutil.which("nvidia-modprobe"):
             # CUDA starts it on a machine's first use of a GPU; with Landlock it has no rights.
             subprocess.run([setuid, "-u", "-c=0"], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
@@ -112,7 +116,7 @@ class Runs:
         place = Path(spec.result).parent
         began = monotonic()
         with (place / "output.txt").open("wb") as output:
-            process = _start(self.command(spec), output, {**os.environ, **QUIET})
+            process = self._started(self.command(spec), output)
             try:
                 status: int | None = process.wait(max(limit_s, 1.0))
             except subprocess.TimeoutExpired:
@@ -123,6 +127,8 @@ class Runs:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         result = RunResult.read(Path(spec.result))
+        if result and not result.error:
+            self.prepare(spec, result)
         if status is None and result is None:
             seconds = round(monotonic() - began)
             what = f"it did not finish {spec.last_step} steps in {seconds} s"
@@ -132,6 +138,34 @@ class Runs:
             how = f"signal {-number}" if number < 0 else f"exit status {number}"
             return RunResult(error=f"it ended with {how}{_last_line(place / 'output.txt')}")
         return result
+
+    def _started(self, command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes] | Fork:
+        if self._forks:
+            try:
+                return self._forks.start(command[1:], output)
+            except OSError:
+                self.close()
+        return _start(command, output, {**os.environ, **QUIET})
+
+    def prepare(self, spec: Spec, first: RunResult) -> None:
+        """Let further runs be forks of a process that has imported what the first one did."""
+        if self._may_fork and first.modules:
+            self._may_fork = False
+            path = Path(spec.result).with_name("modules.json")
+            path.write_text(json.dumps(first.modules), "utf-8")
+            self._forks = Forks(path, {**os.environ, **QUIET})
+
+    def close(self) -> None:
+        """End the process that forks, if there is one."""
+        if self._forks:
+            self._forks.close()
+        self._forks = None
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _start(

@@ -12,15 +12,17 @@ from traceview.base.errors import InputError, TraceviewError
 from traceview.base.records import record
 from traceview.trials.tryout import verdict
 from traceview.trials.tryout.planned import Planned
+from traceview.trials.tryout.reference import REFERENCE
 from traceview.trials.tryout.runs import Runs
 from traceview.trials.tryout.spec import BLOCK, FIGURE_STEPS, RunResult, Spec
-from traceview.trials.tryout.verdict import ERROR, StepDifference, Trial
+from traceview.trials.tryout.verdict import ERROR, ResultComparison, StepDifference, Trial
 
 FIRST_LOOK = 4
 """Runs a side after which a difference can be proven: its bounds are then the extreme values."""
 _FIRST_TAIL = 1 / 70
 """One of the 70 ways to divide eight runs into two sides; the last look has the rest of ERROR."""
-BLOCKS_A_SIDE = 4
+BLOCKS_A_SIDE, MOST_BLOCKS = 4, 6
+"""Blocks of a run with a remedy and without it, at least, and at most where there are the steps."""
 _BLOCK_LOOK = 2
 """Runs with alternating blocks after which to look: one alone shows nothing of other processes."""
 _PATIENCE_S, _PATIENCE = 120.0, 10.0
@@ -79,6 +81,8 @@ class Schedule:
         self.stopped = ""
         self._base_s = 0.0
         self.warmup = FIGURE_STEPS
+        self._blocks = 0
+        self._reference: RunResult | None = None
 
     def measure(self, planned: Sequence[Planned]) -> list[Trial]:
         """The outcome of each trial.
@@ -92,7 +96,10 @@ class Schedule:
         trials: list[_Open] = []
         try:
             # Whether the program makes enough steps to switch within a run shows in the first one.
-            self._run_base(0, max(self._block_steps() - self._limits.steps, 0) if switched else 0)
+            most = 2 * MOST_BLOCKS * BLOCK
+            self._run_base(0, max(most - self._limits.steps, 0) if switched else 0)
+            made = len(self.base[0][1].steps) - self.warmup
+            self._blocks = min(made // (2 * BLOCK), MOST_BLOCKS)
             trials += [_Open(each, self._alternates(each)) for each in planned]
             for number in range(self._limits.runs):
                 if left := [each for each in trials if each.trial is None]:
@@ -109,7 +116,7 @@ class Schedule:
 
     def _round(self, left: Sequence[_Open], number: int) -> None:
         """A run of each trial and one without remedies: A B C, then C B A, so that drift evens."""
-        needs_base = number == 1 or any(not each.alternates for each in left)
+        needs_base = any(not each.alternates or self._is_unclear(each) for each in left)
         turns = [*([None] if number and needs_base else []), *left]
         for turn in reversed(turns) if number % 2 else turns:
             if turn is None:
@@ -121,12 +128,12 @@ class Schedule:
 
     def _alternates(self, planned: Planned) -> bool:
         """Whether a remedy can be switched within a run, and the program has enough steps."""
-        whole = self._block_steps() + self.warmup
-        return _is_switchable(planned) and len(self.base[0][1].steps) >= whole
+        return _is_switchable(planned) and self._blocks >= BLOCKS_A_SIDE
 
-    @staticmethod
-    def _block_steps() -> int:
-        return 2 * BLOCKS_A_SIDE * BLOCK
+    def _is_unclear(self, trial: _Open) -> bool:
+        """Whether a second unchanged run would tell how much results may differ."""
+        compared = (verdict.compare_results(trial.planned, self.base, run) for run in trial.runs)
+        return len(self.base) == 1 and any(each.equal is None for each in compared)
 
     def _run_base(self, number: int, more: int = 0) -> None:
         began = monotonic()
@@ -152,7 +159,7 @@ class Schedule:
             again=bool(trial.runs),
             limit_s=_PATIENCE_S + _PATIENCE * self._base_s,
             remedies=trial.planned.names,
-            steps=self._block_steps() if trial.alternates else self._limits.steps,
+            steps=2 * self._blocks * BLOCK if trial.alternates else self._limits.steps,
             seed=_seed(number),
             alternates=trial.alternates,
         )
@@ -185,12 +192,34 @@ class Schedule:
         missing = [each.name for each in planned.remedies if each.name not in result.applied]
         if len(missing) == len(planned.remedies):
             return Trial(planned, "rejected", "the program has nothing that it changes")
-        if not _is_timed(trial, spec, result):
+        if not self._is_timed(trial, spec, result):
             return Trial(planned, "failed", f"it made only {len(result.steps)} steps")
-        compared = verdict.compare_results(planned, self.base, (spec, result))
+        compared = self._compared(planned, (spec, result))
         if compared.equal is False:
             return Trial(planned, "changes results", compared.text, compared.text)
         return None
+
+    def _compared(self, planned: Planned, run: tuple[Spec, RunResult]) -> ResultComparison:
+        """As `compare_results`; unequal ones are held to the program's in float64, too."""
+        compared = verdict.compare_results(planned, self.base, run)
+        spec, result = run
+        if compared.equal is not False or spec.seed != self.base[0][0].seed:
+            return compared
+        if self._reference is None:
+            try:
+                _, self._reference = self._once(
+                    "in float64",
+                    again=False,
+                    limit_s=_PATIENCE_S + _PATIENCE * self._base_s,
+                    remedies=(REFERENCE.name,),
+                    steps=verdict.LEAST_STEPS,
+                    seed=spec.seed,
+                )
+            except _StoppedError:
+                return compared
+        return (
+            verdict.held_to(self._reference, self.base[0][1], result, compared.differs) or compared
+        )
 
     def _look(self, trial: _Open, *, last: bool = False) -> None:
         """Decide a trial where its runs so far can, or at the end."""
@@ -204,7 +233,7 @@ class Schedule:
         tail = (_FIRST_TAIL if runs <= first else ERROR - _FIRST_TAIL) if first < most else ERROR
         measured = self._measured(trial, tail)
         # Runs before the second unchanged one could not be told from noise.
-        checked = [verdict.compare_results(trial.planned, self.base, run) for run in trial.runs]
+        checked = [self._compared(trial.planned, run) for run in trial.runs]
         # The worst of them: one that is not equal, else the one that differs most.
         known = [each for each in checked if each.equal is not None]
         worst = max(known, key=lambda each: (not each.equal, each.differs), default=None)
@@ -233,7 +262,12 @@ class Schedule:
             own = fmean(time for side in run for time in side)
             for side, times in zip(sides, run, strict=True):
                 side.extend(time - own + whole for time in times)
-        return verdict.measured(*sides, tail, len(runs), BLOCKS_A_SIDE)
+        return verdict.measured(*sides, tail, len(runs), self._blocks)
+
+    def _is_timed(self, trial: _Open, spec: Spec, result: RunResult) -> bool:
+        if trial.alternates:
+            return all(len(side) == self._blocks for side in verdict.blocks(spec, result))
+        return verdict.step_ns(spec, result) is not None
 
 
 def too_few_steps(result: RunResult) -> str:
@@ -259,12 +293,6 @@ def advice(why: str) -> str:
 def _seed(number: int) -> int:
     """The first two runs share a seed: their difference is the noise of the program."""
     return 0 if number < 2 else number
-
-
-def _is_timed(trial: _Open, spec: Spec, result: RunResult) -> bool:
-    if trial.alternates:
-        return all(len(side) == BLOCKS_A_SIDE for side in verdict.blocks(spec, result))
-    return verdict.step_ns(spec, result) is not None
 
 
 def _is_switchable(planned: Planned) -> bool:

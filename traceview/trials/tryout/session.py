@@ -7,22 +7,25 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 from traceview.trials.remedies import BY_NAME
 from traceview.trials.remedies.base import BF16, ROUNDING, TF32, replace_function
 from traceview.trials.tryout import scratch
 from traceview.trials.tryout.landlock import protect
+from traceview.trials.tryout.reference import REFERENCE
 from traceview.trials.tryout.source import edited, read_source
 from traceview.trials.tryout.spec import FIGURE_STEPS, RunResult, Site, Spec
 
 HOOKS = Path(__file__).resolve().parents[2] / "traces" / "recorders" / "injected"
+_KNOWN = {**BY_NAME, REFERENCE.name: REFERENCE}
 _MOST_FIGURES = 64
 _PATIENCE_S = 30.0
 """After which a recording that should end is ended by force."""
@@ -47,6 +50,7 @@ class Session:
         self._precision = ROUNDING
         self._outside: dict[str, None] = {}
         self._torch: Any = None
+        self._modules: tuple[str, ...] | None = None
 
     # What the driver calls.
 
@@ -57,6 +61,7 @@ class Session:
         self._is_protected = _protected(spec)
         note = self._outside.setdefault
         sys.addaudithook(scratch.WriteWatch(spec.scratch, (spec.folder, *spec.linked), note))
+        sys.addaudithook(self._changes_environment)
         if spec.limit_s:
             signal.signal(signal.SIGALRM, self._is_late)
             signal.setitimer(signal.ITIMER_REAL, spec.limit_s, _PATIENCE_S)
@@ -77,9 +82,11 @@ class Session:
         """The script, with the edits of remedies that rewrite it."""
         path, text = Path(self._spec.own_script), ""
         for name in self._spec.remedies:
-            rewrites = BY_NAME[name].rewrites
-            if rewrites and (edits := rewrites(text or read_source(path))):
-                text = edited(text or read_source(path), edits)
+            remedy = _KNOWN[name]
+            text_of = text or (read_source(path) if remedy.rewrites else "")
+            if remedy.rewrites and (edits := remedy.rewrites(text_of)):
+                new = [replace(each, text=remedy.in_run or each.text) for each in edits]
+                text = edited(text_of, new)
                 self._applied[name] = None
         return text or path.read_bytes()
 
@@ -102,6 +109,7 @@ class Session:
             outside=tuple(self._outside),
             is_protected=self._is_protected,
             is_late=is_late,
+            modules=_libraries(self._modules or tuple(sys.modules)),
         ).write(self._spec.result)
 
     # What remedies call.
@@ -135,7 +143,7 @@ class Session:
             if not self._spec.records:
                 self._note_results(torch)
             for name in self._spec.remedies:
-                BY_NAME[name].install(torch, _Named(self, name))
+                _KNOWN[name].install(torch, _Named(self, name))
         except Exception as error:
             self.finish(error=f"a hook failed: {type(error).__name__}: {error}")
             self._end()
@@ -166,6 +174,16 @@ class Session:
         self.finish(is_late=True)
         raise SystemExit(0)
 
+    def _changes_environment(self, event: str, _: object) -> None:
+        """At the first change that the program makes: later imports may depend on it."""
+        if event != "os.putenv" or self._modules is not None:
+            return
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__") in _ENVIRONS:
+            frame = frame.f_back
+        if frame is not None and self._is_of_user(frame.f_code.co_filename):
+            self._modules = tuple(sys.modules)
+
     def _saving(self, original: Any) -> Any:
         """torch.save opens files in C++, where no audit event shows it."""
 
@@ -195,15 +213,18 @@ class Session:
 
     def _user_call(self) -> tuple[CodeType | None, int]:
         """Code and instruction of the innermost call from the user's files."""
-        spec, frame = self._spec, sys._getframe(1)
-        folders = (spec.scratch, spec.folder, str(Path(spec.own_script).parent))
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            file = frame.f_code.co_filename
-            of_others = any(scratch.is_within(file, each) for each in (_PACKAGE, sys.prefix))
-            if not of_others and any(scratch.is_within(file, each) for each in folders):
+            if self._is_of_user(frame.f_code.co_filename):
                 return frame.f_code, frame.f_lasti
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return None, 0
+
+    def _is_of_user(self, file: str) -> bool:
+        spec = self._spec
+        folders = (spec.scratch, spec.folder, str(Path(spec.own_script).parent))
+        of_others = any(scratch.is_within(file, each) for each in (_PACKAGE, sys.prefix))
+        return not of_others and any(scratch.is_within(file, each) for each in folders)
 
     def _user_sites(self) -> Iterator[Site]:
         for (name, code, instruction, callee), keywords in self._sites.items():
@@ -307,13 +328,32 @@ def _protected(spec: Spec) -> bool:
     return True
 
 
+def _libraries(names: Sequence[str]) -> tuple[str, ...]:
+    """Of imported modules, those of Python and of what is installed, not the user's nor ours."""
+    standard = str(Path(os.__file__).parent)
+
+    def is_library(name: str) -> bool:
+        file = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
+        if not isinstance(file, str) or name.partition(".")[0].startswith("traceview"):
+            return False
+        return scratch.is_within(file, standard) or not _INSTALLED.isdisjoint(Path(file).parts)
+
+    return tuple(filter(is_library, names))
+
+
+_ENVIRONS = ("os", "_collections_abc")
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 _ROUNDINGS = {"torch.bfloat16": BF16, "torch.float16": TF32}
 
 
 def _norm(torch: Any, grads: list[Any]) -> Any:
-    device = grads[0].device
-    norms = [torch.linalg.vector_norm(g, dtype=torch.float32).to(device) for g in grads]
+    device, single = grads[0].device, torch.float32
+    types = [torch.promote_types(grad.dtype, single) for grad in grads]
+    norms = [
+        torch.linalg.vector_norm(grad, dtype=each).to(device)
+        for grad, each in zip(grads, types, strict=True)
+    ]
     return torch.linalg.vector_norm(torch.stack(norms))
 
 

@@ -99,7 +99,8 @@ class RunResult:
     did. `precision` is the rounding of the program itself.
     `outside` are files that it wrote outside of the scratch folder, and hosts that it called. With
     `is_protected`, native code could not change the user's folder, nor what its links lead to.
-    `is_late` is a run that was ended before its steps were done.
+    `is_late` is a run that was ended before its steps were done. `modules` are those of libraries
+    that it had imported before its own code changed the environment, which imports may read.
     """
 
     steps: tuple[tuple[int, float], ...] = ()
@@ -114,6 +115,7 @@ class RunResult:
     device: str = ""
     is_protected: bool = False
     is_late: bool = False
+    modules: tuple[str, ...] = ()
 
     def write(self, path: str) -> None:
         """Write it whole or not at all."""

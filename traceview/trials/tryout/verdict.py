@@ -12,6 +12,7 @@ from traceview.base import statistics
 from traceview.base.records import record
 from traceview.base.statistics import Bounds
 from traceview.trials.remedies import Outcome
+from traceview.trials.remedies.base import TF32
 from traceview.trials.tryout.planned import Planned
 from traceview.trials.tryout.spec import BLOCK, SKIPPED, RunResult, Site, Spec
 
@@ -141,9 +142,25 @@ def compare_results(
     )
 
 
+def held_to(
+    reference: RunResult, base: RunResult, result: RunResult, differs: float
+) -> ResultComparison | None:
+    """Whether results are about as near to those in float64 as the program's own; None if not.
+
+    A reference that is further off than TF32 would be is none: it may have drawn other numbers.
+    """
+    own, other = deviation(reference, base), deviation(reference, result)
+    if own > TF32 or other > NOISE_FACTOR * own:
+        return None
+    text = f"within {_share(other)} of float64 (the program: {_share(own)})"
+    return ResultComparison(True, text, differs)
+
+
 def _share(part: float) -> str:
     if part == math.inf:
         return "other values"
+    if part >= 1:
+        return f"{100 * part:,.0f} %"
     return f"{100 * part:.2g} %" if part >= 1e-5 else f"{part:.0e}"
 
 

@@ -22,8 +22,7 @@ import pytest
 from tests.inspect.rules.vector_width.one_module import OneModule
 from tests.inspect.rules.written_ptx import ARCHES, need
 from traceview.kernels.inspect.recompilations import differences
-from traceview.kernels.ptx import accesses as ptx_level
-from traceview.kernels.ptx import disassembly as sass_level
+from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.model import Access
 
 if not importlib.util.find_spec("triton"):
@@ -235,7 +234,7 @@ def test_rule(name, arch, module_of):
     rule, module = RULES[name], module_of(TOGETHER[name, arch], arch)
     ptx_text, ptx = module.ptx(named(name))
     sass_text, sass = module.sass(named(name))
-    written, running = list(ptx_level.accesses(ptx)), list(sass_level.accesses(sass))
+    written, running = list(accesses(ptx)), list(accesses(sass))
     expected = (rule.on_sm_100 if arch == "sm_100" else "") or rule.ptx
     assert counted(written) == read_in_ptx(ptx_text) == counts(expected)
     assert counted(running) == read_in_sass(sass_text) == counts(rule.sass or expected)

@@ -16,8 +16,8 @@ from typing import Any
 
 from traceview.kernels.headless.events import places_in
 from traceview.kernels.headless.fakes import torch_cuda, torch_values
-from traceview.kernels.headless.fakes.torch_cuda import answer, torch_
-from traceview.kernels.headless.fakes.triton_driver import Gpu, NoLaunchDriver, Trials
+from traceview.kernels.headless.fakes.torch_cuda import torch_
+from traceview.kernels.headless.fakes.triton_driver import Gpu, NoLaunchDriver, Trials, answer
 
 # torch.compile with a backward pass: autograd needs a real device, so it is traced on the CPU.
 #
@@ -53,13 +53,17 @@ def install_autograd(torch: Any) -> None:
 
 def _moving_back(torch: Any, keywords: dict[str, Any]) -> dict[str, Compiler]:
     """Inductor's callbacks of AOTAutograd, run for the fake GPU."""
+    from torch._guards import detect_fake_mode
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
     gpu = torch.device("cuda", 0)
     partition = keywords["partition_fn"]
 
     def partitioned(graph: Any, _: Sequence[Any], **options: Any) -> Any:
         with _on_cpu(False):
             _move(graph, gpu)
-            _propagate(graph, _values(_inputs_of(graph), gpu))
+            inputs = _values(_inputs_of(graph), gpu)
+            FakeTensorProp(graph, detect_fake_mode(inputs)).propagate_dont_convert_inputs(*inputs)
             return partition(graph, _inputs_of(graph), **options)
 
     def on_gpu(compile_: Compiler) -> Compiler:
@@ -122,13 +126,6 @@ def _values(inputs: Sequence[Any], device: Any) -> list[Any]:
         return tensor.requires_grad_(known.requires_grad)
 
     return [alike(value) for value in inputs]
-
-
-def _propagate(graph: Any, inputs: Sequence[Any]) -> None:
-    from torch._guards import detect_fake_mode
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-
-    FakeTensorProp(graph, detect_fake_mode(inputs)).propagate_dont_convert_inputs(*inputs)
 
 
 TESTED = ("2.11", "2.13")

@@ -10,10 +10,10 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from traceview.base.hardware import limits_of
-from traceview.kernels.headless.fakes.triton_driver import Event, Gpu
+from traceview.kernels.headless.fakes.triton_driver import Event, Gpu, answer
 
 _OF_CUDA = (
     "is_available device_count set_stream synchronize empty_cache reset_peak_memory_stats "
@@ -99,37 +99,6 @@ def install(gpu: Gpu, unchecked: Callable[[str], None] | None) -> None:
         _let_comparisons_pass(torch, unchecked)
 
 
-class Stream:
-    """A fake CUDA stream; also the context manager that makes one current."""
-
-    cuda_stream = 0
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def wait_stream(self, *_: Any) -> None: ...
-
-    def wait_event(self, *_: Any) -> None: ...
-
-    def query(self) -> bool:
-        """Whether the work is done: it always is."""
-        return True
-
-    def is_capturing(self) -> bool:
-        """Whether a CUDA graph is being captured: never."""
-        return False
-
-    def record_event(self, event: Event | None = None) -> Event:
-        """The event, which is complete at once."""
-        return event or Event()
-
-
 class _Context:
     """A stub of the context managers of torch.cuda, such as torch.cuda.device(0)."""
 
@@ -137,22 +106,29 @@ class _Context:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def __enter__(self) -> _Context:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
 
+class Stream(_Context):
+    """A fake CUDA stream; also the context manager that makes one current."""
+
+    cuda_stream = 0
+    synchronize = wait_stream = wait_event = answer(None)
+    query = answer(True)
+    is_capturing = answer(False)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """The event, which is complete at once."""
+        return event or Event()
+
+
 class _Graph(_Context):
     """A fake CUDA graph: kernels compile during capture, and a replay does nothing."""
 
-    def capture_begin(self, *_: Any, **__: Any) -> None: ...
-
-    def capture_end(self) -> None: ...
-
-    def replay(self) -> None: ...
-
-    def reset(self) -> None: ...
+    capture_begin = capture_end = replay = reset = answer(None)
 
 
 class _Ranges:
@@ -209,11 +185,6 @@ def _cuda_fakes(torch: Any, gpu: Gpu) -> dict[str, Any]:
         "memory_stats": answer(defaultdict(int)),
         "memory_summary": answer(""),
     }
-
-
-def answer(value: Any) -> Callable[..., Any]:
-    """A function of any arguments that returns a value."""
-    return lambda *_, **__: value
 
 
 @dataclass

@@ -57,24 +57,19 @@ class Gpu:
         return GPUTarget("cuda", self.number, 32)
 
 
+def answer(value: Any) -> Callable[..., Any]:
+    """A function of any arguments that returns a value."""
+    return lambda *_, **__: value
+
+
 class Event:
     """A fake CUDA event: everything takes one millisecond."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def record(self, *_: Any) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def wait(self, *_: Any) -> None: ...
-
-    def query(self) -> bool:
-        """Whether the work is done: it always is."""
-        return True
-
-    def elapsed_time(self, _: Any) -> float:
-        """The elapsed time in milliseconds: always one."""
-        return _ONE_MS
+    record = synchronize = wait = answer(None)
+    query = answer(True)
+    elapsed_time = answer(_ONE_MS)
 
 
 @dataclass
@@ -108,7 +103,18 @@ class Trials:
         return [_ONE_MS] * len(quantiles) if len(quantiles) > 1 else _ONE_MS
 
 
-class _Utils:
+class _Stub:
+    """Has every method; each does nothing."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return answer(None)
+
+
+class _Utils(_Stub):
     """A fake of Triton's libcuda wrapper."""
 
     def __init__(self, gpu: Gpu) -> None:
@@ -140,11 +146,6 @@ class _Utils:
     def cuOccupancyMaxActiveClusters(self, *_: Any) -> int:  # noqa: N802 (libcuda's name)
         return self._gpu.sm_count
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_: None
-
 
 class NoLaunchDriver:
     """The fake of Triton's CUDA driver; `launched` is called for every launch."""
@@ -154,23 +155,15 @@ class NoLaunchDriver:
         self.utils = _Utils(gpu)
         self.launcher_cls = functools.partial(_Launcher, launched)
 
-    @staticmethod
-    def is_active() -> bool:
-        return True
+    is_active = staticmethod(answer(True))
+    get_current_device = get_current_stream = answer(0)
+    set_current_device = clear_cache = allocate_default_profile_scratch = answer(None)
 
     def get_current_target(self) -> Any:
         return self._gpu.target
 
     def get_device_capability(self, *_: Any) -> tuple[int, int]:
         return divmod(self._gpu.number, 10)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, *_: Any) -> None: ...
-
-    def get_current_stream(self, *_: Any) -> int:
-        return 0
 
     def map_python_to_cpp_type(self, type_: str) -> str:
         from triton.backends.nvidia.driver import ty_to_cpp
@@ -196,12 +189,8 @@ class NoLaunchDriver:
 
         return torch.empty(1)
 
-    def clear_cache(self, *_: Any) -> None: ...
-
     def assemble_tensormap_to_arg(self, _: Any, arguments: Any) -> Any:
         return arguments
-
-    def allocate_default_profile_scratch(self, *_: Any) -> None: ...
 
 
 class _Launcher:
@@ -451,17 +440,6 @@ class _Answer(int):
         return bool(self)
 
 
-class _CublasLt:
-    """A stub of Triton's cuBLAS wrapper, with which programs compute a reference."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_: None
-
-
 def install_newer() -> None:
     """Answer `GPUTarget.is_cuda_backend` and the like, and replace cuBLAS by a stub."""
     from triton._C.libtriton import nvidia
@@ -470,7 +448,7 @@ def install_newer() -> None:
     target: Any = GPUTarget
     target.__getattr__ = _asked
     if hasattr(nvidia, "cublas"):
-        nvidia.cublas.CublasLt = _CublasLt
+        nvidia.cublas.CublasLt = _Stub
 
 
 def _asked(self: Any, name: str) -> _Answer:

@@ -249,23 +249,14 @@ def call_kernel_factories(path: str, names: Mapping[str, Any]) -> None:
 
     Kernels that a function defines before it raises are kept.
     """
-    for name in _factories(ast.parse(Path(path).read_bytes())):
-        with suppress(Exception):
-            names[name]()
-
-
-def _factories(module: ast.Module) -> Iterator[str]:
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef) and not _required(node.args):
-            inner = (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
-            if any(_is_jitted(each) for each in inner if each is not node):
-                yield node.name
-
-
-def _required(arguments: ast.arguments) -> int:
-    named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
-    return named + sum(default is None for default in arguments.kw_defaults)
-
-
-def _is_jitted(function: ast.FunctionDef) -> bool:
-    return any("jit" in ast.unparse(each).split("(")[0] for each in function.decorator_list)
+    for node in ast.parse(Path(path).read_bytes()).body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        arguments = node.args
+        named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+        required = named + arguments.kw_defaults.count(None)
+        inner = (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
+        decorators = (d for each in inner if each is not node for d in each.decorator_list)
+        if not required and any("jit" in ast.unparse(d).split("(")[0] for d in decorators):
+            with suppress(Exception):
+                names[node.name]()

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from traceview.base import units
 from traceview.kernels.headless.project.package import Package
 
 # Stand-ins for modules that a kernel file imports and that this machine lacks.
@@ -151,9 +152,9 @@ def fill(module: ModuleType) -> None:
             raise AttributeError(name)
         if name == "Version":
             # Comparisons with a stand-in would take the branch for old versions.
-            return _imported("packaging.version").Version
+            return importlib.import_module("packaging.version").Version
         if name in _PASSED_ON:
-            return sys.modules.get(_PASSED_ON[name]) or _imported(_PASSED_ON[name])
+            return sys.modules.get(_PASSED_ON[name]) or importlib.import_module(_PASSED_ON[name])
         value = StandIn(f"{module.__name__}.{name}")
         setattr(module, name, value)
         return value
@@ -216,12 +217,6 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, (type, KernelInterface)) or (
         callable(value) and hasattr(value, "__code__")
     )
-
-
-def _imported(name: str) -> Any:
-    import importlib
-
-    return importlib.import_module(name)
 
 
 # The packages of a project, imported without running their `__init__.py` unless it is needed.
@@ -358,13 +353,9 @@ class ProjectImports:
     def notes(self) -> Iterator[str]:
         """Lines on modules that stand-ins replaced."""
         if self.missing.names:
-            yield f"not installed, and stood in for: {_listed(self.missing.names)}"
+            names = units.first(self.missing.names, _MOST_NAMED)
+            yield f"not installed, and stood in for: {names}"
         failed = self.packages.failed if self.packages else {}
         if failed:
             each = [f"{name} ({error})" for name, error in failed.items()]
-            yield f"raised when imported, and stood in for: {_listed(each, 3)}"
-
-
-def _listed(names: list[str], most: int = _MOST_NAMED) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+            yield f"raised when imported, and stood in for: {units.first(each, 3)}"

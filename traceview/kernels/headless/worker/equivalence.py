@@ -76,11 +76,6 @@ def every(grid: Grid) -> list[Grid]:
     return [(x, y, z) for x, y, z in product(*map(range, grid))]
 
 
-def last_of(grid: Grid) -> Grid:
-    """The last program of a grid."""
-    return grid[0] - 1, grid[1] - 1, grid[2] - 1
-
-
 def corners(grid: Sequence[int]) -> list[Grid]:
     """The first and the last program of a grid, then one in the middle."""
     each = [tuple(0 for _ in grid), tuple(n - 1 for n in grid), tuple(n // 2 for n in grid)]
@@ -192,7 +187,7 @@ class _Pair:
         return all(
             one.stored(program, other)
             for one, other in ((self.new, self.old), (self.old, self.new))
-            for program in (_START, last_of(one.grid))
+            for program in (_START, (one.grid[0] - 1, one.grid[1] - 1, one.grid[2] - 1))
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from traceview.base.records import record
-from traceview.kernels.headless.compile_error import in_words
+from traceview.kernels.headless.compile_error import in_words, source_of
 from traceview.kernels.headless.signatures import Value
 from traceview.kernels.ptx.model import Argument, How
 
@@ -82,43 +82,42 @@ class EventLog:
             return
         self.variants[identity] = CompiledVariant(src, metadata)
         files = {Path(path).suffix: str(path) for path in metadata_group.values()}
-        self.write(
+        self._write_kernel(
             "compiled",
+            src,
+            metadata,
             id=identity,
             name=metadata["name"],
             kernel=_function_name(src),
-            how=self.how,
-            arguments=[asdict(argument) for argument in arguments_of(src)],
-            num_warps=metadata["num_warps"],
-            num_stages=metadata["num_stages"],
             dynamic_shared_bytes=metadata["shared"],
             ptx=files.get(".ptx"),
             cubin=files.get(".cubin"),
             stages={name: files[f".{name}"] for name in STAGES if f".{name}" in files},
-            source=source_of(getattr(src, "fn", None)),
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
-            configuration=self.configuration,
         )
 
     def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:
         """Write that a kernel does not compile, with the reason on one line."""
         # Of a file of intermediate code there is but the path.
-        is_file = isinstance(src, str)
-        name = Path(src).stem if is_file else _function_name(src)
+        name = Path(src).stem if isinstance(src, str) else _function_name(src)
         if self.how is not None and self.kernel in (None, name):
-            arguments = () if is_file else arguments_of(src)
-            self.write(
-                "rejected",
-                name=name,
-                how=self.how,
-                arguments=[asdict(argument) for argument in arguments],
-                num_warps=options.get("num_warps"),
-                num_stages=options.get("num_stages"),
-                source=source_of(getattr(src, "fn", None)),
-                reason=in_words(error, self.functions),
-                notes=self.remarks,
-                configuration=self.configuration,
+            reason = in_words(error, self.functions)
+            self._write_kernel(
+                "rejected", src, options, name=name, reason=reason, notes=self.remarks
             )
+
+    def _write_kernel(self, kind: str, src: Any, options: Mapping[str, Any], **fields: Any) -> None:
+        arguments = () if isinstance(src, str) else arguments_of(src)
+        self.write(
+            kind,
+            how=self.how,
+            arguments=[asdict(argument) for argument in arguments],
+            num_warps=options.get("num_warps"),
+            num_stages=options.get("num_stages"),
+            source=source_of(getattr(src, "fn", None)),
+            configuration=self.configuration,
+            **fields,
+        )
 
     def configuring(self, config: Any) -> None:
         """Note the configuration that an autotuner compiles from now on; None for none."""
@@ -227,18 +226,6 @@ def plain(value: Any) -> Value:
         return f"{type(value).__name__}.{value.name}"
     text = str(getattr(value, "__name__", None) or repr(value))
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
-
-
-def source_of(function: Any) -> tuple[str, int] | None:
-    """File and line of a kernel's `def`; None for a kernel that is not Python."""
-    code = getattr(getattr(function, "fn", None), "__code__", None)
-    if code is None:
-        return None
-    before = 0
-    for before, line in enumerate(function.raw_src):  # noqa: B007 (the index is what is wanted)
-        if line.lstrip().startswith("def "):
-            break
-    return code.co_filename, function.starting_line_number + before
 
 
 @functools.cache

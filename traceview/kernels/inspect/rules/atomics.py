@@ -22,6 +22,7 @@ from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.ptx.addresses.slicing import Provenance, results, together
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, SourceLine
 from traceview.kernels.toolchain.listings import code_of
+from traceview.kernels.toolchain.tools import number_of
 
 _VECTORS_FROM = 90
 _NARROWABLE = re.compile(r"\.(?:f32|f16|bf16|f16x2|bf16x2)$")
@@ -57,10 +58,9 @@ _CONTENDED = Diagnosis(
 
 def has_wider_form(access: Access, arch: str) -> bool:
     """Whether the PTX ISA has a vector of this atomic for the architecture."""
-    number = int(re.sub(r"\D", "", arch) or 0)
     words = set(access.opcode.split("."))
     type_ = _NARROWABLE.search(access.opcode)
-    if number < _VECTORS_FROM or access.space != "global" or not type_:
+    if number_of(arch) < _VECTORS_FROM or access.space != "global" or not type_:
         return False
     kind = "f32" if type_[0] == ".f32" else "f16"
     return bool(words & _OPERATIONS[kind])
@@ -77,8 +77,16 @@ def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
     sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
     yield from _ordered(kernel, sums)
     for (source, _, _), listed in places.items():
-        yield from _system_wide(source, [context.access for context in listed])
-        yield from _emulated(kernel, source, [context.access for context in listed])
+        accesses = [context.access for context in listed]
+        if wide := [access for access in accesses if access.scope == "sys"]:
+            count = sum(access.count for access in wide)
+            yield CodeClaim(
+                _SYSTEM_SCOPE,
+                {"line": line_name(source), "instructions": count, "scope": "sys"},
+                f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
+                source,
+            )
+        yield from _emulated(kernel, source, accesses)
         yield from _contended(kernel, source, [context for context in listed if context in sums])
 
 
@@ -93,7 +101,8 @@ def _sums(listed: Sequence[AccessContext], provenance: Provenance) -> list[Acces
     awaited = {
         provenance.slices.address(instruction).pointers
         for instruction in provenance.slices.function.instructions
-        if _waits(instruction.opcode)
+        # It reads values that other blocks may be writing meanwhile.
+        if instruction.opcode.startswith(_POLLING) and ".shared" not in instruction.opcode
     }
     for context in listed:
         written = (name for i in context.instructions for name in results(i))
@@ -104,11 +113,6 @@ def _sums(listed: Sequence[AccessContext], provenance: Provenance) -> list[Acces
         for context in listed
         if not _SWAP.search(context.access.opcode) and not awaited & context.pointers
     ]
-
-
-def _waits(opcode: str) -> bool:
-    """Whether an opcode reads values that other blocks may be writing meanwhile."""
-    return opcode.startswith(_POLLING) and ".shared" not in opcode
 
 
 def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[CodeClaim]:
@@ -171,19 +175,6 @@ def _relaxed(ptx: str, lines: Collection[int]) -> str:
         _ORDERED.sub(r"\1.relaxed", text) if number in lines else text
         for number, text in enumerate(ptx.split("\n"), 1)
     )
-
-
-def _system_wide(source: SourceLine | None, listed: Sequence[Access]) -> Iterator[CodeClaim]:
-    """Atomics of system scope, which few kernels need."""
-    wide = [access for access in listed if access.scope == "sys"]
-    count = sum(access.count for access in wide)
-    if wide:
-        yield CodeClaim(
-            _SYSTEM_SCOPE,
-            {"line": line_name(source), "instructions": count, "scope": "sys"},
-            f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
-            source,
-        )
 
 
 def _emulated(

@@ -11,7 +11,7 @@ from traceview.base.records import record
 from traceview.base.units import Value
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name, subject_of
-from traceview.kernels.inspect.rules.remedies import Advice, Remedy, Tested, imperative
+from traceview.kernels.inspect.rules.remedies import Advice, Remedy, Tested, actions_in_words
 from traceview.kernels.ptx.model import Compiled, SourceLine
 
 _MOST_LINES = 3
@@ -72,16 +72,15 @@ def _advice(claim: CodeClaim, compiled: Compiled, rule: str) -> Advice:
     )
     for name, word in words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
-    remedy = claim.remedy or remedy
+    remedy, helped = claim.remedy or remedy, tuple(each.remedy for each in claim.helped)
     finding = Finding(
         claim.severity or claim.says.severity,
         message,
-        imperative(claim.helped) + claim.says.then if claim.helped else remedy,
+        actions_in_words(helped) + claim.says.then if helped else remedy,
         subject=subject_of(claim.source, compiled),
         evidence=Evidence(values, basis=claim.basis),
     )
-    tested = claim.tested or tuple(each.remedy for each in claim.helped)
-    return Advice(finding, tested, claim.otherwise or remedy, rule)
+    return Advice(finding, claim.tested or helped, claim.otherwise or remedy, rule)
 
 
 def lines_in_message(

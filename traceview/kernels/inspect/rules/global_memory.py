@@ -261,11 +261,14 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
         helped, tries, lambda after: f"{units.count(spilled)} → {units.count(after)} bytes spilled"
     )
     recompiled = {"recompiled_spill_bytes": helped[0].after} if helped else {}
+    values, loop = kernel.spilled_values, kernel.mix and kernel.mix.hottest_loop
+    # What a pass of the hottest loop does not load costs once.
+    once = bool(values and loop) and not any(each.in_hottest_loop for each in values)
     yield CodeClaim(
         _SPILLS,
         {"spill_bytes": spilled, "proven": bool(helped), **recompiled},
         f"the spill stores of the compiled kernel{compared}",
-        severity="high" if spilled >= MANY_SPILLED_BYTES else "medium",
+        severity="high" if spilled >= MANY_SPILLED_BYTES else "low" if once else "medium",
         helped=helped,
     )
 

@@ -96,24 +96,20 @@ def waiting_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
         return
     for why, says in _NOT_PREFETCHED.items():
         same = [load for load in operands if load.why == why]
+        lines = list(dict.fromkeys(load.source for load in same))
         if same:
-            yield _waiting(says, same, kernel)
-
-
-def _waiting(says: Diagnosis, loads: Sequence[WaitingLoad], kernel: KernelContext) -> CodeClaim:
-    lines = list(dict.fromkeys(load.source for load in loads))
-    return CodeClaim(
-        says,
-        {
-            "operands": len(loads),
-            "width_bits": max(load.width_bits or 0 for load in loads),
-            "stages": kernel.compiled.num_stages,
-            "proven": True,
-        },
-        "TTGIR: a tt.load in the loop, not a copy to shared memory that runs ahead of it",
-        lines[0],
-        lines,
-    )
+            yield CodeClaim(
+                says,
+                {
+                    "operands": len(same),
+                    "width_bits": max(load.width_bits or 0 for load in same),
+                    "stages": kernel.compiled.num_stages,
+                    "proven": True,
+                },
+                "TTGIR: a tt.load in the loop, not a copy to shared memory that runs ahead of it",
+                lines[0],
+                lines,
+            )
 
 
 def _with_one_stage(kernel: KernelContext, loads: Sequence[WaitingLoad]) -> Iterator[CodeClaim]:

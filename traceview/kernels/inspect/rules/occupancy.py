@@ -10,28 +10,21 @@ from traceview.base import units
 from traceview.base.findings import Severity
 from traceview.base.hardware import Limiter, Occupancy
 from traceview.base.hardware.occupancy import waves_of
-from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
+from traceview.kernels.inspect.kernel_context import (
+    ENOUGH_BYTES_IN_FLIGHT,
+    KernelContext,
+    tensor_ops_of,
+)
 from traceview.kernels.inspect.kernel_report import registers_for_more_blocks
 from traceview.kernels.inspect.recompilations import Outcome, serialization_remarks
+from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.loops import keeps_tensor_cores
-from traceview.kernels.inspect.rules.remedies import (
-    Remedy,
-    fewer_registers,
-    fewer_stages,
-    more_warps,
-    one_of_each,
-    relieving_remedies,
-    results_clause,
-    smaller_tiles,
-    tested_remedies,
-)
+from traceview.kernels.inspect.rules.remedies import Remedy
 from traceview.kernels.ptx.ttgir.operations import cuda_core_products
+from traceview.kernels.toolchain.tools import number_of
 
 LOW_OCCUPANCY_PCT = 25.0
-# What an SM must have in flight for its part of the memory's bandwidth: 4.8 TB/s × 1 µs ÷ 132 on an
-# H200 is 36 kB.
-_ENOUGH_BYTES = 64 * 1024
 _ASYNCHRONOUS = ("wgmma", "tcgen05", "UTC", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 _LOW = Diagnosis(
     "Theoretical occupancy is {theoretical_occupancy_pct}, limited by {limiters}",
@@ -83,15 +76,19 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
     before = _Pressure(occupancy.theoretical_occupancy_pct, kernel.spill_bytes or 0)
 
     def pressure(outcome: Outcome) -> _Pressure | None:
-        return _pressure(outcome) if keeps_tensor_cores(kernel, outcome) else None
+        if outcome.occupancy is None or not keeps_tensor_cores(kernel, outcome):
+            return None
+        return _Pressure(outcome.occupancy.theoretical_occupancy_pct, outcome.spill_bytes or 0)
 
-    tries = tested_remedies(_remedies(kernel, occupancy), kernel.trials, pressure)
+    tries = remedies.tested_remedies(_remedies(kernel, occupancy), kernel.trials, pressure)
     raised = [each for each in tries if each.after.occupancy_pct > before.occupancy_pct]
     free = [each for each in raised if each.after.spill_bytes <= before.spill_bytes]
-    helped = one_of_each(sorted(free, key=lambda each: -each.after.occupancy_pct))
-    compared = results_clause(helped or raised, tries, lambda after: _compared(before, after))
+    helped = remedies.one_of_each(sorted(free, key=lambda each: -each.after.occupancy_pct))
+    compared = remedies.results_clause(
+        helped or raised, tries, lambda after: _compared(before, after)
+    )
     is_tuned = bool(kernel.compiled.configuration)
-    in_flight = _bytes_in_flight(kernel, occupancy)
+    in_flight = kernel.bytes_in_flight
     loads = f"; {units.quantity('bytes', in_flight)} of loads in flight per SM" if in_flight else ""
     limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     recompiled = {"recompiled_occupancy_pct": helped[0].after.occupancy_pct} if helped else {}
@@ -120,28 +117,11 @@ def _severity(kernel: KernelContext, occupancy: Occupancy) -> Severity:
         is_guess = kernel.compiled.how in ("called", "guessed")
         return "info" if kernel.compiled.configuration else "medium" if is_guess else "high"
     if not tensor_ops_of(kernel.code):
-        in_flight = _bytes_in_flight(kernel, occupancy)
-        return "medium" if in_flight is not None and in_flight < _ENOUGH_BYTES else "info"
+        in_flight = kernel.bytes_in_flight
+        return "medium" if in_flight is not None and in_flight < ENOUGH_BYTES_IN_FLIGHT else "info"
     # Tensor-core kernels hide latency with their own pipeline; wgmma and tcgen05 are asynchronous,
     # so that few warps keep them busy.
     return "info" if _is_asynchronous(kernel) else "low"
-
-
-def _bytes_in_flight(kernel: KernelContext, occupancy: Occupancy) -> float | None:
-    """Bytes that the threads of an SM load from global memory in one pass of the hottest loop.
-
-    None where a bulk copy (TMA) loads, whose size is not in the instruction.
-    """
-    loads = [
-        access
-        for access in kernel.accesses
-        if (access.level, access.space) == ("ptx", "global")
-        and access.kind in ("load", "async-copy")
-    ]
-    if any(access.width_bits is None for access in loads):
-        return None
-    threads = 32 * (kernel.compiled.num_warps or 0) * occupancy.blocks_per_sm
-    return kernel.provenance.bits_of(loads) / 8 * threads if kernel.provenance else 0.0
 
 
 def _is_asynchronous(kernel: KernelContext) -> bool:
@@ -151,19 +131,13 @@ def _is_asynchronous(kernel: KernelContext) -> bool:
 
 def _remedies(kernel: KernelContext, occupancy: Occupancy) -> Iterator[Remedy]:
     if "registers" in occupancy.limiters:
-        yield from fewer_registers(registers_for_more_blocks(kernel.compiled, kernel.code))
+        yield from remedies.fewer_registers(registers_for_more_blocks(kernel.compiled, kernel.code))
     if "shared memory" in occupancy.limiters:
-        yield from fewer_stages(kernel.compiled)
+        yield from remedies.fewer_stages(kernel.compiled)
     # More warps leave each a smaller part of the tile: a public wgmma kernel ran 8 % slower so.
     if not _is_asynchronous(kernel):
-        yield from more_warps(kernel.compiled)
-    yield from smaller_tiles(kernel.compiled)
-
-
-def _pressure(outcome: Outcome) -> _Pressure | None:
-    if outcome.occupancy is None:
-        return None
-    return _Pressure(outcome.occupancy.theoretical_occupancy_pct, outcome.spill_bytes or 0)
+        yield from remedies.more_warps(kernel.compiled)
+    yield from remedies.smaller_tiles(kernel.compiled)
 
 
 def _compared(before: _Pressure, after: _Pressure) -> str:
@@ -265,8 +239,7 @@ _OTHER_REASONS = {
 
 def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Uses of tl.dot that run on CUDA cores because full fp32 precision is asked for."""
-    arch = "".join(filter(str.isdigit, kernel.compiled.arch))
-    if kernel.ttgir is None or not arch or int(arch) < _TF32_SINCE:
+    if kernel.ttgir is None or number_of(kernel.compiled.arch) < _TF32_SINCE:
         return
     full = [
         product
@@ -290,12 +263,14 @@ def serialized_wgmma(kernel: KernelContext) -> Iterator[CodeClaim]:
     remarks = serialization_remarks(kernel.compiled.notes)
     if not remarks:
         return
-    tries = relieving_remedies(kernel.compiled, kernel.trials, lambda outcome: outcome.serialized)
-    helped = one_of_each([each for each in tries if each.after == 0])
+    tries = remedies.relieving_remedies(
+        kernel.compiled, kernel.trials, lambda outcome: outcome.serialized
+    )
+    helped = remedies.one_of_each([each for each in tries if each.after == 0])
     yield CodeClaim(
         _SERIALIZED_WGMMA,
         {"remarks": len(remarks), "proven": bool(helped)},
-        f"{remarks[0]}{results_clause(helped, tries, lambda _: 'no such remark')}",
+        f"{remarks[0]}{remedies.results_clause(helped, tries, lambda _: 'no such remark')}",
         remedy=next((text for why, text in _OTHER_REASONS.items() if why in remarks[0]), ""),
         helped=helped,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Generic, TypeGuard, TypeVar
 
 from traceview.base import units
 from traceview.base.findings import SEVERITIES, Finding, Severity
@@ -59,6 +59,11 @@ def fewer_stages(compiled: Compiled) -> Iterator[Remedy]:
             yield Remedy(f"use num_stages={fewer}", Change(num_stages=fewer))
 
 
+def is_tile(value: object, least: int) -> TypeGuard[int]:
+    """Whether a value may be the size of a tile: a power of two of at least `least`."""
+    return type(value) is int and value >= least and value & (value - 1) == 0
+
+
 def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
     """Half of each constexpr that is a tile by its name; the grid or a loop covers the rest.
 
@@ -71,7 +76,7 @@ def smaller_tiles(compiled: Compiled) -> Iterator[Remedy]:
         if argument.type == "constexpr" and named_as_tile(argument.name)
         if argument.value not in reduced
     }
-    tiles = ((name, value) for name, value in sizes.items() if _is_tile(value))
+    tiles = ((name, value) for name, value in sizes.items() if is_tile(value, _LEAST_TILE))
     for name, value in sorted(tiles, key=lambda tile: -int(tile[1] or 0))[:_MOST_TILES]:
         half = int(value or 0) // 2
         action = f"use a smaller tile ({name}={half}) with more blocks or a loop"
@@ -169,11 +174,6 @@ def with_grid(compared: Equivalence) -> str:
     return f" with {blocks} (the program passes a fixed grid)"
 
 
-def imperative(chosen: Sequence[Tested[T]]) -> str:
-    """Remedies as one imperative, as alternatives."""
-    return actions_in_words([each.remedy for each in chosen])
-
-
 def actions_in_words(remedies: Sequence[Remedy]) -> str:
     """Actions as one imperative, as alternatives."""
     actions = [remedy.action for remedy in remedies]
@@ -194,12 +194,6 @@ def reduced_tiles(compiled: Compiled) -> tuple[TileReduction, ...]:
 @lru_cache(maxsize=2)
 def _tile_reductions(ttgir: str) -> tuple[TileReduction, ...]:
     return tuple(tile_reductions(parse_ttgir(ttgir)))
-
-
-def _is_tile(value: object) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return value >= _LEAST_TILE and value & (value - 1) == 0
 
 
 # Findings whose remedies were recompiled, and which of these remedies hold together.
@@ -304,7 +298,7 @@ class Reconciliation:
     def _harm(self, change: Change, severity: Severity) -> str:
         """The harm of a change to the kernel; empty if there is none."""
         outcome = self.trials.together(change)
-        if outcome is None and self.trials.is_left_out(change):
+        if outcome is None and change in self.trials.left_out:
             return f"there was no time to try it with {self.applied.description}"
         if outcome is None:
             return f"it does not compile with {change.description}"

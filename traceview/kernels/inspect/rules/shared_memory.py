@@ -12,15 +12,9 @@ from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.recompilations import Outcome, widths, widths_text
+from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
-from traceview.kernels.inspect.rules.remedies import (
-    Remedy,
-    fewer_stages,
-    imperative,
-    more_warps,
-    results_clause,
-    tested_remedies,
-)
+from traceview.kernels.inspect.rules.remedies import Remedy
 from traceview.kernels.ptx.accesses import COPIES, AsyncWait, async_waits
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.instruction_mix import instruction_mix
@@ -122,11 +116,13 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         now = _passes(_innermost([replace(a, cost=costs.cost(a)) for a in shared]))
         return now if now.factor - 1 <= (every.factor - 1) / 2 else None
 
-    tries = tested_remedies(more_warps(kernel.compiled), kernel.trials, halved)
+    tries = remedies.tested_remedies(remedies.more_warps(kernel.compiled), kernel.trials, halved)
     worst = max(conflicting, key=lambda access: _passes([access]).taken)
     ways, cost = _passes([worst]).factor, worst.cost or RequestCost()
     basis = f"addresses in PTX of {worst.count} × {worst.opcode} at loop depth {worst.loop_depth}"
+    advised = ""
     for best in tries[:1]:
+        advised = remedies.actions_in_words([best.remedy])
         waves = f"{best.after.taken:.0f} wavefronts, {best.after.needed:.0f} without conflicts"
         basis += f"; recompiled with {best.remedy.change.description}: {waves}"
     yield CodeClaim(
@@ -143,7 +139,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         basis,
         worst.source,
         severity=_severity(kernel, worst, costly=every.factor >= _POOR and ways >= _BAD),
-        remedy=imperative(tries[:1]) if tries else _PAD if kernel.is_cuda(worst.source) else "",
+        remedy=advised or (_PAD if kernel.is_cuda(worst.source) else ""),
     )
 
 
@@ -246,7 +242,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         remaining = tuple(access for access in remaining if access.source not in exchanges)
         return None if _narrow(remaining) else tuple(a for a in remaining if _is_in_loop(a))
 
-    tries = tested_remedies(_wider_remedies(compiled), trials, left)
+    tries = remedies.tested_remedies(_wider_remedies(compiled), trials, left)
     where = f"at loop depth {worst.loop_depth} in {level.upper()}"
     shown = "; no recompilation helped" if trials and trials.any_compiled else ""
     for best in tries[:1]:
@@ -269,11 +265,11 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 
 def _wider_remedies(compiled: Compiled) -> Iterator[Remedy]:
-    yield from more_warps(compiled)
+    yield from remedies.more_warps(compiled)
     if compiled.num_warps and compiled.num_warps > 1:
         fewer = compiled.num_warps // 2
         yield Remedy(f"use num_warps={fewer}", Change(num_warps=fewer))
-    yield from fewer_stages(compiled)
+    yield from remedies.fewer_stages(compiled)
 
 
 def _narrow(accesses: Iterable[Access]) -> list[Access]:
@@ -297,10 +293,16 @@ def serialized_copies(kernel: KernelContext) -> Iterator[CodeClaim]:
     Other blocks on the SM may still overlap them.
     """
     stages = kernel.compiled.num_stages
-    for wait in [wait for wait in kernel.async_waits if _is_serial_copy(wait)][:1]:
+
+    def left(outcome: Outcome) -> int:
+        """The copies that still are."""
+        waits = async_waits(outcome.function, instruction_mix(outcome.function))
+        return len(_serial_copies(waits))
+
+    for wait in _serial_copies(kernel.async_waits)[:1]:
         more = stages + 1 if stages else 0
         deeper = [Remedy(f"use num_stages={more}", Change(num_stages=more))] if more else []
-        tries = tested_remedies(deeper, kernel.trials, _serial_copies)
+        tries = remedies.tested_remedies(deeper, kernel.trials, left)
         helped = [each for each in tries if each.after == 0]
         yield CodeClaim(
             _SERIAL_COPIES,
@@ -311,16 +313,13 @@ def serialized_copies(kernel: KernelContext) -> Iterator[CodeClaim]:
                 "proven": bool(helped),
             },
             "PTX: no arithmetic between the copies and the wait for all of them"
-            + results_clause(helped, tries, lambda _: "copies of the next tile stay in flight"),
+            + remedies.results_clause(
+                helped, tries, lambda _: "copies of the next tile stay in flight"
+            ),
             wait.source,
             helped=helped,
         )
 
 
-def _is_serial_copy(wait: AsyncWait) -> bool:
-    return wait.kind in COPIES and wait.is_serial
-
-
-def _serial_copies(outcome: Outcome) -> int:
-    waits = async_waits(outcome.function, instruction_mix(outcome.function))
-    return sum(map(_is_serial_copy, waits))
+def _serial_copies(waits: Iterable[AsyncWait]) -> list[AsyncWait]:
+    return [wait for wait in waits if wait.kind in COPIES and wait.is_serial]

@@ -12,10 +12,8 @@ import numpy.typing as npt
 
 from traceview.base.records import record
 from traceview.base.vocabulary.amounts import WARP_THREADS
-from traceview.kernels.ptx import accesses as ptx_accesses
-from traceview.kernels.ptx import disassembly as sass_accesses
 from traceview.kernels.ptx import instruction_mix, lexer
-from traceview.kernels.ptx.accesses import MATRIX_COUNT
+from traceview.kernels.ptx.accesses import MATRIX_COUNT, access_finder
 from traceview.kernels.ptx.addresses.evaluation import Registers, as_launched
 from traceview.kernels.ptx.addresses.integers import Values
 from traceview.kernels.ptx.addresses.slicing import Provenance, Slices, registers_in
@@ -90,15 +88,11 @@ def _in_parts(
     counts = count(WARP_THREADS // words)
     if words == 1:
         return counts
-    return np.where(_alike_in_pairs(address, active), count(2 * WARP_THREADS // words), counts)
-
-
-def _alike_in_pairs(address: Addresses, active: Active) -> npt.NDArray[np.bool_]:
-    """True where threads 2i and 2i + 1 read the same in the whole warp, or neither takes part."""
+    # Threads 2i and 2i + 1 read the same in the whole warp, or neither takes part.
     same = (address[:, ::2] == address[:, 1::2]) & active[:, ::2] & active[:, 1::2]
     idle = ~active[:, ::2] & ~active[:, 1::2]
     alike: npt.NDArray[np.bool_] = (same | idle).all(axis=1)
-    return alike
+    return np.where(alike, count(2 * WARP_THREADS // words), counts)
 
 
 def matrix_wavefronts(address: Addresses, matrices: int) -> Counts:
@@ -342,8 +336,8 @@ def traffic_of(ptx: Function | None, sass: Function | None) -> Traffic:
 
 def _traffic(function: Function) -> Traffic:
     is_ptx = function.level == "ptx"
-    access_of = ptx_accesses.access_of if is_ptx else sass_accesses.access_of
-    pairs = [(i, access_of(i)) for i in function.instructions]
+    find = access_finder(function)
+    pairs = [(i, find(i)) for i in function.instructions]
     unknown = next((why for i, access in pairs if (why := _unknown(i, access))), "")
     if unknown:
         return Traffic(None, None, unknown)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
 from traceview.base.records import record
 from traceview.kernels.ptx.accesses import access_of, pointee_bits
 from traceview.kernels.ptx.instruction_mix import Passes
+from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import Access, Argument, Function, Instruction, SourceLine
 
 _REGISTER = re.compile(r"%[A-Za-z_$][\w$]*(?:\.[a-z]+)?")
@@ -131,14 +132,12 @@ class Slices:
 
     def _behind(self, registers: Iterable[str]) -> set[str]:
         """All registers that the given ones depend on, including through the addresses of loads."""
-        seen, waiting = set[str](), list(registers)
-        while waiting:
-            register = waiting.pop()
-            if register not in seen:
-                seen.add(register)
-                writers = self._writers.get(register, ())
-                waiting += [name for writer in writers for name in reads(writer)]
-        return seen
+
+        def following(register: str) -> Iterator[str]:
+            for writer in self._writers.get(register, ()):
+                yield from reads(writer)
+
+        return set(reached(registers, following))
 
     def _parameters(self, writer: Instruction) -> set[str]:
         if not writer.opcode.startswith("ld.param"):

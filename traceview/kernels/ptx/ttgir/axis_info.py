@@ -79,10 +79,7 @@ class _Analysis:
             )
 
     def run(self) -> None:
-        regions: list[IrOperation] = []
-        for op in self.module.operations:
-            while regions and op.depth <= regions[-1].depth:
-                regions.pop()
+        for op, regions in self.module.nested():
             if op.opcode == "scf.yield" and regions:
                 region = regions[-1]
                 loop = _FOR.search(region.rest)
@@ -93,7 +90,6 @@ class _Analysis:
                             self._join(names[at], self.of(value))
             elif op.opcode in ("scf.for", "scf.if", "scf.while"):
                 self._entered(op)
-                regions.append(op)
             elif op.results:
                 info = self._hinted(op, self._result(op))
                 self.known.update(dict.fromkeys(op.results, info))
@@ -336,10 +332,6 @@ def _comparison(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
     return AxisInfo(ones, ones, constancy)
 
 
-def _either(_: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo:
-    return _both(inputs[0], inputs[1])
-
-
 def _selected(op: IrOperation, inputs: Sequence[AxisInfo]) -> AxisInfo | None:
     if len(inputs) != 3:
         return None
@@ -378,7 +370,9 @@ _RULES: Mapping[str, Callable[[IrOperation, Sequence[AxisInfo]], AxisInfo | None
     "arith.remui": _remainder,
     **dict.fromkeys(("arith.shli", "arith.shrsi", "arith.shrui"), _shifted),
     **dict.fromkeys(("arith.andi", "arith.ori", "arith.xori"), _logic),
-    **dict.fromkeys(("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui"), _either),
+    **dict.fromkeys(
+        ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui"), lambda _, i: _both(*i[:2])
+    ),
     "arith.cmpi": _comparison,
     "arith.select": _selected,
 }

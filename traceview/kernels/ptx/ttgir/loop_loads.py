@@ -12,12 +12,13 @@ from math import prod
 from typing import Literal
 
 from traceview.base.records import record
+from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.ttgir.operations import LOOPS
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.kernels.ptx.ttgir.vector_limit import vector_limits
 
 Why = Literal["if", "narrow", "unknown"]
-_LOOPS = ("scf.for", "scf.while")
 _DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma")
 _COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
 # An asynchronous copy (cp.async) moves 4, 8 or 16 bytes.
@@ -51,18 +52,18 @@ class DeepestLoop:
 
 def deepest_loop(module: IrModule) -> DeepestLoop | None:
     """The deepest loop of a module, or several loops that are as deep; None without a loop."""
-    inside = list(_in_loops(module))
-    most = max((sum(r.opcode in _LOOPS for r in around) for _, around in inside), default=0)
+    inside = list(module.nested())
+    most = max((sum(r.opcode in LOOPS for r in around) for _, around in inside), default=0)
     if not most:
         return None
-    here = [pair for pair in inside if sum(r.opcode in _LOOPS for r in pair[1]) == most]
+    here = [pair for pair in inside if sum(r.opcode in LOOPS for r in pair[1]) == most]
     widths = {(each.line, each.kind): each.width_bits for each in vector_limits(module)}
     loads = tuple(
         _waiting(op, around, module, widths)
         for op, around in here
         if op.opcode == "tt.load" and op.shape
     )
-    loop = next(region for region in reversed(here[0][1]) if region.opcode in _LOOPS)
+    loop = next(region for region in reversed(here[0][1]) if region.opcode in LOOPS)
     opcodes = {op.opcode for op, _ in here}
     return DeepestLoop(
         loop.line, loads, bool(opcodes & {*_DOTS}), bool(opcodes & {*_COPIES, "ttg.async_wait"})
@@ -75,18 +76,6 @@ def dot_rows(module: IrModule) -> int | None:
     return min((shape[0] for shape in shapes if len(shape) == 2), default=None)
 
 
-def _in_loops(module: IrModule) -> Iterator[tuple[IrOperation, list[IrOperation]]]:
-    """The operations with the regions around them, the outermost first."""
-    regions: list[IrOperation] = []
-    for op in module.operations:
-        while regions and op.depth <= regions[-1].depth:
-            regions.pop()
-        if any(region.opcode in _LOOPS for region in regions):
-            yield op, list(regions)
-        if op.opcode.startswith("scf."):
-            regions.append(op)
-
-
 def _waiting(
     op: IrOperation,
     around: list[IrOperation],
@@ -94,7 +83,7 @@ def _waiting(
     widths: Mapping[tuple[SourceLine | None, str], int],
 ) -> WaitingLoad:
     width = widths.get((op.line, "load"))
-    within = next(n for n, r in enumerate(reversed(around)) if r.opcode in _LOOPS)
+    within = next(n for n, r in enumerate(reversed(around)) if r.opcode in LOOPS)
     why: Why = "unknown"
     if within:
         why = "if"
@@ -105,18 +94,18 @@ def _waiting(
 
 def _feeds_dot(op: IrOperation, module: IrModule) -> bool:
     """Whether a value reaches a product within the loop, through memory of the block or not."""
-    seen, waiting = set[str](), list(op.results)
-    while waiting:
-        value = waiting.pop()
-        for user in module.users.get(value, ()) if value not in seen else ():
-            if user.opcode in _DOTS:
-                # The operands of tt.dot_scaled: a, its scale, b, its scale.
-                if value in user.inputs[: 4 if user.opcode == "tt.dot_scaled" else 2]:
-                    return True
-                continue
-            waiting += user.inputs[1:2] if user.opcode == "ttg.local_store" else user.results
-        seen.add(value)
-    return False
+
+    def following(value: str) -> Iterator[str]:
+        for user in module.users.get(value, ()):
+            if user.opcode not in _DOTS:
+                yield from user.inputs[1:2] if user.opcode == "ttg.local_store" else user.results
+
+    # The operands of tt.dot_scaled: a, its scale, b, its scale.
+    return any(
+        user.opcode in _DOTS and value in user.inputs[: 4 if user.opcode == "tt.dot_scaled" else 2]
+        for value in reached(op.results, following)
+        for user in module.users.get(value, ())
+    )
 
 
 # Tiles with several buffers, which copies fill ahead of the loop.

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from traceview.base.records import record
+from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import Function, SourceLine
 from traceview.kernels.ptx.ttgir import layouts
 from traceview.kernels.ptx.ttgir.axis_info import axis_infos
@@ -31,7 +32,7 @@ _TYPES = re.compile(r" : \(?(.*?)\)? -> ")
 _USES_SHARED = frozenset(
     {"tt.reduce", "tt.scan", "tt.histogram", "tt.gather", "ttg.local_load", "ttg.local_store"}
 )
-_LOOPS = ("scf.for", "scf.while")
+LOOPS = ("scf.for", "scf.while")
 _MOST_ELEMENTS = 1 << 25
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 
@@ -65,15 +66,7 @@ def layout_conversions(module: IrModule, ptx: Function | None) -> tuple[LayoutCo
 
 def loop_depths_of(module: IrModule) -> tuple[int, ...]:
     """The number of loops around each operation."""
-    regions: list[IrOperation] = []
-    depths = []
-    for op in module.operations:
-        while regions and op.depth <= regions[-1].depth:
-            regions.pop()
-        depths.append(sum(region.opcode in _LOOPS for region in regions))
-        if op.opcode.startswith("scf."):
-            regions.append(op)
-    return tuple(depths)
+    return tuple(sum(r.opcode in LOOPS for r in regions) for _, regions in module.nested())
 
 
 def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
@@ -254,15 +247,8 @@ def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
         axis, shape = _AXIS.search(op.rest), shape_of(op.type_of_inputs)
         if op.opcode == "tt.reduce" and not depth and axis and int(axis[1]) < len(shape):
             # The tensor loads that a reduction's input comes from, up to any earlier reduction.
-            seen, waiting, loads = set[str](), list(op.inputs), list[IrOperation]()
-            while waiting:
-                value = waiting.pop()
-                maker = None if value in seen else module.makers.get(value)
-                seen.add(value)
-                if maker and maker.opcode == "tt.load" and maker.shape:
-                    loads.append(maker)
-                elif maker and maker.opcode != "tt.reduce":
-                    waiting += maker.inputs
+            origins = module.origins(op.inputs, "tt.load", "tt.reduce")
+            loads = [each for each in origins if each.opcode == "tt.load" and each.shape]
             if loads and _is_stored(op, users):
                 size = shape[int(axis[1])]
                 free = all(len(x.inputs) > 1 and not _advances(x, size, module) for x in loads)
@@ -272,18 +258,11 @@ def tile_reductions(module: IrModule) -> Iterator[TileReduction]:
 def _advances(load: IrOperation, size: int, module: IrModule) -> bool:
     """Whether the address of a load advances by the size of its tile: `g * size + range`."""
     infos = axis_infos(module)
-    seen, waiting = set[str](), list(load.inputs[:1])
-    while waiting:
-        value = waiting.pop()
-        maker = None if value in seen else module.makers.get(value)
-        seen.add(value)
-        if maker is None or maker.opcode == "tt.load":
-            continue
-        constants = [infos[v].constant for v in maker.inputs if v in infos]
-        added = maker.opcode == "arith.addi" and any(c and c % size == 0 for c in constants)
-        if added or (maker.opcode == "arith.muli" and size in constants):
+    for op in module.origins(load.inputs[:1], "tt.load"):
+        constants = [infos[v].constant for v in op.inputs if v in infos]
+        added = op.opcode == "arith.addi" and any(c and c % size == 0 for c in constants)
+        if added or (op.opcode == "arith.muli" and size in constants):
             return True
-        waiting += maker.inputs
     return False
 
 
@@ -292,15 +271,12 @@ def _is_stored(op: IrOperation, users: Mapping[str, Sequence[IrOperation]]) -> b
 
     They combine the partial results of several programs.
     """
-    seen, waiting = set[str](), list(op.results)
-    while waiting:
-        value = waiting.pop()
-        for user in users.get(value, ()) if value not in seen else ():
-            if user.opcode == "tt.store":
-                return True
-            waiting += user.results
-        seen.add(value)
-    return False
+
+    def following(value: str) -> list[str]:
+        return [result for user in users.get(value, ()) for result in user.results]
+
+    values = reached(op.results, following)
+    return any(user.opcode == "tt.store" for value in values for user in users.get(value, ()))
 
 
 def _crosses_warps(op: IrOperation, module: IrModule) -> bool:

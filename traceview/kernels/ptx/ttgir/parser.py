@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
 from traceview.base.records import record
+from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import SourceLine, source_path
 
 _LOCATION = re.compile(r"^#loc(?P<name>\d*) = loc\((?P<text>.*)\)$", re.MULTILINE)
@@ -105,6 +106,26 @@ class IrModule:
             for value in op.inputs:
                 users[value].append(op)
         return users
+
+    def nested(self) -> Iterator[tuple[IrOperation, list[IrOperation]]]:
+        """Each operation with the regions around it, the outermost first."""
+        regions: list[IrOperation] = []
+        for op in self.operations:
+            while regions and op.depth <= regions[-1].depth:
+                regions.pop()
+            yield op, list(regions)
+            if op.opcode.startswith("scf."):
+                regions.append(op)
+
+    def origins(self, values: Iterable[str], *ends: str) -> Iterator[IrOperation]:
+        """The operations that values are computed from, back to those whose opcodes are `ends`."""
+
+        def inputs(value: str) -> Sequence[str]:
+            maker = self.makers.get(value)
+            return maker.inputs if maker and maker.opcode not in ends else ()
+
+        makers = (self.makers.get(value) for value in reached(values, inputs))
+        return filter(None, makers)
 
 
 def shape_of(type_: str) -> tuple[int, ...]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from traceview.base.records import record
 from traceview.base.vocabulary.amounts import WARP_THREADS
+from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.ptx.ttgir.axis_info import AxisInfo, axis_infos, element_bytes, unknown
 from traceview.kernels.ptx.ttgir.layouts import ThreadShare, layout_of, thread_share
@@ -200,34 +201,22 @@ class _Trace:
     def pointers(self, value: str) -> set[str]:
         """The pointer parameters that an address starts from."""
         parameters = {p.name for p in self.module.parameters if "!tt.ptr" in p.type}
-        seen, waiting, pointers = set[str](), [value], set[str]()
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if name in parameters:
-                pointers.add(name)
+
+        def following(name: str) -> Sequence[str]:
             maker = self.module.makers.get(name)
-            if maker and maker.opcode in ("tt.addptr", *_PASSING):
-                waiting += maker.inputs[:1]
-            elif maker and maker.opcode in ("scf.for", "scf.if", "arith.select"):
-                waiting += maker.inputs
-            elif maker is None and name not in parameters:
-                waiting += self._starts(name)
-        return pointers
+            if maker is None:
+                return () if name in parameters else self._starts(name)
+            if maker.opcode in ("tt.addptr", *_PASSING):
+                return maker.inputs[:1]
+            return maker.inputs if maker.opcode in ("scf.for", "scf.if", "arith.select") else ()
+
+        names: set[str] = set(reached([value], following))
+        return parameters & names
 
     def is_gathered(self, pointer: str) -> bool:
         """Whether an address is computed from a tensor that was loaded."""
-        seen, waiting = set[str](), [pointer]
-        while waiting:
-            name = waiting.pop()
-            maker = None if name in seen else self.module.makers.get(name)
-            seen.add(name)
-            if maker and maker.opcode == "tt.load" and maker.shape:
-                return True
-            waiting += maker.inputs if maker and maker.opcode != "tt.load" else ()
-        return False
+        origins = self.module.origins([pointer], "tt.load")
+        return any(op.opcode == "tt.load" and op.shape for op in origins)
 
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
         """The operation that keeps a property of a value below `need`; None if it is not found."""

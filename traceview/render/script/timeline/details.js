@@ -6,7 +6,7 @@ import { linksOf } from "./canvas/arrows.js";
 import { stackOf } from "./flame.js";
 import { count, duration, percent, size } from "./format.js";
 import { busyOf, firstAfter, openAt } from "./model.js";
-import { cpuTimes, excessOf, medianStep } from "./steps.js";
+import { cpuTimes, excessOf, medianStep, operator } from "./steps.js";
 import { ranked } from "./sums.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -15,6 +15,8 @@ import { ranked } from "./sums.js";
 
 const MOST_MEANWHILE = 3;
 const MOST_SETS = 8;
+/** In the text of a range of torch's, before the shapes of an operator's arguments. */
+const SIZES = ", sizes = [";
 
 /** A row in one line, for its tooltip and for screen readers.
  * @param {Model} model
@@ -95,7 +97,7 @@ function stepFacts(model, step) {
 function meanwhile(model, { track, row }) {
   const [from, to] = [track.start[row], track.end[row]];
   const most = [...cpuTimes(model, from, to, track.lane.process)].sort(([, a], [, b]) => b - a).slice(0, MOST_MEANWHILE);
-  const listed = most.map(([text, ns]) => `${text.split(", seq =")[0]} ${duration(ns)}`).join(", ");
+  const listed = most.map(([text, ns]) => `${operator(text)} ${duration(ns)}`).join(", ");
   const facts = /** @type {[string, string][]} */ (listed ? [["CPU meanwhile", listed]] : []);
   const outside = outsideCalls(model, from, to, track.lane.process);
   if (outside > 0) facts.push(["Outside CUDA calls", `${duration(outside)} of ${duration(to - from)}`]);
@@ -193,15 +195,28 @@ function linkFacts(model, place) {
   /** @type {[string, string][]} */
   const facts = [["Launched by", `${name}, ${call.track.lane.title}`]];
   if (path) facts.push(["In", path]);
+  const shapes = shapesAt(model, call);
+  if (shapes) facts.push(["Shapes", shapes]);
   facts.push(["Queue wait", wait > 0 ? duration(wait) : "none: it started before the call returned"]);
   return facts;
 }
 
-/** The ranges that a call is in, outermost first. @param {Model} model @param {Place} call */
-function pathAt(model, call) {
+/** The texts of the ranges that a call is in, outermost first. @param {Model} model @param {Place} call */
+function rangesAt(model, call) {
   const ranges = stackOf(model, call).filter(({ track }) => track.content === "ranges");
-  return ranges.map(({ track, row }) => model.names.texts[track.name[row]]).join(" / ");
+  return ranges.map(({ track, row }) => model.names.texts[track.name[row]]);
 }
+
+/** @param {Model} model @param {Place} call */
+const pathAt = (model, call) => rangesAt(model, call).map(operator).join(" / ");
+
+/** The shapes of the arguments of the innermost operator that has them. @param {Model} model @param {Place} call */
+function shapesAt(model, call) {
+  const text = rangesAt(model, call).findLast((text) => text.includes(SIZES)) ?? "";
+  const shapes = [...text.slice(text.indexOf(SIZES)).matchAll(/\[(\d[\d, ]*)\]/g)];
+  return shapes.length ? `${operator(text)} of ${shapes.map(([, sides]) => sides.replaceAll(", ", "\u00d7")).join(", ")}` : "";
+}
+
 
 /**
  * @param {Model} model

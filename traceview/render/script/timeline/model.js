@@ -77,11 +77,11 @@ export async function modelOf(data) {
   const columns = data.columns;
   /** @param {string} name */
   const column = async (name) => numbers(columns[name], await inflated(columns[name].data));
-  const wanted = ["gap", "duration", "name", "bytes", "link", "count", "busy", "by_class"];
-  const [gap, duration, name, bytes, link, count, busy, byClass] = await Promise.all(
+  const wanted = ["gap", "duration", "name", "bytes", "link", "count", "pauses", "by_class"];
+  const [gap, duration, name, bytes, link, count, pauses, byClass] = await Promise.all(
     wanted.map(column),
   );
-  const read = { gap, duration, name, bytes, count, busy, link: running(signed(link)) };
+  const read = { gap, duration, name, bytes, count, pauses, link: running(signed(link)) };
   const { lanes, tracks } = lanesOf(data, read);
   const named = await namesOf(data.names);
   addClasses(tracks, named.classes, columns.class_of, byClass);
@@ -162,7 +162,7 @@ function trackOf(lane, given, read, at) {
     end,
     name: part(read.name, at.row),
     count: given.summed ? part(read.count, at.sum) : null,
-    busy: given.summed ? part(read.busy, at.sum) : null,
+    busy: given.summed ? end.map((time, row) => time - start[row] - read.pauses[at.sum + row]) : null,
     byClass: new Map(),
     link: links ? part(read.link, at.link) : null,
     bytes: works ? part(read.bytes, at.operation) : null,
@@ -179,16 +179,21 @@ function trackOf(lane, given, read, at) {
  * @param {ArrayLike<number>} classes by name
  * @param {[number, number][]} pairs track and class of each part of the column; the rows of a track
  *   that is not there are of one class
- * @param {any} column
+ * @param {any} column of the rows that stand for several
  */
 function addClasses(tracks, classes, pairs, column) {
   for (const track of tracks) if (track.busy) track.byClass.set(classes[track.name[0]], track.busy);
   for (const [number] of pairs) tracks[number].byClass.clear();
-  let first = 0;
+  let next = 0;
   for (const [number, kind] of pairs) {
-    const rows = tracks[number].start.length;
-    tracks[number].byClass.set(kind, column.subarray(first, first + rows));
-    first += rows;
+    const { byClass, name, count, busy } = tracks[number];
+    if (!count || !busy) continue;
+    const times = new Float64Array(name.length);
+    for (let row = 0; row < times.length; row++) {
+      if (count[row] > 1) times[row] = column[next++];
+      else if (classes[name[row]] === kind) times[row] = busy[row];
+    }
+    byClass.set(kind, times);
   }
 }
 

@@ -96,9 +96,12 @@ function add(times, text, ns) {
 
 const known = /** @type {Map<string, string>} */ (new Map());
 
+/** A range of torch's without what it notes behind its name. @param {string} text */
+export const operator = (text) => text.split(/, (?:seq|op_id|sizes) = /)[0];
+
 /** @param {string} text */
 export function withoutNumbers(text) {
   let plain = known.get(text);
-  if (plain === undefined) known.set(text, (plain = text.replace(/\d+/g, "#")));
+  if (plain === undefined) known.set(text, (plain = operator(text).replace(/\d+/g, "#")));
   return plain;
 }

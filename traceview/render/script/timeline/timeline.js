@@ -514,7 +514,7 @@ export class Lanes {
 
   /** @param {1 | -1} step */
   goToHit(step) {
-    if (!this.hits) return this.goToAlike(step);
+    if (!this.hits) return this.frame.search.value ? undefined : this.goToAlike(step);
     const { selected } = this;
     const from = selected
       ? { time: selected.track.start[selected.row], number: selected.track.offset + selected.row }

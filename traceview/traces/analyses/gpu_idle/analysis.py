@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.base import groups, units
-from traceview.base.tables import Array, Column, Integers, Table, TableSpec, Texts
+from traceview.base.tables import Array, Integers, Table, TableSpec, Texts, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, CAUSES
 from traceview.traces import rules
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
@@ -36,104 +36,83 @@ from traceview.traces.trace import Trace
 DEVICES = TableSpec(
     "devices",
     "one row per GPU that did work",
-    (
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column(
-            "span_ns",
-            "int64",
-            "first start to last end of GPU work; busy plus idle time where ranges are selected",
-        ),
-        Column("busy_ns", "int64", "union of kernels, copies, memsets and whole graphs"),
-        Column("idle_ns", "int64", "span minus busy"),
-        Column("busy_pct", "float64", "busy share of the span"),
-        Column(
-            "one_time_idle_ns",
-            "int64",
-            "idle in warm-up, first uses of kernels and the first allocation of pinned memory",
-        ),
-        Column(
-            "steady_busy_pct",
-            "float64",
-            "busy share after warm-up, without first uses; absent if nothing ran after warm-up",
-            nullable=True,
-        ),
-        HOST,
-    ),
+    column_list(f"""
+        device_id int32: GPU, as the recorder numbers it
+        span_ns int64: first start to last end of GPU work; busy plus idle time where ranges are
+            selected
+        busy_ns int64: union of kernels, copies, memsets and whole graphs
+        idle_ns int64: span minus busy
+        busy_pct float64: busy share of the span
+        one_time_idle_ns int64: idle in warm-up, first uses of kernels and the first allocation of
+            pinned memory
+        steady_busy_pct float64?: busy share after warm-up, without first uses; absent if nothing
+            ran after warm-up
+        {HOST}
+    """),
     brief="device_id host_id span_ns busy_ns idle_ns busy_pct steady_busy_pct one_time_idle_ns",
 )
 CAUSE_TABLE = TableSpec(
     "causes",
     "one row per GPU and cause, over all parts of gaps",
-    (
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column("cause", "text", "why the work that ended the gap did not start earlier"),
-        Column("gaps", "int64", "number of idle gaps with some of this time"),
-        Column("idle_ns", "int64", "idle time in them"),
-        Column("share_pct", "float64", "share of the GPU's idle time"),
-        Column("steady_idle_ns", "int64", "part of idle after warm-up"),
-        Column("meaning", "text", "meaning of the cause", prose=True),
-        HOST,
-    ),
+    column_list(f"""
+        device_id int32: GPU, as the recorder numbers it
+        cause text: why the work that ended the gap did not start earlier
+        gaps int64: number of idle gaps with some of this time
+        idle_ns int64: idle time in them
+        share_pct float64: share of the GPU's idle time
+        steady_idle_ns int64: part of idle after warm-up
+        meaning sentence: meaning of the cause
+        {HOST}
+    """),
     brief="device_id host_id cause gaps idle_ns share_pct steady_idle_ns meaning",
 )
 GAPS = TableSpec(
     "gaps",
     "the 100 longest idle gaps",
-    (
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column("start_ns", "int64", "time at which the GPU ran dry"),
-        Column("duration_ns", "int64", "time until work started again"),
-        Column(
-            "cause",
-            "text",
-            "why the work that ended the gap did not start earlier: the cause of most of it",
-        ),
-        Column("range_path", "text", "range in which the next work was launched"),
-        Column("next_operation", "text", "the work that ended the gap"),
-        Column("call", "text", "the CUDA call that the cause rests on", nullable=True),
-        Column("evidence", "text", "what in the recording shows the cause", prose=True),
-        HOST,
-    ),
+    column_list(f"""
+        device_id int32: GPU, as the recorder numbers it
+        start_ns int64: time at which the GPU ran dry
+        duration_ns int64: time until work started again
+        cause text: why the work that ended the gap did not start earlier: the cause of most of it
+        range_path text: range in which the next work was launched
+        next_operation text: the work that ended the gap
+        call text?: the CUDA call that the cause rests on
+        evidence sentence: what in the recording shows the cause
+        {HOST}
+    """),
     brief="duration_ns cause range_path evidence next_operation call start_ns device_id host_id",
 )
 LATE = TableSpec(
     "late",
     "launch-late idle time by what the CPU did meanwhile, most steady idle first",
-    (
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column("range_pattern", "text", "range open on the launching thread, numbers as #"),
-        Column(
-            "where",
-            "text",
-            "CUDA call it was in; outside CUDA is Python or other CPU work",
-            prose=True,
-        ),
-        Column("gaps", "int64", "idle gaps with some of this time"),
-        Column("idle_ns", "int64", "GPU idle time meanwhile"),
-        Column("share_pct", "float64", "share of the GPU's launch-late idle time"),
-        Column("steady_idle_ns", "int64", "part of idle after warm-up"),
-    ),
+    column_list("""
+        device_id int32: GPU, as the recorder numbers it
+        range_pattern text: range open on the launching thread, numbers as #
+        where sentence: CUDA call it was in; outside CUDA is Python or other CPU work
+        gaps int64: idle gaps with some of this time
+        idle_ns int64: GPU idle time meanwhile
+        share_pct float64: share of the GPU's launch-late idle time
+        steady_idle_ns int64: part of idle after warm-up
+    """),
     brief="steady_idle_ns idle_ns share_pct range_pattern where gaps device_id",
     adds="idle_ns steady_idle_ns",
 )
 LINES = TableSpec(
     "lines",
     "idle time waiting for the CPU by line or native function of the program, most steady first",
-    (
-        Column("device_id", "int32", "GPU, as the recorder numbers it"),
-        Column(
-            "file", "text", "innermost file of the program, or executable; absent: library", True
-        ),
-        Column("line", "int32", "line that the launching thread was at, in Python", nullable=True),
-        Column("function", "text", "function that contains the line", nullable=True),
-        Column("inner", "text", "library function that it was in there", nullable=True),
-        Column("activity", "text", "cpu, or what the thread did or waited for instead"),
-        Column("source", "text", "text of the line, where recorded", nullable=True),
-        Column("samples", "int64", "samples of the stack in idle gaps; 0 for recorded waits"),
-        Column("idle_ns", "int64", "GPU idle time that these samples stand for, or of these waits"),
-        Column("share_pct", "float64", "share of the GPU's idle time waiting for the CPU"),
-        Column("steady_idle_ns", "int64", "part of idle after warm-up"),
-    ),
+    column_list("""
+        device_id int32: GPU, as the recorder numbers it
+        file text?: innermost file of the program, or executable; absent: library
+        line int32?: line that the launching thread was at, in Python
+        function text?: function that contains the line
+        inner text?: library function that it was in there
+        activity text: cpu, or what the thread did or waited for instead
+        source text?: text of the line, where recorded
+        samples int64: samples of the stack in idle gaps; 0 for recorded waits
+        idle_ns int64: GPU idle time that these samples stand for, or of these waits
+        share_pct float64: share of the GPU's idle time waiting for the CPU
+        steady_idle_ns int64: part of idle after warm-up
+    """),
     brief=(
         "steady_idle_ns file line function inner idle_ns share_pct activity samples source "
         "device_id"
@@ -250,8 +229,7 @@ def _share_of_device_pct(device: Array, time: Integers) -> Array:
     """The share that each row has of all rows of its device, in percent."""
     by_device = groups.group(device)
     total = groups.sums(by_device, time)[by_device.ids]
-    result: Array = 100.0 * time / np.maximum(total, 1)
-    return result
+    return 100.0 * time / np.maximum(total, 1)
 
 
 def _longest(trace: Trace, gaps: Gaps) -> Table:

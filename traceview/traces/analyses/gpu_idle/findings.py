@@ -10,15 +10,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import SEVERITIES, Edit, Severity, Subject, severity_of
 from traceview.base.tables import Cell, Mask
-from traceview.base.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT, PROCESS, SLEEP
-from traceview.base.vocabulary.causes import (
-    ALLOCATION,
-    CAUSES,
-    COMPILATION,
-    LAUNCH_LATE,
-    LOST_WORK,
-    SYNC_DRAIN,
-)
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import (
     gap_evidence,
@@ -29,14 +21,7 @@ from traceview.traces.analyses.gpu_idle import (
 )
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit, is_other_work
-from traceview.traces.facts.idle.gaps import (
-    device_work,
-    every_gap,
-    gaps,
-    steady_spans_ns,
-    unknown_idle,
-)
-from traceview.traces.facts.idle.lines import IdleSamples, joined, lines_of
+from traceview.traces.facts.idle import gaps, lines
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
 from traceview.traces.facts.operations import gpu_cells, operations
@@ -53,15 +38,19 @@ def by_cause(trace: Trace) -> Iterator[TimeClaim]:
     `sync-stalls` reports idle time after selected synchronizations, `memory` that of allocation in
     the loop.
     """
-    every = gaps(trace)
-    known = ~np.isin(every.device, list(unknown_idle(trace)))
-    for cause, words in enumerate(CAUSES):
+    every = gaps.gaps(trace)
+    known = ~np.isin(every.device, list(gaps.unknown_idle(trace)))
+    for cause, words in enumerate(causes.CAUSES):
         if not words.lost:
             continue
         steady = (every.cause == cause) & ~every.one_time & known
-        if cause == SYNC_DRAIN:
-            steady &= ~_after_selected_waits(trace)
-        if cause == ALLOCATION and (in_loop := recurring(trace)):
+        if cause == causes.SYNC_DRAIN:
+            # True for the gaps due to selected waits, which sync-stalls reports.
+            wait = gaps.gaps(trace).wait
+            reported: Mask = wait >= 0
+            reported[reported] = selected_calls(trace)[waits(trace).call[wait[reported]]]
+            steady &= ~reported
+        if cause == causes.ALLOCATION and (in_loop := recurring(trace)):
             steady[in_loop.gap_rows] = False
         yield from _of_cause(trace, cause, steady)
 
@@ -69,22 +58,22 @@ def by_cause(trace: Trace) -> Iterator[TimeClaim]:
 def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
     """The claims on steady idle time of one cause: on what comes seldom, on parts, on the rest."""
     device, idle_ns = _most_idle(trace, steady)
-    span_ns = steady_spans_ns(trace).get(device, 0)
+    span_ns = gaps.steady_spans_ns(trace).get(device, 0)
     if severity_of(idle_ns, span_ns) is None:
         return
-    own = steady & (gaps(trace).device == device)
+    own = steady & (gaps.gaps(trace).device == device)
     for accident in line_sites.of_cause(trace, device, cause):
         yield _once(trace, accident, idle_ns)
         own[accident.gaps] = False
-    if severity_of(int(gaps(trace).idle_ns[own].sum()), span_ns) is None:
+    if severity_of(int(gaps.gaps(trace).idle_ns[own].sum()), span_ns) is None:
         return
     usual = habit(trace, cause, device, own)
     *lost, lost_by_rest = usual.lost(trace)
     for part, lost_by_part in zip(usual.parts, lost, strict=True):
-        if part.doing not in (SLEEP, PROCESS) or not paced(trace, device):
+        if part.doing not in (activities.SLEEP, activities.PROCESS) or not paced(trace, device):
             yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
     if severity := severity_of(usual.idle_ns, span_ns):
-        others = steady & (gaps(trace).device != device)
+        others = steady & (gaps.gaps(trace).device != device)
         yield replace(_rest(trace, cause, usual, severity, others), lost=lost_by_rest)
 
 
@@ -93,11 +82,11 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     device, line, site = usual.device, usual.line, usual.site
     rows = np.flatnonzero(usual.gaps)
     action = remedies.action_for(trace, cause)
-    if cause == ALLOCATION:
+    if cause == causes.ALLOCATION:
         action = remedies.allocation_remedy(trace, rows)
     lost = remedies.lost_by(trace, cause)
     idle = IdleClaim(trace, device, usual.gaps, usual.idle_ns, lost, action)
-    if cause == ALLOCATION and (kept := remedies.never_freed(trace)):
+    if cause == causes.ALLOCATION and (kept := remedies.never_freed(trace)):
         text = " No recorded call frees what {kept:call} to {kept_api} allocated."
         idle.say(text, kept=kept[1], kept_api=kept[0])
     sentences.not_counted(idle, usual.by_doing())
@@ -106,10 +95,10 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     elif site and not usual.parts:
         # The time of a site is that of all late launches: the parts are in it.
         sentences.at_late_site(idle, site)
-    if cause == LAUNCH_LATE and not line:
+    if cause == causes.LAUNCH_LATE and not line:
         idle.remedy += remedies.how_to_see_lines(trace)
     severity = sentences.details(idle, cause, severity, by_line=line is not None)
-    if cause == LAUNCH_LATE:
+    if cause == causes.LAUNCH_LATE:
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
     return replace(
@@ -124,7 +113,7 @@ def _shown(
     severity: Severity,
     cause: int,
     line: line_sites.LineSite | None,
-    samples: IdleSamples,
+    samples: lines.IdleSamples,
 ) -> TimeClaim:
     """The claim, shown by a line and the gap with most of its time, else by the cause."""
     if not line:
@@ -134,13 +123,13 @@ def _shown(
 
 
 def _row_of(trace: Trace, device: int, cause: int) -> dict[str, Cell]:
-    return {**gpu_cells(trace, device), "cause": CAUSES[cause].name}
+    return {**gpu_cells(trace, device), "cause": causes.CAUSES[cause].name}
 
 
 def _names_one_place(trace: Trace, cause: int, usual: Habit) -> bool:
     """Whether one line, or other CPU work in a range of the program, takes most idle time."""
     line, site = usual.line, usual.site
-    if not CAUSES[cause].general:
+    if not causes.CAUSES[cause].general:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > usual.idle_ns:
         return True
@@ -150,35 +139,37 @@ def _names_one_place(trace: Trace, cause: int, usual: Habit) -> bool:
 
 def _behind_data(idle: IdleClaim, severity: Severity, usual: Habit) -> Severity:
     """The severity of late launches; where data is the limit, at most that of the wait for data."""
-    waits = [part.time_ns for part in usual.parts if part.doing == DATA_WAIT]
+    waits = [part.time_ns for part in usual.parts if part.doing == activities.DATA_WAIT]
     if not waits or not line_sites.starved_devices(idle.trace).get(idle.device):
         return severity
     idle.say(" Launches that come sooner would wait for data.")
-    of_data = severity_of(waits[0], steady_spans_ns(idle.trace)[idle.device]) or "info"
+    of_data = severity_of(waits[0], gaps.steady_spans_ns(idle.trace)[idle.device]) or "info"
     return max(severity, of_data, key=SEVERITIES.index)
 
 
 def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     """The claim on launch-late idle time in which the CPU did not launch."""
-    within = np.zeros(len(gaps(trace)), bool)
+    within = np.zeros(len(gaps.gaps(trace)), bool)
     within[part.samples.gap] = True
     line = line_sites.longest_line(trace, part.samples, part.time_ns)
-    action, lost = remedies.part_remedy(trace, part, line), ACTIVITIES[part.doing].lost
+    action, lost = remedies.part_remedy(trace, part, line), activities.ACTIVITIES[part.doing].lost
     idle = IdleClaim(trace, device, within, part.time_ns, lost, action)
-    severity = severity_of(part.time_ns, steady_spans_ns(trace)[device])
+    severity = severity_of(part.time_ns, gaps.steady_spans_ns(trace)[device])
     assert severity
-    if line and part.doing == CPU and line.time_ns < part.time_ns:
+    if line and part.doing == activities.CPU and line.time_ns < part.time_ns:
         sentences.in_function(idle, line)
     elif line:
         sentences.at_line(idle, line, None)
+    else:
+        sentences.in_range(idle)
     lone = gap_evidence.lone_gap(trace, within)
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
-        idle.remedy = remedies.if_repeated(trace, idle.remedy, LAUNCH_LATE)
+        idle.remedy = remedies.if_repeated(trace, idle.remedy, causes.LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
-    claim = _shown(idle, severity, LAUNCH_LATE, line, part.samples)
+    claim = _shown(idle, severity, causes.LAUNCH_LATE, line, part.samples)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)
     # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
-    return replace(claim, edit=edit, saving="at-least" if part.doing == SLEEP else None)
+    return replace(claim, edit=edit, saving="at-least" if part.doing == activities.SLEEP else None)
 
 
 def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:
@@ -187,18 +178,20 @@ def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:
     What has a finding of its own stays.
     """
     rest, line, rows = usual.rest, usual.line, np.flatnonzero(usual.gaps)
-    if cause == LAUNCH_LATE and is_other_work(trace, line, usual.site):
-        at_line = rest.take(lines_of(trace, rest) == line.number) if line else None
+    # The time of a site is that of all late launches: the parts are in it.
+    site = None if usual.parts else usual.site
+    if cause == causes.LAUNCH_LATE and is_other_work(trace, line, site):
+        at_line = rest.take(lines.lines_of(trace, rest) == line.number) if line else None
         return remedies.remove_pauses(trace, rows, at_line)
     edit = remedies.of_cause(trace, cause, rows)
     if edit and usual.parts:
-        edit = remedies.keep_pauses(trace, edit, joined(part.samples for part in usual.parts))
+        edit = remedies.keep_pauses(trace, edit, lines.joined(part.samples for part in usual.parts))
     return edit
 
 
 def _once(trace: Trace, accident: line_sites.Accident, whole_ns: int) -> TimeClaim:
     """The claim on few long calls or pauses. A share of each step would not be its own."""
-    every, rows = gaps(trace), accident.gaps
+    every, rows = gaps.gaps(trace), accident.gaps
     own = np.zeros(len(every), bool)
     own[rows] = True
     idle = IdleClaim(trace, accident.device, own, int(every.idle_ns[rows].sum()), "", "")
@@ -214,21 +207,13 @@ def _once(trace: Trace, accident: line_sites.Accident, whole_ns: int) -> TimeCla
 
 def _most_idle(trace: Trace, chosen: Mask) -> tuple[int, int]:
     """The GPU (row in devices) that idled longest in the chosen gaps, and its time there."""
-    every = gaps(trace)
+    every = gaps.gaps(trace)
     idle = {
         device: int(every.idle_ns[chosen & (every.device == device)].sum())
-        for device in steady_spans_ns(trace)
+        for device in gaps.steady_spans_ns(trace)
     }
     device = max(idle, key=lambda each: idle[each], default=-1)
     return device, idle.get(device, 0)
-
-
-def _after_selected_waits(trace: Trace) -> Mask:
-    """True for the gaps due to selected waits, which sync-stalls reports."""
-    wait = gaps(trace).wait
-    result: Mask = wait >= 0
-    result[result] = selected_calls(trace)[waits(trace).call[wait[result]]]
-    return result
 
 
 _LONG_NS = 1_000_000
@@ -239,22 +224,36 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
 
     `phases` reports what was compilation.
     """
-    every = gaps(trace)
-    once = every.one_time & ~np.isin(every.cause, (COMPILATION, LOST_WORK))
-    once &= ~np.isin(every.device, list(unknown_idle(trace)))
+    every = gaps.gaps(trace)
+    once = every.one_time & ~np.isin(every.cause, (causes.COMPILATION, causes.LOST_WORK))
+    once &= ~np.isin(every.device, list(gaps.unknown_idle(trace)))
     device, idle_ns = _most_idle(trace, once)
-    if severity_of(idle_ns, steady_spans_ns(trace).get(device, 0)) is None:
+    if severity_of(idle_ns, gaps.steady_spans_ns(trace).get(device, 0)) is None:
         return
     own = once & (every.device == device)
-    lost = "during warm-up and first uses, such as code loading and the first pinned allocation"
+    by_cause = every.by_cause(own)
+    main = int(np.argmax(by_cause))
+    uses = "first uses, such as code loading and the first pinned allocation"
+    lost = f"during warm-up and {uses if main in causes.FIRST_USES else 'start-up'}"
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)
+    severity: Severity = "info"
+    if main not in causes.FIRST_USES:
+        what = causes.CAUSES[main].idle or causes.CAUSES[main].lost
+        idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
+        if device in gaps.long_starts(trace):
+            severity = "medium"
+            idle.lost = "before its first kernel"
+            idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), causes.LAUNCH_LATE)
+            line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
+            if line:
+                sentences.at_line(idle, line, None)
     sentences.during_jit(idle)
-    compiling = (every.cause == COMPILATION) & (every.device == device)
+    compiling = (every.cause == causes.COMPILATION) & (every.device == device)
     if compiling.any():
         idle.values["compiling_ns"] = int(every.idle_ns[compiling].sum())
     sentences.on_other_gpus(idle, once & ~own)
-    yield idle.claim("info", "devices", gpu_cells(trace, device))
+    yield idle.claim(severity, "devices", gpu_cells(trace, device))
 
 
 def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
@@ -284,9 +283,9 @@ def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
 
 def without_work(trace: Trace) -> Iterator[TimeClaim]:
     """Idle time of a GPU while selected ranges were open in which nothing was launched."""
-    if not trace.selection.include or device_work(trace):
+    if not trace.selection.include or gaps.device_work(trace):
         return
-    ops, every = operations(trace), every_gap(trace)
+    ops, every = operations(trace), gaps.every_gap(trace)
     longest, whole, where = 0, 0, -1
     for process, window in selected_windows(trace).items():
         for device in groups.different(ops.device[ops.process == process]).tolist():
@@ -308,14 +307,14 @@ def without_work(trace: Trace) -> Iterator[TimeClaim]:
 
 def of_paced(trace: Trace) -> Iterator[TimeClaim]:
     """One claim per GPU whose work a paced loop launches."""
-    for device in steady_spans_ns(trace):
+    for device in gaps.steady_spans_ns(trace):
         if loop := paced(trace, device):
             values = {"waited_ns": loop.usual_wait_ns, "period_ns": loop.period_ns}
             yield TimeClaim(
                 gpu_subject(trace, device),
                 {**values, "api": loop.api},
                 "causes",
-                _row_of(trace, device, LAUNCH_LATE),
+                _row_of(trace, device, causes.LAUNCH_LATE),
                 words={"gpu": gpu_name(trace, device)},
                 severity="info",
             )
@@ -329,14 +328,14 @@ def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
 
     By the longest of the gaps, or by the GPU if it has no gap.
     """
-    every = gaps(trace)
-    for device, unknown in unknown_idle(trace).items():
-        own = (every.device == device) & (every.cause == LOST_WORK)
+    every = gaps.gaps(trace)
+    for device, unknown in gaps.unknown_idle(trace).items():
+        own = (every.device == device) & (every.cause == causes.LOST_WORK)
         table, row = "devices", gpu_cells(trace, device)
         window: tuple[int | None, int | None] = (None, None)
         if own.any():
             longest = int(np.argmax(np.where(own, every.idle_ns, -1)))
-            table, row = "causes", _row_of(trace, device, LOST_WORK)
+            table, row = "causes", _row_of(trace, device, causes.LOST_WORK)
             window = int(every.start_ns[longest]), int(every.end_ns[longest])
         yield TimeClaim(
             gpu_subject(trace, device),
@@ -345,7 +344,7 @@ def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
             row,
             window=window,
             words={
-                "gpu": "the GPU" if len(device_work(trace)) == 1 else gpu_name(trace, device),
+                "gpu": "the GPU" if len(gaps.device_work(trace)) == 1 else gpu_name(trace, device),
                 "from_before": "" if unknown.lost else _FROM_BEFORE,
                 "may": "and may" if unknown.lost else "which may",
             },
@@ -366,9 +365,8 @@ RULES = (
     ),
     FindingRule(
         of_paced,
-        "The loop that launches the work of {gpu} is paced: it waits {waited_ns} of the "
-        "{period_ns} of a pass in {api} (medians), and passes follow each other at that period "
-        "however long the work in them takes: nothing faster shortens a pass.",
+        "The loop that launches the work of {gpu} is paced: of the {period_ns} of a pass it waits "
+        "{waited_ns} in {api} (medians). A pass takes that long however short its work is.",
         "Give each pass more work, or make what it waits for come sooner: the next input, a rate "
         "limit, another process.",
     ),

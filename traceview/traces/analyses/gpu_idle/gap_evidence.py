@@ -13,15 +13,8 @@ from traceview.base.findings import shortened
 from traceview.base.tables import Array, Integers, Mask
 from traceview.base.vocabulary.causes import COPY_WAIT, DEPENDENCY, PROFILER, SYNC_DRAIN
 from traceview.traces.facts.copies import pageable_uploads
+from traceview.traces.facts.idle import cpu_activity
 from traceview.traces.facts.idle.causes import profiler_overheads
-from traceview.traces.facts.idle.cpu_activity import (
-    CPU_CAUSES,
-    IN_FLIGHT,
-    OFF_CPU,
-    OUTSIDE_CUDA,
-    QUEUE_FULL,
-    cpu_activity,
-)
 from traceview.traces.facts.idle.gaps import Gaps, every_gap, gaps
 from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import cuda_graphs, waits
@@ -32,10 +25,10 @@ from traceview.traces.trace import Trace
 # Words for what a thread did in idle gaps, and for operations.
 
 _ACTIVITIES = {
-    OUTSIDE_CUDA: ("outside CUDA", "outside CUDA"),
-    IN_FLIGHT: ("launch in flight", "with the launch in flight"),
-    QUEUE_FULL: ("launch queue full", "at a full launch queue"),
-    OFF_CPU: ("off the CPU", "off the CPU"),
+    cpu_activity.OUTSIDE_CUDA: ("outside CUDA", "outside CUDA"),
+    cpu_activity.IN_FLIGHT: ("launch in flight", "with the launch in flight"),
+    cpu_activity.QUEUE_FULL: ("launch queue full", "at a full launch queue"),
+    cpu_activity.OFF_CPU: ("off the CPU", "off the CPU"),
 }
 """What a thread did other than a CUDA call: a cell, and the clause in `spent 3 ms outside CUDA`."""
 
@@ -89,7 +82,7 @@ class GapEvidence:
         place = {gap: number for number, gap in enumerate(whole.gap.tolist())}
         rows = np.flatnonzero(groups.isin(every.gap, whole.gap))
         self._parts: dict[int, list[PartTime]] = {}
-        for pieces in cpu_activity(trace, rows):
+        for pieces in cpu_activity.cpu_activity(trace, rows):
             path = range_tree(trace).path_of_ranges(pieces.range)
             thread = int(every.thread[pieces.row[0]])
             each = groups.group(every.gap[pieces.row], path, pieces.activity)
@@ -102,7 +95,7 @@ class GapEvidence:
         for parts in self._parts.values():
             parts.sort(key=lambda part: -part.time_ns)
         self._waited_ns: dict[int, dict[int, int]] = {}
-        for row in rows[~np.isin(every.cause[rows], CPU_CAUSES)].tolist():
+        for row in rows[~np.isin(every.cause[rows], cpu_activity.CPU_CAUSES)].tolist():
             by_cause = self._waited_ns.setdefault(place[int(every.gap[row])], {})
             cause = int(every.cause[row])
             by_cause[cause] = by_cause.get(cause, 0) + int(every.idle_ns[row])
@@ -112,7 +105,7 @@ class GapEvidence:
         cause = int(self._gaps.cause[number])
         if cause in (DEPENDENCY, COPY_WAIT):
             return f"{self._called(number)}. {self._queued(number, cause)}{self._spent(number)}"
-        if cause not in CPU_CAUSES:
+        if cause not in cpu_activity.CPU_CAUSES:
             return "The launch call of the next work was not recorded."
         if cause == PROFILER:
             return self._profiler(number)
@@ -124,7 +117,7 @@ class GapEvidence:
         gaps, cause = self._gaps, int(self._gaps.cause[number])
         if cause == SYNC_DRAIN:
             return self._api(int(waits(self._trace).call[gaps.wait[number]]))
-        call = int(gaps.within[number]) if cause in CPU_CAUSES else -1
+        call = int(gaps.within[number]) if cause in cpu_activity.CPU_CAUSES else -1
         call = call if call >= 0 else int(gaps.call[number])
         return self._api(call) if call >= 0 else None
 
@@ -145,18 +138,15 @@ class GapEvidence:
         """When the launch call was made, and the last wait of its thread around that."""
         first = first_launches(self._trace)[self._gaps.after[number]]
         what = " (first launch of its kernel)" if first else ""
-        wait = self._wait_before(number)
-        returned = f" {self._returned(wait, number)}." if wait is not None else ""
-        return f"{self._called(number)}{what}.{returned}"
-
-    def _wait_before(self, number: int) -> int | None:
-        """The synchronization that the launching thread left in the gap or shortly before it."""
+        # The synchronization that the launching thread left in the gap or shortly before it.
         gaps, waited = self._gaps, waits(self._trace)
         own = (waited.thread == gaps.thread[number]) & (waited.does == CallKind.SYNCHRONIZE)
         near = gaps.start_ns[number] - gaps.idle_ns[number]
         own &= (waited.end_ns <= gaps.issued_ns[number]) & (waited.end_ns >= near)
         rows = np.flatnonzero(own)
-        return int(rows[np.argmax(waited.end_ns[rows])]) if len(rows) else None
+        wait = int(rows[np.argmax(waited.end_ns[rows])]) if len(rows) else None
+        returned = f" {self._returned(wait, number)}." if wait is not None else ""
+        return f"{self._called(number)}{what}.{returned}"
 
     def _drain(self, number: int) -> str:
         wait = int(self._gaps.wait[number])
@@ -185,7 +175,7 @@ class GapEvidence:
         """A sentence per thread on the longest parts of its time in the gap, by range."""
         parts = self._parts.get(number, [])
         shown = [part for part in parts if self._is_much(part.time_ns, number)][:MOST_PARTS]
-        if not shown and int(self._gaps.cause[number]) in CPU_CAUSES:
+        if not shown and int(self._gaps.cause[number]) in cpu_activity.CPU_CAUSES:
             shown = parts[:1]
         by_thread: dict[int, dict[int, list[str]]] = {}
         for part in shown:
@@ -295,8 +285,7 @@ def started_late(trace: Trace, held: Mask) -> Integers:
 def held_back(gaps: Gaps, chosen: Mask) -> Mask:
     """The chosen gaps in which launched work waited long, but for no other work and no event."""
     waited = gaps.end_ns - np.maximum(gaps.start_ns, gaps.queued_ns)
-    held: Mask = chosen & ~gaps.by_event & (waited >= LONG_NS)
-    return held
+    return chosen & ~gaps.by_event & (waited >= LONG_NS)
 
 
 class Site(NamedTuple):
@@ -350,8 +339,7 @@ def _path_of_calls(trace: Trace, call: Array) -> Array:
     """The range path around some API calls."""
     calls, process = api_calls(trace), trace.api_calls["process"][call]
     place = attribute(trace, calls.thread[call], process, calls.start_ns[call])
-    path: Array = place.path(range_tree(trace))
-    return path
+    return place.path(range_tree(trace))
 
 
 class LoneGap(NamedTuple):

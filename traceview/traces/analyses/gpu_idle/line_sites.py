@@ -29,13 +29,22 @@ from traceview.traces.facts.idle.lines import (
 from traceview.traces.facts.idle.stack_sites import calls_jax, function_name, stack_sites
 from traceview.traces.facts.module_lines import ModuleLine, most_time
 from traceview.traces.facts.operations import api_calls
-from traceview.traces.facts.samples import UNNAMED_FUNCTIONS
+from traceview.traces.facts.samples import (
+    UNNAMED_FUNCTIONS,
+    SampledLine,
+    line_of,
+    program_frames,
+    stack_lines,
+)
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace import Trace, fact
 
 LEAST_FRACTION = 0.05
 """A line with less of the idle time than this is not named."""
 _INNER_ALONE = 0.9
+_HALF, _NEARLY_ALL = 0.5, 0.9
+"""A line that this part of the time passes through, its callees' included, is named beside a line
+with less of its own; one with nearly all, such as that of main, would tell nothing."""
 LEAST_SAMPLES = 5
 """A native function with fewer samples, and no recorded wait, is not named."""
 ROW = ("device_id", "file", "line", "function", "inner", "activity")
@@ -59,7 +68,8 @@ class LineSite(NamedTuple):
     if it is most of the line, `inner_alone` True if it is nearly all. `number` is the line's number
     in lines_of. `undone` is the module behind half or more of the time in a backward pass.
     `other_work` is True where most of the time went into work other than launches, `says_enough`
-    where the activity makes `inner` superfluous.
+    where the activity makes `inner` superfluous. `through` is the innermost line that half of the
+    whole idle time passes through, in `through_ns`, where the line itself has less.
     """
 
     file: str
@@ -75,6 +85,8 @@ class LineSite(NamedTuple):
     native: bool
     says_enough: bool
     undone: ModuleLine | None = None
+    through: SampledLine | None = None
+    through_ns: int = 0
 
     @property
     def name(self) -> str:
@@ -164,7 +176,40 @@ def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite |
     if time_ns < LEAST_FRACTION * idle_ns or not _well_known(trace, samples, line):
         return None
     rows = known[each.ids == most]
-    return _site(trace, lines, samples, rows, time_ns)
+    site = _site(trace, lines, samples, rows, time_ns)
+    if site.native or time_ns >= _HALF * idle_ns:
+        return site
+    through, through_ns = _through(trace, samples, line, idle_ns)
+    return site._replace(through=through, through_ns=through_ns)
+
+
+def _through(
+    trace: Trace, samples: IdleSamples, most: int, idle_ns: int
+) -> tuple[SampledLine | None, int]:
+    """The innermost line that half of an idle time passes through, and the time that does.
+
+    None where it is but the call of the function of the line with `most`, a number in lines_of.
+    """
+    frame = program_frames(trace)
+    frames = trace.recorded("python_frames")
+    stack = frames["stack"][frame]
+    line = groups.group(frames.texts("file").codes[frame], frames["line"][frame])
+    # A line that calls itself is in a stack once.
+    once = groups.group(stack, line.ids).first
+    of_stack = np.bincount(samples.site, samples.time_ns, len(stack_sites(trace)))
+    time_ns = np.bincount(line.ids[once], of_stack[stack[once]], line.size)
+    fits = (time_ns >= _HALF * idle_ns) & (time_ns < _NEARLY_ALL * samples.time_ns.sum())
+    if not fits.any():
+        return None, 0
+    innermost = int(np.argmin(np.where(fits, time_ns, np.inf)))
+    at = stack_lines(trace).frame[groups.different(samples.site[lines_of(trace, samples) == most])]
+    caller = np.searchsorted(frame, at) + 1
+    caller = caller[caller < len(frame)]
+    caller = line.ids[caller[stack[caller] == stack[caller - 1]]]
+    if (caller == innermost).all():
+        return None, 0
+    chosen = frame[line.first[innermost]]
+    return line_of(trace, np.array([chosen]), 1), int(time_ns[innermost])
 
 
 def gap_at_line(trace: Trace, samples: IdleSamples, line: LineSite) -> int:
@@ -292,8 +337,11 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
     long = own[every.idle_ns[own] >= max(LONG * usual_ns, LEAST_NS)]
     names = trace.recorded("api_calls").texts("name").codes
     call = every.within[long]
-    sampled = np.zeros(len(every), bool)
-    sampled[idle_samples(trace).gap] = True
+    # Of each whole gap, the time of its parts that have samples: little may lie beside a copy.
+    shown_ns, whole_ns = np.zeros((2, int(every.gap[own].max()) + 1), np.int64)
+    sampled = own[groups.isin(own, idle_samples(trace).gap)]
+    np.add.at(shown_ns, every.gap[sampled], every.idle_ns[sampled])
+    np.add.at(whole_ns, every.gap[own], every.idle_ns[own])
     steps = int(np.count_nonzero(pace(trace).timed & ~pace(trace).warm_up))
     of_name = np.where(call >= 0, names[call], -1) if len(names) else np.full(len(long), -1)
     for name, places in groups.rows_of(of_name).items():
@@ -306,7 +354,8 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
             kept = (took >= max(LONG * usual, LEAST_NS)) & (2 * took >= every.idle_ns[rows])
         else:
             # Where samples show the line, that says more.
-            kept = ~sampled[rows] | (cause == GARBAGE_COLLECTION)
+            shown = 2 * shown_ns[every.gap[rows]] > whole_ns[every.gap[rows]]
+            kept = ~shown | (cause == GARBAGE_COLLECTION)
         rows, within = rows[kept], within[kept]
         # What else held these gaps up belongs to it, as the first launch of a new graph.
         rows = own[groups.isin(every.gap[own], every.gap[rows])]

@@ -10,18 +10,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.findings import Edit
 from traceview.base.tables import Array, Integers, Mask, RowNumbers
-from traceview.base.vocabulary.activities import ACTIVITIES, CPU
-from traceview.base.vocabulary.causes import (
-    ALLOCATION,
-    CAUSES,
-    GARBAGE_COLLECTION,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    MODULE_LOAD,
-    SYNC_DRAIN,
-    UNKNOWN,
-)
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart
 from traceview.traces.analyses.gpu_idle.line_sites import LineSite, in_accidents
@@ -52,16 +41,16 @@ from traceview.traces.trace.schema import TORCH_PROFILER
 
 def of_cause(trace: Trace, cause: int, rows: Array) -> Edit | None:
     """The remedy for idle time of a cause, as far as the cause alone says it."""
-    if cause == LAUNCH_LATE:
+    if cause == causes.LAUNCH_LATE:
         return launch_at_once(trace, rows)
-    if cause == SYNC_DRAIN:
+    if cause == causes.SYNC_DRAIN:
         return remove_waits(trace, rows)
-    if cause in (ALLOCATION, MODULE_LOAD, JIT_COMPILE):
+    if cause in (causes.ALLOCATION, causes.MODULE_LOAD, causes.JIT_COMPILE):
         return remove_calls(trace, _calls_in(trace, rows))
-    if cause == GRAPH_LAUNCH:
+    if cause == causes.GRAPH_LAUNCH:
         calls = _calls_in(trace, rows)
         return remove_calls(trace, calls[api_calls(trace).does[calls] == CallKind.GRAPH])
-    return remove_pauses(trace, rows) if cause == GARBAGE_COLLECTION else None
+    return remove_pauses(trace, rows) if cause == causes.GARBAGE_COLLECTION else None
 
 
 def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
@@ -72,9 +61,12 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
     late = gaps(trace).after[rows]
     if not (operations(trace).call[late] >= 0).any():
         return None
+    launched, group = _launched_together(trace, late)
+    if 1 < len(launched) == len(groups.different(group)):
+        # Each is alone in its step, or between waits: to launch less often is to join these.
+        return None
 
     def edit(changed: Changed) -> None:
-        launched, group = _launched_together(trace, late)
         item = model(trace).item_of_operation[launched]
         changed.launch_at_once(item[item >= 0], group[item >= 0])
 
@@ -252,10 +244,16 @@ KEEP_STREAM_FREE = (
 )
 _SHORT_GAPS = "Fuse small kernels, or give each more work."
 _SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
-SHARED_GPU = (
+_SHARED_GPU = (
     "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
     "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
 )
+_WITH_GRAPHICS = (
+    "The program draws on this GPU, too: graphics work takes turns with CUDA's, and is not in this "
+    "recording. Record it as well (--trace=cuda,opengl or vulkan), and draw less often, or on "
+    "another GPU."
+)
+_GRAPHICS = re.compile(r"(cuda|cu|hip)Graphics")
 IN_GRAPH = (
     "Time replays without a profiler first: recording each node of a graph lengthens the pauses "
     "between them. What is left is the GPU's own; fewer, larger nodes have fewer of them."
@@ -270,6 +268,10 @@ _RETRIES = (
     "Use less memory at the peak (a smaller batch, fewer tensors kept alive), and set "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch's allocator found no room, gave its "
     "cached memory back (cudaFree) and asked for new."
+)
+_GROWS = (
+    "Warm up with the largest shapes: PyTorch's allocator keeps what they used, and asks for "
+    "more memory only where that is too little. An extension that calls cudaMalloc can use it, too."
 )
 _KEEP_POOL = (
     "Allocate before the loop, or let the pool keep its memory: by default it gives all of it back "
@@ -299,11 +301,11 @@ _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKer
 
 def action_for(trace: Trace, cause: int) -> str:
     """The remedy for idle time of a cause, in the terms of the program's framework."""
-    if cause == UNKNOWN and wording.of_torch(trace):
+    if cause == causes.UNKNOWN and wording.of_torch(trace):
         return _OPEN_EARLIER
-    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+    if cause == causes.GRAPH_LAUNCH and not builds_graphs(trace):
         return _LONGER_GRAPHS
-    action = CAUSES[cause].action
+    action = causes.CAUSES[cause].action
     return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
 
 
@@ -348,8 +350,12 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     rows = rows[every.within[rows] >= 0]
     code, idle_ns = names.codes[every.within[rows]], every.idle_ns[rows]
 
+    def calls_of(wanted: re.Pattern[str]) -> Mask:
+        result: Mask = names.matching(wanted.match)[every.within[rows]]
+        return result
+
     def time_in(wanted: re.Pattern[str]) -> int:
-        return int(idle_ns[names.matching(wanted.match)[every.within[rows]]].sum())
+        return int(idle_ns[calls_of(wanted)].sum())
 
     if region := terms(trace).data_region:
         return region
@@ -357,10 +363,19 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
     if len(code) and 2 * time_in(POOLS) > total_ns:
         return _KEEP_POOL
     allocated_ns, freed_ns = time_in(_DEVICE_MEMORY), time_in(_FREES)
-    # Only its allocator frees device memory in the middle of a PyTorch program.
-    if framework(trace) == "torch" and min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns:
-        return _RETRIES
-    return action_for(trace, ALLOCATION)
+    if framework(trace) != "torch":
+        return action_for(trace, causes.ALLOCATION)
+    # Only its allocator frees device memory in the middle of a PyTorch program, but for a few
+    # blocks that libraries free as they start.
+    often = calls_of(_FREES).sum() > LEAST_OF_RETRIES * calls_of(_DEVICE_MEMORY).sum()
+    both = min(allocated_ns, freed_ns) > LEAST_OF_RETRIES * total_ns
+    return _RETRIES if often and both else _GROWS
+
+
+def shared_gpu(trace: Trace) -> str:
+    """The remedy where a free GPU starts launched work late."""
+    draws = trace.recorded("api_calls").texts("name").matching(_GRAPHICS.match).any()
+    return _WITH_GRAPHICS if draws else _SHARED_GPU
 
 
 _MANY_KEPT = 100
@@ -422,16 +437,16 @@ def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
 
 def lost_by(trace: Trace, cause: int) -> str:
     """The clause on a cause that follows `The GPU sat idle for 147 ms (135 gaps)`."""
-    if cause == GRAPH_LAUNCH and not builds_graphs(trace):
+    if cause == causes.GRAPH_LAUNCH and not builds_graphs(trace):
         return "while the CPU launched the next CUDA graph"
-    return CAUSES[cause].lost
+    return causes.CAUSES[cause].lost
 
 
 def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
     """A remedy for a single gap, worded so that it holds only if a loop repeats the gap."""
     steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
     again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
-    return f"Check whether {steps} this. If so, {again}{CAUSES[cause].once or ''}."
+    return f"Check whether {steps} this. If so, {again}{causes.CAUSES[cause].once or ''}."
 
 
 @fact
@@ -469,7 +484,10 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     own = kernels.texts("name").matching(_KERNELS.match)
     if not own.any():
         return 0
-    calls = _calls_attention(trace)
+    # True for the stacks that end in a call of PyTorch's attention, by the line if it is known.
+    by_line, line_known = leaves_at(trace, _LINE)
+    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
+    calls: Mask = np.where(line_known, by_line, by_function)
     python = np.flatnonzero(samples.site < len(calls))
     chosen = python[calls[samples.site[python]]]
     kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
@@ -477,14 +495,6 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     if groups.group(*(kernels[f"grid_{axis}"][kernel[hit]] for axis in "xyz")).size <= _FEW_GRIDS:
         return 0
     return int(samples.time_ns[chosen[hit]].sum())
-
-
-def _calls_attention(trace: Trace) -> Mask:
-    """True for the stacks that end in a call of PyTorch's attention, by the line if it is known."""
-    by_line, line_known = leaves_at(trace, _LINE)
-    by_function = leaves_in(trace, _FUNCTION) & ~leaves_in(trace, _ANOTHER)
-    result: Mask = np.where(line_known, by_line, by_function)
-    return result
 
 
 def _next_kernels(trace: Trace, operation: Integers) -> RowNumbers:
@@ -511,13 +521,13 @@ _PLANS = (
 def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
     """The remedy for a part of idle time, by the function that most of it passed in."""
     stack, time_ns = part.samples.site, part.samples.time_ns
-    doing = ACTIVITIES[part.doing]
+    doing = activities.ACTIVITIES[part.doing]
     for frame, remedy in doing.by_frame:
         through = stacks_through(trace, re.compile(frame))
         python = stack < len(through)
         if 2 * int(time_ns[python][through[stack[python]]].sum()) > part.time_ns:
             return remedy
-    if part.doing != CPU:
+    if part.doing != activities.CPU:
         return doing.action
     if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
         return _PLANS

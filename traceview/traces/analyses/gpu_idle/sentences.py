@@ -7,21 +7,18 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import SEVERITIES, Severity
 from traceview.base.tables import Cell, Mask, Table
-from traceview.base.vocabulary.activities import ACTIVITIES
-from traceview.base.vocabulary.causes import (
-    CAUSES,
-    DEPENDENCY,
-    GARBAGE_COLLECTION,
-    GRAPH_LAUNCH,
-    JIT_COMPILE,
-    LAUNCH_LATE,
-    SYNC_DRAIN,
-)
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, remedies
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.line_sites import Accident, LineSite
-from traceview.traces.facts.idle.cpu_activity import OFF_CPU, OUTSIDE_CUDA, QUEUE_FULL, LateSite
+from traceview.traces.facts.idle.cpu_activity import (
+    OFF_CPU,
+    OUTSIDE_CUDA,
+    QUEUE_FULL,
+    LateSite,
+    late_idle_in,
+)
 from traceview.traces.facts.idle.gaps import gaps
 from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.operations import CallKind, api_calls, operations
@@ -29,7 +26,7 @@ from traceview.traces.facts.python_events import asked_for, collections
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
-_GOOD_PART = 0.25
+_GOOD_PART, _NAMED_PART = 0.25, 0.2
 COLLECT_SELDOM = (
     "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
 )
@@ -38,7 +35,7 @@ COLLECT_SELDOM = (
 def not_counted(idle: IdleClaim, apart: dict[int, int]) -> None:
     """Name the idle time that other findings, on time off the CPU, count instead of this one."""
     if apart:
-        *most, last = [ACTIVITIES[doing].amount for doing in apart]
+        *most, last = [activities.ACTIVITIES[doing].amount for doing in apart]
         idle.values["apart_ns"] = sum(apart.values())
         idle.words["kinds"] = f"{', '.join(most)} and {last}" if most else last
 
@@ -47,11 +44,20 @@ def at_line(idle: IdleClaim, line: LineSite, cause: int | None) -> None:
     """Name the line with most of the time, and set the remedy that fits it."""
     place, values = line.place()
     idle.say_part("line_ns", line.time_ns, f"was {place}.", **values)
-    if cause == LAUNCH_LATE:
+    if through := line.through:
+        idle.say(
+            " {through_ns} passed in or under {through}[ in {through_function}][ "
+            "(`{through_source}`)].",
+            through_ns=line.through_ns,
+            through=through.place,
+            through_function=through.named_function,
+            through_source=through.source,
+        )
+    if cause == causes.LAUNCH_LATE:
         idle.remedy = (
             remedies.other_work_remedy(idle.trace, line)
             if line.other_work
-            else remedies.action_for(idle.trace, LAUNCH_LATE)
+            else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )
 
 
@@ -87,23 +93,34 @@ def at_late_site(idle: IdleClaim, site: LateSite) -> None:
         idle.remedy = remedies.take_out(trace)
 
 
+def in_range(idle: IdleClaim) -> None:
+    """Name the range of the program with most of the time, if that is a good part."""
+    site = late_idle_in(idle.trace, np.flatnonzero(idle.gaps)).longest(idle.device)
+    pattern = late_parts.range_pattern(idle.trace, site) if site else None
+    if site and pattern and site.steady_ns > _NAMED_PART * idle.idle_ns:
+        part_ns = min(site.steady_ns, idle.idle_ns)
+        where = wording.inside(idle.trace, pattern, "range_pattern")
+        if "{" in where:
+            idle.say_part("in_range_ns", part_ns, f"was{where}.", range_pattern=pattern)
+
+
 def details(idle: IdleClaim, cause: int, severity: Severity, *, by_line: bool) -> Severity:
     """Say what stands out in the gaps of one cause. Return the severity, possibly lowered."""
-    may_be_once = CAUSES[cause].once is not None
+    may_be_once = causes.CAUSES[cause].once is not None
     lone = gap_evidence.lone_gap(idle.trace, idle.gaps) if may_be_once else None
     in_doubt = False
     if lone:
         in_doubt = _in_lone_gap(idle, cause, lone)
-    elif cause == DEPENDENCY:
+    elif cause == causes.DEPENDENCY:
         unexplained = _queued(idle)
         in_doubt = not _during_host_functions(idle) and unexplained
-    elif cause == GARBAGE_COLLECTION:
+    elif cause == causes.GARBAGE_COLLECTION:
         in_collections(idle)
-    elif cause != LAUNCH_LATE and not by_line:
+    elif cause != causes.LAUNCH_LATE and not by_line:
         _at_call(idle, cause, idle.gaps)
     if lone is None and may_be_once and not pace(idle.trace).timed.any():
         in_doubt = _in_few_gaps(idle, cause)
-    if cause == GRAPH_LAUNCH and _by_nodes(idle):
+    if cause == causes.GRAPH_LAUNCH and _by_nodes(idle):
         idle.say(remedies.NODES)
         idle.remedy = wording.AS_WHOLE
         return "info"
@@ -115,19 +132,19 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
     trace, cause, every = idle.trace, accident.cause, gaps(idle.trace)
     longest = int(accident.gaps[np.argmax(every.idle_ns[accident.gaps])])
     took, each_ns, values = "The longest took", int(every.idle_ns[longest]), dict[str, Cell]()
-    if cause == GARBAGE_COLLECTION:
-        idle.lost, idle.remedy = CAUSES[cause].lost, CAUSES[cause].action
+    if cause == causes.GARBAGE_COLLECTION:
+        idle.lost, idle.remedy = causes.CAUSES[cause].lost, causes.CAUSES[cause].action
         in_collections(idle)
     elif not len(accident.calls):
-        idle.lost = "of {whole_ns} waiting for launches, in long pauses of the CPU outside CUDA"
+        idle.lost = "in long pauses of the CPU outside CUDA (of {whole_ns} waiting for launches)"
         idle.remedy = remedies.take_out(trace)
     else:
         calls, took = api_calls(trace), "It took"
         took_ns = calls.duration_ns[accident.calls]
         call, each_ns = int(accident.calls[np.argmax(took_ns)]), round(float(np.median(took_ns)))
-        what = "before CUDA graphs" if cause == GRAPH_LAUNCH else "waiting for launches"
+        what = "before CUDA graphs" if cause == causes.GRAPH_LAUNCH else "waiting for launches"
         idle.lost = f"of {{whole_ns}} {what}, each in one {{call}}"
-        late = cause == LAUNCH_LATE
+        late = cause == causes.LAUNCH_LATE
         idle.remedy = remedies.CALL_BEFORE if late else remedies.action_for(trace, cause)
         values = {"call": trace.api_calls.texts("name")[call]}
         if calls.does[call] == CallKind.LAUNCH:
@@ -135,7 +152,7 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
     idle.remedy = remedies.if_repeated(trace, idle.remedy, cause)
     if "operation" in values:
         idle.remedy = remedies.BLOCKED
-    if cause != GARBAGE_COLLECTION:
+    if cause != causes.GARBAGE_COLLECTION:
         values |= {"each_ns": each_ns, "whole_ns": whole_ns, "usual_ns": accident.usual_ns}
         idle.say(f" {took} {{each_ns}}[ for {{operation}}][; {{usual_ns}} is usual].", **values)
 
@@ -167,7 +184,7 @@ def during_jit(idle: IdleClaim) -> None:
             jit_ns=jit_ns,
             jit_compilations=number,
         )
-        idle.remedy = CAUSES[JIT_COMPILE].action
+        idle.remedy = causes.CAUSES[causes.JIT_COMPILE].action
 
 
 def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
@@ -255,7 +272,7 @@ def _held_back(idle: IdleClaim, held: Mask, held_ns: int) -> None:
     )
     site = gap_evidence.longest_launch_site(idle.trace, held)
     if site and site.range_path is not None:
-        _at_call(idle, DEPENDENCY, held)
+        _at_call(idle, causes.DEPENDENCY, held)
     idle.remedy = remedies.held_back_remedy(idle.trace)
 
 
@@ -275,7 +292,7 @@ def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:
         held_gaps=gaps(idle.trace).count(held),
         started_ns=round(float(np.median(late_ns))),
     )
-    idle.remedy = remedies.SHARED_GPU
+    idle.remedy = remedies.shared_gpu(idle.trace)
     return True
 
 
@@ -321,9 +338,9 @@ def _at_call(idle: IdleClaim, cause: int, own: Mask) -> None:
     """Name the call and range with most idle time: of the wait before it, or of the launch."""
     trace = idle.trace
     site, what = gap_evidence.longest_launch_site(trace, own), "came before work launched by {call}"
-    if cause == SYNC_DRAIN:
+    if cause == causes.SYNC_DRAIN:
         site, what = gap_evidence.longest_wait_site(trace, own), "followed {call}"
-    elif CAUSES[cause].on_cpu and (called := gap_evidence.longest_call_site(trace, own)):
+    elif causes.CAUSES[cause].on_cpu and (called := gap_evidence.longest_call_site(trace, own)):
         site, what = called, "was in {call}"
     if site:
         path = site.range_path

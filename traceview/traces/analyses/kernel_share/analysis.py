@@ -21,6 +21,7 @@ from traceview.base.tables import (
     Table,
     TableSpec,
     Texts,
+    column_list,
     picked,
     thrifty,
     unbroken,
@@ -43,49 +44,40 @@ from traceview.traces.trace import Trace
 KERNELS = TableSpec(
     "kernels",
     "one row per kernel, longest total time first",
-    (
-        Column("name", "text", "demangled, whole"),
-        Column("short_name", "text", "base name, without templates and arguments"),
-        Column("label", "text", "base name, with what distinguishes it from others of that name"),
-        Column(
-            "tile",
-            "text",
-            "tile of a library GEMM, from its name: rows x columns per block (column-major), depth "
-            "x pipeline stages, input type",
-            nullable=True,
-        ),
-        Column("calls", "int64", "launches"),
-        Column("total_ns", "int64", "GPU time of all calls"),
-        Column("mean_ns", "int64", "mean time per call, rounded"),
-        Column("median_ns", "int64", "median time per call"),
-        Column("min_ns", "int64", "shortest call"),
-        Column("max_ns", "int64", "longest call"),
-        Column("share_pct", "float64", "percentage of the time of all kernels"),
-        Column("processes", "int64", "processes that launched it, on all hosts"),
-        Column("steady_total_ns", "int64", "part of total after warm-up"),
-    ),
+    column_list("""
+        name text: demangled, whole
+        short_name text: base name, without templates and arguments
+        label text: base name, with what distinguishes it from others of that name
+        tile text?: tile of a library GEMM, from its name: rows x columns per block (column-major),
+            depth x pipeline stages, input type
+        calls int64: launches
+        total_ns int64: GPU time of all calls
+        mean_ns int64: mean time per call, rounded
+        median_ns int64: median time per call
+        min_ns int64: shortest call
+        max_ns int64: longest call
+        share_pct float64: percentage of the time of all kernels
+        processes int64: processes that launched it, on all hosts
+        steady_total_ns int64: part of total after warm-up
+    """),
     brief="label calls total_ns share_pct median_ns max_ns min_ns",
     adds="calls total_ns share_pct steady_total_ns",
 )
 CLASSES = TableSpec(
     "classes",
     "one row per GPU and kernel class, inferred from kernel names; longest total time first",
-    (
-        Column("device_id", "int64", "GPU"),
-        HOST,
-        Column(
-            "class",
-            "text",
-            "gemm, attention, convolution, normalization, elementwise, cast-copy, reduction, "
-            "softmax, gather-scatter, sort-scan, optimizer (all foreach kernels of torch), random, "
-            "communication, autotuner, other",
-        ),
-        Column("calls", "int64", "launches"),
-        Column("total_ns", "int64", "GPU time of all calls"),
-        Column("median_ns", "int64", "median time per call"),
-        Column("share_pct", "float64", "percentage of the time of all kernels of this GPU"),
-        Column("steady_total_ns", "int64", "part of total after warm-up"),
-    ),
+    column_list(f"""
+        device_id int64: GPU
+        {HOST}
+        class text: gemm, attention, convolution, normalization, elementwise, cast-copy, reduction,
+            softmax, gather-scatter, sort-scan, optimizer (all foreach kernels of torch), random,
+            communication, autotuner, other
+        calls int64: launches
+        total_ns int64: GPU time of all calls
+        median_ns int64: median time per call
+        share_pct float64: percentage of the time of all kernels of this GPU
+        steady_total_ns int64: part of total after warm-up
+    """),
     brief="device_id class calls total_ns share_pct median_ns",
     adds="calls total_ns steady_total_ns",
 )
@@ -93,21 +85,17 @@ RANGES = TableSpec(
     "ranges",
     "one row per kernel and range; each call counts once, under the innermost range around its "
     "launch",
-    (
-        Column("range_path", "text", "range names, outermost first, joined by /"),
-        Column("short_name", "text", "base name of the kernel"),
-        Column("calls", "int64", "launches"),
-        Column("total_ns", "int64", "GPU time of all calls"),
-        Column("share_pct", "float64", "percentage of the time of all kernels"),
-        Column(
-            "inferred_calls",
-            "int64",
-            "calls launched from a thread without ranges (autograd's, say) and attributed to the "
-            "range open on the main thread at that moment; 0 with --strict",
-        ),
-        Column("inferred_ns", "int64", "GPU time of the inferred calls"),
-        Column("processes", "int64", "processes that launched it, on all hosts"),
-    ),
+    column_list("""
+        range_path text: range names, outermost first, joined by /
+        short_name text: base name of the kernel
+        calls int64: launches
+        total_ns int64: GPU time of all calls
+        share_pct float64: percentage of the time of all kernels
+        inferred_calls int64: calls launched from a thread without ranges (autograd's, say) and
+            attributed to the range open on the main thread at that moment; 0 with --strict
+        inferred_ns int64: GPU time of the inferred calls
+        processes int64: processes that launched it, on all hosts
+    """),
     brief="range_path short_name calls total_ns share_pct inferred_calls",
     detail=True,
     adds="calls total_ns share_pct inferred_calls inferred_ns",
@@ -116,25 +104,25 @@ PATTERNS = TableSpec(
     "range_patterns",
     "one row per range pattern (numbers become #, so that all steps add up); a call counts under "
     "every range around it, so shares overlap",
-    (
-        Column("range_pattern", "text", "range path with # for numbers"),
-        Column("instances", "int64", "times such a range was entered", nullable=True),
-        Column("calls", "int64", "kernel launches"),
-        Column("total_ns", "int64", "GPU time of these kernels"),
-        Column("share_pct", "float64", "percentage of the time of all kernels"),
-        Column("per_instance_ns", "int64", "GPU time per instance, rounded", nullable=True),
-    ),
+    column_list("""
+        range_pattern text: range path with # for numbers
+        instances int64?: times such a range was entered
+        calls int64: kernel launches
+        total_ns int64: GPU time of these kernels
+        share_pct float64: percentage of the time of all kernels
+        per_instance_ns int64?: GPU time per instance, rounded
+    """),
     brief="range_pattern instances total_ns share_pct per_instance_ns calls",
 )
 INCLUSIVE = TableSpec(
     "ranges_inclusive",
     "one row per range; a call counts under every range around it, so shares overlap",
-    (
-        Column("range_path", "text", "range names, outermost first, joined by /"),
-        Column("calls", "int64", "kernel launches"),
-        Column("total_ns", "int64", "GPU time of these kernels"),
-        Column("share_pct", "float64", "percentage of the time of all kernels"),
-    ),
+    column_list("""
+        range_path text: range names, outermost first, joined by /
+        calls int64: kernel launches
+        total_ns int64: GPU time of these kernels
+        share_pct float64: percentage of the time of all kernels
+    """),
     brief="range_path calls total_ns share_pct",
     detail=True,
 )
@@ -142,16 +130,16 @@ MODULES = TableSpec(
     "modules",
     "one row per kernel and module of a torch model under which it was launched, forward or "
     "backward; empty unless recorded with --annotate modules",
-    (
-        Column("module", "text", "path of the module, with # for numbers: layers alike are one"),
-        Column("file", "text", "source file of the line that calls it"),
-        Column("line", "int64", "the line"),
-        Column("function", "text", "function that contains the line"),
-        Column("short_name", "text", "base name of the kernel"),
-        Column("calls", "int64", "launches"),
-        Column("total_ns", "int64", "GPU time of all calls"),
-        Column("share_pct", "float64", "percentage of the time of all kernels"),
-    ),
+    column_list("""
+        module text: path of the module, with # for numbers: layers alike are one
+        file text: source file of the line that calls it
+        line int64: the line
+        function text: function that contains the line
+        short_name text: base name of the kernel
+        calls int64: launches
+        total_ns int64: GPU time of all calls
+        share_pct float64: percentage of the time of all kernels
+    """),
     brief="module file line short_name calls total_ns share_pct",
     detail=True,
     adds="calls total_ns share_pct",
@@ -197,10 +185,17 @@ def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
     labels = kernel_labels(trace).take(chosen)
     duration_ns = kernels.duration_ns
     steady_ns = np.where(steady_kernels(trace)[chosen], duration_ns, 0)
+    tree = range_tree(trace)
+    attribution = attributed_operations(trace)
+    ops = kernel_operations(trace)[chosen]
+    path = picked(attribution.path(tree), ops)
+    calls, total = inclusive(tree, path, duration_ns)
     return {
         "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
         "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
-        **_by_range(trace, chosen, kernels, duration_ns),
+        "range_patterns": _patterns(trace, path, calls, total, duration_ns),
+        "ranges": _exclusive(tree, kernels, path, attribution.inferred[ops], duration_ns),
+        "ranges_inclusive": _inclusive_table(tree, calls, total, duration_ns),
         "modules": _by_module(trace, chosen, kernels, duration_ns),
     }
 
@@ -280,21 +275,6 @@ def _by_class(
         },
     )
     return table.take(np.lexsort((-figures.total, devices)))
-
-
-def _by_range(
-    trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers
-) -> dict[str, Table]:
-    tree = range_tree(trace)
-    attribution = attributed_operations(trace)
-    ops = kernel_operations(trace)[chosen]
-    path = picked(attribution.path(tree), ops)
-    calls, total = inclusive(tree, path, duration_ns)
-    return {
-        "range_patterns": _patterns(trace, path, calls, total, duration_ns),
-        "ranges": _exclusive(tree, kernels, path, attribution.inferred[ops], duration_ns),
-        "ranges_inclusive": _inclusive_table(tree, calls, total, duration_ns),
-    }
 
 
 def _by_module(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:

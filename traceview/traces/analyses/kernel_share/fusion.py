@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.base.units import Value
 from traceview.base.vocabulary.libraries import tile
 from traceview.traces.analyses.wording import work_time
-from traceview.traces.facts import savings
+from traceview.traces.facts import operations, savings
 from traceview.traces.facts.idle.gaps import steady_spans_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -24,20 +25,8 @@ from traceview.traces.facts.kernel_classes import (
     kernel_owners,
     terms,
 )
-from traceview.traces.facts.operations import (
-    Kind,
-    gpu_cells,
-    kernel_operations,
-    operations,
-    operations_by_stream,
-)
 from traceview.traces.facts.savings import Effect
-from traceview.traces.facts.steps.steps import (
-    steady_kernels,
-    steady_operations,
-    step_of_operations,
-    steps,
-)
+from traceview.traces.facts.steps import steps
 from traceview.traces.rules import (
     FindingRule,
     TimeClaim,
@@ -72,13 +61,13 @@ _LARGE_BYTES, _LEAST_BUSY_FRACTION = 1 << 20, 0.05
 
 def _storms(trace: Trace) -> Iterator[TimeClaim]:
     """The GPU with most small memsets right before kernels of the program."""
-    ops, order = operations(trace), operations_by_stream(trace)
+    ops, order = operations.operations(trace), operations.operations_by_stream(trace)
     rows = _memsets(trace, large=False)
     following = np.full(len(ops), -1, np.int64)
     following[order[:-1]] = order[1:]
     rows = rows[following[rows] >= 0]
     after = following[rows]
-    own = (ops.stream[rows] == ops.stream[after]) & (ops.kind[after] == Kind.KERNEL)
+    own = (ops.stream[rows] == ops.stream[after]) & (ops.kind[after] == operations.Kind.KERNEL)
     own[own] = kernel_owners(trace)[ops.row[after[own]]] == KernelOwner.PROGRAM
     rows, after = rows[own], after[own]
     if len(rows) < _MANY:
@@ -86,7 +75,7 @@ def _storms(trace: Trace) -> Iterator[TimeClaim]:
     device = int(np.argmax(np.bincount(ops.device[rows])))
     on_device = ops.device[rows] == device
     rows, after = rows[on_device], after[on_device]
-    every = int((steady_operations(trace) & (ops.device == device)).sum())
+    every = int((steps.steady_operations(trace) & (ops.device == device)).sum())
     if len(rows) < max(_MANY, _LEAST_FRACTION * every):
         return
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[ops.row[after]]))))
@@ -111,16 +100,16 @@ MEMSETS = FindingRule(
 
 def _large_memsets(trace: Trace) -> Iterator[TimeClaim]:
     """The GPU with most time in large memsets."""
-    ops, rows = operations(trace), _memsets(trace, large=True)
+    ops, rows = operations.operations(trace), _memsets(trace, large=True)
     if not len(rows):
         return
     device = int(np.argmax(np.bincount(ops.device[rows], ops.duration_ns[rows])))
     rows = rows[ops.device[rows] == device]
     # On several streams some may run at once.
     total_ns = intervals.covered(ops, rows).total()
-    on_gpu = steady_operations(trace) & (ops.device == device)
+    on_gpu = steps.steady_operations(trace) & (ops.device == device)
     busy_ns = intervals.covered(ops, on_gpu).total()
-    runs_kernels = (on_gpu & (ops.kind == Kind.KERNEL)).any()
+    runs_kernels = (on_gpu & (ops.kind == operations.Kind.KERNEL)).any()
     if total_ns < _LEAST_BUSY_FRACTION * busy_ns or not runs_kernels:
         return
     longest = int(rows[np.argmax(ops.duration_ns[rows])])
@@ -147,10 +136,11 @@ LARGE_MEMSETS = FindingRule(
 
 def _memsets(trace: Trace, *, large: bool) -> RowNumbers:
     """Rows of the steady memsets that are large, or of the others."""
-    ops, size = operations(trace), trace.recorded("sets")["bytes"]
-    rows = np.flatnonzero(steady_operations(trace) & (ops.kind == Kind.SET)).astype(np.int32)
-    chosen: RowNumbers = rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
-    return chosen
+    ops, size = operations.operations(trace), trace.recorded("sets")["bytes"]
+    rows = np.flatnonzero(
+        steps.steady_operations(trace) & (ops.kind == operations.Kind.SET)
+    ).astype(np.int32)
+    return rows[(size[ops.row[rows]] >= _LARGE_BYTES) == large]
 
 
 def _claim_of(
@@ -167,7 +157,7 @@ def _claim_of(
         gpu_subject(trace, device),
         {**values, "saved_ns": gain.saved_ns},
         "classes",
-        {**gpu_cells(trace, device), **kind},
+        {**operations.gpu_cells(trace, device), **kind},
         **gained(gain),
         span_ns=steady_spans_ns(trace).get(device, 0),
         window=window,
@@ -214,8 +204,10 @@ def _loops(trace: Trace) -> Iterator[TimeClaim]:
 
 def _updates_of(trace: Trace, device: int, rows: RowNumbers, run: Integers) -> TimeClaim | None:
     kernels, by_run = trace.recorded("kernels"), groups.group(run)
-    in_steps = groups.different(step_of_operations(trace)[kernel_operations(trace)[rows]])
-    if by_run.size < 2 or 2 * np.count_nonzero(in_steps >= 0) < len(steps(trace)) - 1:
+    in_steps = groups.different(
+        steps.step_of_operations(trace)[operations.kernel_operations(trace)[rows]]
+    )
+    if by_run.size < 2 or 2 * np.count_nonzero(in_steps >= 0) < len(steps.steps(trace)) - 1:
         return None
     first, last = by_run.first, np.append(by_run.first[1:], len(run)) - 1
     time = intervals.union(kernels["start_ns"][rows[first]], kernels["end_ns"][rows[last]])
@@ -253,7 +245,7 @@ TENSOR_UPDATES = FindingRule(
 def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
     """Adam-like optimizers that update each tensor alone, on the GPU with most such updates."""
     kernels, rows = trace.recorded("kernels"), steady(trace, named(trace, _OPTIMIZER))
-    if len(rows) < _MANY_TENSORS * max(len(steps(trace)), 1):
+    if len(rows) < _MANY_TENSORS * max(len(steps.steps(trace)), 1):
         return
     name, device = str(kernels.texts("name")[rows[0]]), int(kernels["device"][rows[0]])
     values: dict[str, Value] = {"updates": len(rows), "device": device}
@@ -315,10 +307,14 @@ _FUSES = (
 _FUSED_OPTIMIZER = r"Fused\w*Optimizer|Fused(?:Adam|SGD|Adagrad)\w*|LpNorm|lpnorm"
 
 
-_COMPILER_SAVES = 0.5
+Merge = Callable[[Integers, Integers], savings.Effect]
+_COMPILES: Merge = partial(savings.merged, launches_part=0.5)
 """Part of the launches' time that goes where a compiler makes one kernel of several: its code has a
 cost, too. Of 4.4 ms per step that nanoGPT's launches in chains and the time between
 them took, torch.compile won 2.2 (docs/accuracy.md)."""
+_UPDATES: Merge = partial(savings.merged, prepares=True)
+"""Between two foreach kernels, Python goes through all tensors for the next one, which the fused
+optimizer does in C++."""
 
 
 def unfused_kernels(trace: Trace, others: Mask) -> Iterator[TimeClaim]:
@@ -327,7 +323,7 @@ def unfused_kernels(trace: Trace, others: Mask) -> Iterator[TimeClaim]:
     eager = named(trace, _TORCH) & np.isin(kinds, _FUSES)
     # cupy.fuse takes no reduction but the last operation of a chain.
     eager |= named(trace, _CUPY) & np.isin(kinds, _FUSES[:2])
-    return _runs(trace, eager & ~others, np.arange(len(eager)), _COMPILER_SAVES)
+    return _runs(trace, eager & ~others, np.arange(len(eager)), _COMPILES)
 
 
 def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
@@ -339,12 +335,10 @@ def unfused_optimizer(trace: Trace) -> Iterator[TimeClaim]:
     foreach = kernel_classes(trace) == KernelClass.OPTIMIZER
     if foreach.any():
         foreach &= ~named(trace, _FUSED_OPTIMIZER)
-    return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes)
+    return _runs(trace, foreach, trace.recorded("kernels").texts("name").codes, _UPDATES)
 
 
-def _runs(
-    trace: Trace, wanted: Mask, operation: Array, launches_part: float = 1.0
-) -> Iterator[TimeClaim]:
+def _runs(trace: Trace, wanted: Mask, operation: Array, merge: Merge) -> Iterator[TimeClaim]:
     """Runs of the wanted kernels, on the GPU where fusing them saves most.
 
     Kernels of equal `operation` are one operation. A run has two kernels or more, and ends with its
@@ -362,7 +356,7 @@ def _runs(
     run, rows = run[several], rows[several]
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     claims = [
-        _of_device(trace, device, run[own], rows[own], operation, launches_part)
+        _of_device(trace, device, run[own], rows[own], operation, merge)
         for device, own in by_device.items()
     ]
     if claims:
@@ -372,10 +366,10 @@ def _runs(
 @fact
 def steady_in_order(trace: Trace) -> tuple[RowNumbers, Mask]:
     """The steady kernels by stream and start, and where another stream or step begins."""
-    ops, order = operations(trace), operations_by_stream(trace)
-    order = order[picked(ops.kind, order) == Kind.KERNEL]
-    order = order[picked(steady_kernels(trace), picked(ops.row, order))]
-    stream, step = picked(ops.stream, order), picked(step_of_operations(trace), order)
+    ops, order = operations.operations(trace), operations.operations_by_stream(trace)
+    order = order[picked(ops.kind, order) == operations.Kind.KERNEL]
+    order = order[picked(steps.steady_kernels(trace), picked(ops.row, order))]
+    stream, step = picked(ops.stream, order), picked(steps.step_of_operations(trace), order)
     return picked(ops.row, order), groups.opens(stream, step)
 
 
@@ -385,7 +379,7 @@ def _of_device(
     run: Integers,
     rows: RowNumbers,
     operation: Array,
-    launches_part: float,
+    merge: Merge,
 ) -> TimeClaim:
     kernels = trace.recorded("kernels")
     duration_ns = kernels.duration_ns[rows]
@@ -404,7 +398,7 @@ def _of_device(
         "total_ns": int(duration_ns.sum()),
         "less_ns": int(less_ns.sum()),
     }
-    effect = savings.merged(by_run.ids, less_ns, launches_part)
+    effect = merge(by_run.ids, less_ns)
     return replace(class_claim(trace, device, rows, values, effect), window=window)
 
 
@@ -417,12 +411,7 @@ def _of_device(
 # docs/accuracy.md).
 
 # Kernels of scaling, masks, casts and dropout.
-_BETWEEN = (
-    KernelClass.ELEMENTWISE,
-    KernelClass.CAST_COPY,
-    KernelClass.RANDOM,
-    KernelClass.SOFTMAX,
-)
+_BETWEEN = (KernelClass.ELEMENTWISE, KernelClass.CAST_COPY, KernelClass.RANDOM, KernelClass.SOFTMAX)
 _MOST_BETWEEN = 8
 _LEAST_SOFTMAXES = 2
 _NARROW = re.compile(r"b?f\d?16|[fsu]8|e\dm\d")
@@ -456,7 +445,11 @@ def _unfused(trace: Trace) -> Iterator[TimeClaim]:
         left_ns = np.where(parts.product, kernels.duration_ns[parts.rows], 0)
         one = savings.become_one(parts.call, kernels.duration_ns[parts.rows], left_ns)
         claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)}, one, parts.rows)
-        narrow = _NARROW.match(_inputs(trace, parts))
+        # The type that most products of attention multiply, as their kernels name it.
+        names = trace.recorded("kernels").texts("name")
+        codes = names.codes[parts.rows[parts.product]]
+        of = tile(str(names.values[np.argmax(np.bincount(codes))]))
+        narrow = _NARROW.match((of and of.inputs) or "")
         yield replace(
             claim,
             row={**claim.row, "class": KernelClass.SOFTMAX.label},
@@ -539,20 +532,11 @@ def _attention(trace: Trace) -> AttentionParts:
     return AttentionParts(rows[at], call[at], gemm[at])
 
 
-def _inputs(trace: Trace, parts: AttentionParts) -> str:
-    """The type that most products of attention multiply, as their kernels name it."""
-    names = trace.recorded("kernels").texts("name")
-    codes = names.codes[parts.rows[parts.product]]
-    of = tile(str(names.values[np.argmax(np.bincount(codes))]))
-    return (of and of.inputs) or ""
-
-
 def _copied(trace: Trace, start: Integers, end: Integers) -> Mask:
     """True for the times [start, end) in which a copy between host and GPU begins."""
     copies = trace.recorded("copies")
     begun = np.sort(copies["start_ns"][copies.texts("direction").isin(["H2D", "D2H"])])
-    result: Mask = np.searchsorted(begun, end) > np.searchsorted(begun, start)
-    return result
+    return np.searchsorted(begun, end) > np.searchsorted(begun, start)
 
 
 def _remedy(trace: Trace) -> str:

@@ -37,6 +37,8 @@ from traceview.traces.rules import FindingRule, TimeClaim, capability, of_kernel
 from traceview.traces.trace import Trace
 
 _OWN_KERNEL_PCT = 10.0
+_MOST_OF_TIME = 0.5
+"""A kernel that takes more of the time is what the program is about."""
 _LOW_OCCUPANCY_PCT = 25.0
 """With fewer of its warps an SM cannot hide the latency of memory by others: a kernel of 188
 registers per thread, one block of 192 per SM, has 12 % (a public recording)."""
@@ -44,6 +46,7 @@ _SLOW_FP64 = 16
 """From this ratio of fp32 to fp64 lanes on, fp64 is there for compatibility: 32 and 64 of cards for
 graphics, 2 of those for computing."""
 _FP64 = re.compile(r"\b(?:double|float64)\b|Float64")
+_OF_VECTORS = re.compile(r"vec|gemv|gevm|mv\b", re.IGNORECASE)
 _TRANSPOSES = re.compile(r"transpos", re.IGNORECASE)
 _LESS_OF = {
     "registers": "Use fewer registers: __launch_bounds__ with {threads} threads and more blocks, "
@@ -56,7 +59,7 @@ _IN_FP32 = (
 )
 _BY_LIBRARY = (
     "Use a library's product ({product}), or compare with it: that keeps tiles of its inputs in "
-    "shared memory and uses tensor cores."
+    "shared memory, and uses tensor cores where the GPU has them."
 )
 _BY_TILES = (
     "Use a tile in shared memory (32 × 33 elements), so that neighbouring threads both read and "
@@ -88,18 +91,21 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     own = rows[by_name.ids == most]
     own = own[kernels["device"][own] == device]
     gain, shown = of_kernels(trace, own), _shown(trace, own, name)
+    # Waits around it would go, too, if nothing else took their place.
+    saved_ns = min(gain.saved_ns, largest_ns)
+    limits = largest_ns > _MOST_OF_TIME * steady_span_ns(trace)
     values = {
         "kernel": kernel_labels(trace)[first],
         "kernel_ns": largest_ns,
         "kernel_pct": pct,
-        "saved_ns": gain.saved_ns,
+        "saved_ns": saved_ns,
     }
     yield TimeClaim(
         Subject("kernel", name),
         values | {key: value for each in shown for key, value in each.values.items()},
         "kernels",
         {"name": name},
-        gain.saved_ns,
+        saved_ns,
         span_ns=steady_span_ns(trace),
         # Nothing is known of how much less it could take: it cannot save more than if it went.
         error_ns=gain.error_ns,
@@ -109,7 +115,7 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
             "plain": "".join(each.plain for each in shown),
         },
         remedy=" ".join(each.remedy for each in shown) or _counters(trace, first),
-        severity="info",
+        severity="medium" if any(each.sure for each in shown) and limits else "info",
     )
 
 
@@ -135,11 +141,15 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
 
 @record
 class Shown:
-    """What launches of a kernel show against it, in `values` of a clause or `plain` words."""
+    """What launches of a kernel show against it, in `values` of a clause or `plain` words.
+
+    `sure` says that its remedy is known to help.
+    """
 
     values: Mapping[str, Value]
     remedy: str
     plain: str = ""
+    sure: bool = False
 
 
 def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
@@ -173,7 +183,7 @@ def _in_slow_fp64(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
     fp32, fp64 = (lanes_of(f"{version:.1f}", kind) for kind in ("fp32", "fp64"))
     if not fp32 or not fp64 or fp32 < _SLOW_FP64 * fp64 or not _FP64.search(name):
         return None
-    return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32)
+    return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32, sure=True)
 
 
 def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
@@ -182,9 +192,9 @@ def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown |
     columns = ("static_shared_memory_bytes", "dynamic_shared_memory_bytes")
     if on_amd(trace) or any((kernels[column][rows] != 0).any() for column in columns):
         return None
-    if kernel_classes(trace)[rows[0]] == KernelClass.GEMM:
+    if kernel_classes(trace)[rows[0]] == KernelClass.GEMM and not _OF_VECTORS.search(name):
         plain = " It multiplies matrices without shared memory, so that it reads inputs many times."
-        return Shown({}, _BY_LIBRARY.format(product=terms(trace).product), plain)
+        return Shown({}, _BY_LIBRARY.format(product=terms(trace).product), plain, sure=True)
     if _TRANSPOSES.search(name):
         plain = " It transposes without shared memory, so that it reads or writes with a stride."
         return Shown({}, _BY_TILES, plain)

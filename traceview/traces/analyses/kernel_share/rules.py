@@ -14,25 +14,9 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.tables import NULL, Integers, Mask, RowNumbers
 from traceview.base.vocabulary.libraries import aligned_elements, architecture, classify, read
-from traceview.traces.analyses.kernel_share.fusion import (
-    LARGE_MEMSETS,
-    MEMSETS,
-    TENSOR_BY_TENSOR,
-    TENSOR_UPDATES,
-    UNFUSED_ATTENTION,
-    tensor_loops,
-    unfused_attention,
-    unfused_kernels,
-    unfused_optimizer,
-)
-from traceview.traces.analyses.kernel_share.own_kernels import OWN_KERNEL
-from traceview.traces.analyses.kernel_share.products import CONVOLUTIONS, FP32_GEMMS, UNALIGNED
+from traceview.traces.analyses.kernel_share import fusion, own_kernels, products
 from traceview.traces.analyses.wording import is_compiled
-from traceview.traces.facts.kernel_classes import (
-    KernelClass,
-    framework,
-    kernel_classes,
-)
+from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.memory import levels
 from traceview.traces.facts.operations import Kind, gpu_cells, kernel_operations, operations
@@ -195,14 +179,14 @@ def _rotations(trace: Trace) -> Iterable[TimeClaim]:
 
 
 def _chains(trace: Trace) -> Iterator[TimeClaim]:
-    others = unfused_attention(trace)
-    others[tensor_loops(trace).rows] = True
-    for claim in unfused_kernels(trace, others):
+    others = fusion.unfused_attention(trace)
+    others[fusion.tensor_loops(trace).rows] = True
+    for claim in fusion.unfused_kernels(trace, others):
         yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
 
 
 def _optimizers(trace: Trace) -> Iterator[TimeClaim]:
-    for claim in unfused_optimizer(trace):
+    for claim in fusion.unfused_optimizer(trace):
         yield replace(claim, remedy=_FUSED_REAL if named(trace, r"c10::complex<").any() else "")
 
 
@@ -254,9 +238,8 @@ JACOBI_ROTATIONS = FindingRule(
 )
 UNFUSED_CHAINS = FindingRule(
     _chains,
-    "{kernels:kernel} of elementwise operations, casts, normalizations and reductions run in "
-    "{runs:chain} and take {total_ns}. Fused, a chain takes about as long as its longest kernel: "
-    "up to {less_ns} less.",
+    "{kernels} elementwise, cast, norm and reduction kernels in {runs:chain} take {total_ns}. "
+    "Fused, a chain takes about as long as its longest kernel: up to {less_ns} less.",
     lambda used: used.fuse,
 )
 UNFUSED_OPTIMIZER = FindingRule(
@@ -272,8 +255,8 @@ TINY_KERNELS = FindingRule(
     lambda used: f"Use {used.replay}, larger batches, or fused kernels.",
 )
 RULES = (
-    FP32_GEMMS,
-    UNALIGNED,
+    products.FP32_GEMMS,
+    products.UNALIGNED,
     # Built for compute capability 8.0; on one of 9.x FlashAttention-3 (Shah et al., 2024) is 1.5 to
     # 2.0 times as fast forward on an H100, and cuDNN on an H200 1.3 to 1.9 times forward and 1.5 to
     # 2.02 times backward (docs/accuracy.md). Shorter calls are bound by their launch.
@@ -293,16 +276,16 @@ RULES = (
     ),
     OLD_GEMMS,
     JACOBI_ROTATIONS,
-    UNFUSED_ATTENTION,
-    *CONVOLUTIONS,
+    fusion.UNFUSED_ATTENTION,
+    *products.CONVOLUTIONS,
     RECOMPUTATION,
     UNFUSED_CHAINS,
     UNFUSED_OPTIMIZER,
-    TENSOR_UPDATES,
-    TENSOR_BY_TENSOR,
-    MEMSETS,
-    LARGE_MEMSETS,
+    fusion.TENSOR_UPDATES,
+    fusion.TENSOR_BY_TENSOR,
+    fusion.MEMSETS,
+    fusion.LARGE_MEMSETS,
     TINY_KERNELS,
-    OWN_KERNEL,
+    own_kernels.OWN_KERNEL,
 )
 """All rules of kernel-share. A new one is one record more."""

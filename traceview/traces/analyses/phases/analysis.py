@@ -20,12 +20,12 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.tables import (
     Array,
-    Column,
     Integers,
     Mask,
     Table,
     TableSpec,
     Texts,
+    column_list,
     object_array,
     picked,
     unbroken,
@@ -55,7 +55,14 @@ def verdicts(trace: Trace, every: Phases) -> list[str]:
     """The verdict on each phase, by the cause of most of its idle time if it has much."""
     phase_of_gaps = _phase_of_gaps(trace, every)
     idle = _idle_by_cause(trace, every, phase_of_gaps)
-    data_ns = _idle_for_data(trace, every, phase_of_gaps)
+    # Idle time of each phase in which the program waited for data or loaded it, by samples.
+    samples = idle_samples(trace)
+    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
+    # The gaps of samples are rows of the selected gaps.
+    selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
+    row = phase_of_gaps[selected[samples.gap[loading]]]
+    time_ns = samples.time_ns[loading][row >= 0]
+    data_ns = np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
     rows = zip(*columns, idle, strict=True)
@@ -92,17 +99,6 @@ def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Inte
     return result.reshape(len(every), len(CAUSES))
 
 
-def _idle_for_data(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
-    """Idle time of each phase in which the program waited for data or loaded it, by samples."""
-    samples = idle_samples(trace)
-    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
-    # The gaps of samples are rows of the selected gaps.
-    selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
-    row = phase_of_gaps[selected[samples.gap[loading]]]
-    time_ns = samples.time_ns[loading][row >= 0]
-    return np.bincount(row[row >= 0], time_ns, minlength=len(every)).astype(np.int64)
-
-
 def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
     """The phase in which each gap ends; −1 for processes without any."""
     gaps, ops = every_gap(trace), operations(trace)
@@ -115,62 +111,56 @@ def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
     return result
 
 
-_PROCESS = Column("process_id", "int64", "process id of the operating system")
-_PHASE = Column(
-    "phase",
-    "text",
-    "start-up, compilation, warm-up, training, evaluation, generation, replay (of CUDA graphs), "
-    "compute (other GPU work) or shut-down",
+_PROCESS = "process_id int64: process id of the operating system"
+_PHASE = (
+    "phase text: start-up, compilation, warm-up, training, evaluation, generation, replay (of "
+    "CUDA graphs), compute (other GPU work) or shut-down"
 )
-_BUSY = Column("busy_pct", "float64", "share of that time in which the GPU ran the process's work")
+_BUSY = "busy_pct float64: share of that time in which the GPU ran the process's work"
 PHASES = TableSpec(
     "phases",
     "one row per contiguous stretch of a phase, in chronological order",
-    (
-        _PROCESS,
-        _PHASE,
-        Column("start_ns", "int64", "start time"),
-        Column("end_ns", "int64", "end time"),
-        Column("duration_ns", "int64", "end − start"),
-        _BUSY,
-        Column(
-            "verdict",
-            "text",
-            "what limited it: gpu-bound, launch-bound, data-loading, sync-drained, "
-            "dependency-bound, mixed, compilation or no-gpu-work",
-        ),
-        Column("compiler", "text", "what compiled during most of a compilation", nullable=True),
-    ),
+    column_list(f"""
+        {_PROCESS}
+        {_PHASE}
+        start_ns int64: start time
+        end_ns int64: end time
+        duration_ns int64: end − start
+        {_BUSY}
+        verdict text: what limited it: gpu-bound, launch-bound, data-loading, sync-drained,
+            dependency-bound, mixed, compilation or no-gpu-work
+        compiler text?: what compiled during most of a compilation
+    """),
     brief="phase start_ns duration_ns busy_pct verdict compiler",
 )
 TOTALS = TableSpec(
     "totals",
     "one row per process and phase",
-    (
-        _PROCESS,
-        _PHASE,
-        Column("stretches", "int64", "stretches of that phase"),
-        Column("total_ns", "int64", "their time"),
-        Column("share_pct", "float64", "share of the time of the process"),
-        _BUSY,
-    ),
+    column_list(f"""
+        {_PROCESS}
+        {_PHASE}
+        stretches int64: stretches of that phase
+        total_ns int64: their time
+        share_pct float64: share of the time of the process
+        {_BUSY}
+    """),
     brief="process_id phase stretches total_ns share_pct busy_pct",
 )
 
 REPLAYS = TableSpec(
     "replays",
     "one row per CUDA graph whose kernels the process also launches one by one, most replays first",
-    (
-        _PROCESS,
-        Column("first_kernel", "text", "name of the first kernel"),
-        Column("kernels", "int64", "kernels per pass"),
-        Column("passes", "int64", "passes launched kernel by kernel"),
-        Column("pass_ns", "int64", "median time of these, from first start to last end"),
-        Column("replays", "int64", "passes replayed by a graph"),
-        Column("replay_ns", "int64", "median time of these, from first start to last end"),
-        Column("kernel_ns", "int64", "median time in kernels of a replay"),
-        Column("ratio", "float64", "pass_ns ÷ replay_ns"),
-    ),
+    column_list(f"""
+        {_PROCESS}
+        first_kernel text: name of the first kernel
+        kernels int64: kernels per pass
+        passes int64: passes launched kernel by kernel
+        pass_ns int64: median time of these, from first start to last end
+        replays int64: passes replayed by a graph
+        replay_ns int64: median time of these, from first start to last end
+        kernel_ns int64: median time in kernels of a replay
+        ratio float64: pass_ns ÷ replay_ns
+    """),
     brief="first_kernel kernels passes pass_ns replays replay_ns ratio",
     rare=True,
 )
@@ -179,29 +169,20 @@ REPLAYS = TableSpec(
 COMPILED = TableSpec(
     "compiled",
     "one row per function or line that torch.compile reported, and kind of report, longest first",
-    (
-        _PROCESS,
-        Column(
-            "kind",
-            "text",
-            "compilation, recompilation, backward-compilation, graph-break, uncompiled or "
-            "compile-limit, as in python_events",
-        ),
-        Column("file", "text", "source file"),
-        Column("line", "int64", "line of the graph break, else of the function"),
-        Column("function", "text", "the function"),
-        Column("times", "int64", "how often"),
-        Column("total_ns", "int64", "time spent in compilation"),
-        Column(
-            "guards_ns",
-            "int64",
-            "time of one check of its guards, which each call makes; torch measures it with cold "
-            "caches",
-            nullable=True,
-        ),
-        Column("reason", "text", "the guards that failed, or why the graph broke", nullable=True),
-        Column("source", "text", "text of the line that broke the graph", nullable=True),
-    ),
+    column_list(f"""
+        {_PROCESS}
+        kind text: compilation, recompilation, backward-compilation, graph-break, uncompiled or
+            compile-limit, as in python_events
+        file text: source file
+        line int64: line of the graph break, else of the function
+        function text: the function
+        times int64: how often
+        total_ns int64: time spent in compilation
+        guards_ns int64?: time of one check of its guards, which each call makes; torch measures it
+            with cold caches
+        reason text?: the guards that failed, or why the graph broke
+        source text?: text of the line that broke the graph
+    """),
     brief="kind file line function times total_ns guards_ns reason",
     rare=True,
 )

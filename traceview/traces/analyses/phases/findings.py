@@ -23,17 +23,8 @@ from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 from traceview.traces.analyses.phases.guards import GUARDS
 from traceview.traces.analyses.phases.phases import Phase, phases, selected_phases
 from traceview.traces.analyses.wording import by_recorder
-from traceview.traces.facts import code, python_events
-from traceview.traces.facts.compilation import (
-    compilation,
-    last_work_ns,
-    only_by_pauses,
-    working_processes,
-)
-from traceview.traces.facts.idle.gaps import steady_spans_ns
-from traceview.traces.facts.launches import cuda_graphs
-from traceview.traces.facts.operations import Kind, operations
-from traceview.traces.facts.python_events import COMPILATION, RECOMPILATION, CompiledCode
+from traceview.traces.facts import code, compilation, launches, operations, python_events
+from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
 from traceview.traces.facts.steps.recompilation import recompilation
@@ -79,9 +70,9 @@ class Replayed:
 @fact
 def replayed_sequences(trace: Trace) -> tuple[Replayed, ...]:
     """The sequences that the selected work ran both ways, by process and most replays."""
-    ops = operations(trace)
-    chosen = (ops.kind == Kind.KERNEL) & selected_operations(trace) & ops.launched
-    node = cuda_graphs(trace).node
+    ops = operations.operations(trace)
+    chosen = (ops.kind == operations.Kind.KERNEL) & selected_operations(trace) & ops.launched
+    node = launches.cuda_graphs(trace).node
     sequences: list[Replayed] = []
     for process in groups.different(ops.process[chosen & node]).tolist():
         own = chosen & (ops.process == process)
@@ -94,7 +85,7 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
 
     `nodes` are rows of operations launched by graphs; `alone` is the mask of those launched singly.
     """
-    ops, names = operations(trace), _names(trace)
+    ops, names = operations.operations(trace), _names(trace)
     nodes = nodes[np.argsort(ops.call[nodes], kind="stable")]
     replay = groups.group(ops.call[nodes])
     place = np.arange(len(nodes)) - replay.first[replay.ids]
@@ -136,11 +127,11 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
 
 def _names(trace: Trace) -> Hashes:
     """A number per operation, equal for kernels of one name and grid; undefined for others."""
-    ops, kernels = operations(trace), trace.recorded("kernels")
+    ops, kernels = operations.operations(trace), trace.recorded("kernels")
     grid = tuple(kernels[f"grid_{axis}"] for axis in "xyz")
     alike = groups.group(kernels.texts("name").codes, *grid).ids
     result = np.zeros(len(ops), np.uint64)
-    is_kernel = ops.kind == Kind.KERNEL
+    is_kernel = ops.kind == operations.Kind.KERNEL
     result[is_kernel] = (alike[ops.row[is_kernel]].astype(np.uint64) + np.uint64(1)) * _SPREAD
     return result
 
@@ -234,7 +225,7 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
     chosen = own & recompilation(trace) if own.any() else own
     if not chosen.any():
         return
-    windows, end = compilation(trace), last_work_ns(trace, process)
+    windows, end = compilation.compilation(trace), compilation.last_work_ns(trace, process)
     span_ns = end - int(windows.start_ns[chosen].min())
     # What is still being compiled when the recording ends delays no work.
     compile_ns = int((np.minimum(windows.end_ns, end) - windows.start_ns)[chosen].sum())
@@ -247,7 +238,7 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
         **hit,
     }
     inside = intervals.covered(windows, chosen)
-    recompiled = python_events.of_kind(trace, RECOMPILATION, process, inside)
+    recompiled = python_events.of_kind(trace, python_events.RECOMPILATION, process, inside)
     again = next((each for each in recompiled if each.reasons), None)
     call = again or _compiled_line(trace, process, chosen)
     if again:
@@ -268,7 +259,7 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
-def _recompilation_remedy(tool: int, again: CompiledCode | None) -> str:
+def _recompilation_remedy(tool: int, again: python_events.CompiledCode | None) -> str:
     if again is None:
         return _RECOMPILATION.get(tool, _RECOMPILATION_OF_ALL)
     guard = again.reasons[0]
@@ -281,7 +272,7 @@ def _reported(kind: str) -> Claims:
     def claims(trace: Trace) -> Iterator[TimeClaim]:
         by_process = {
             process: python_events.of_kind(trace, kind, process)
-            for process in working_processes(trace)
+            for process in compilation.working_processes(trace)
         }
         process = max(by_process, key=lambda each: len(by_process[each]), default=-1)
         if not by_process.get(process):
@@ -289,7 +280,7 @@ def _reported(kind: str) -> Claims:
         first, *others = by_process[process]
         frames = {
             (each.file, each.line)
-            for compiled in (COMPILATION, RECOMPILATION)
+            for compiled in (python_events.COMPILATION, python_events.RECOMPILATION)
             for each in python_events.of_kind(trace, compiled, process)
         }
         yield TimeClaim(
@@ -300,14 +291,24 @@ def _reported(kind: str) -> Claims:
                 **({"reason": first.reasons[0]} if first.reasons else {}),
                 **({"source": first.source} if first.source else {}),
                 **({"others": len(others)} if others else {}),
-                **({"graphs": len(frames)} if frames else {}),
+                **({"graphs": len(frames)} if len(frames) > 1 else {}),
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
-            severity="info",
+            severity="low" if _launches_late(trace) else "info",
         )
 
     return claims
+
+
+def _launches_late(trace: Trace) -> bool:
+    """Whether a GPU waits much for launches, of which whole graphs need fewer."""
+    every = gaps(trace)
+    return any(
+        severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
+        in ("high", "medium")
+        for device, span_ns in steady_spans_ns(trace).items()
+    )
 
 
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
@@ -327,7 +328,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
-    if only_by_pauses(trace, tool):
+    if compilation.only_by_pauses(trace, tool):
         severity = "medium" if severity == "high" else severity
     values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
@@ -339,11 +340,13 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
 
 def _longest_compiling(trace: Trace) -> tuple[int, Mask]:
     """The process that compiled longest, and its windows; others usually compile the same."""
-    windows = compilation(trace)
+    windows = compilation.compilation(trace)
     if not len(windows) or not selected_phases(trace).any():
         return -1, np.zeros(len(windows), bool)
     duration = windows.end_ns - windows.start_ns
-    by_process = np.bincount(windows.process, duration, minlength=max(working_processes(trace)) + 1)
+    by_process = np.bincount(
+        windows.process, duration, minlength=max(compilation.working_processes(trace)) + 1
+    )
     process = int(np.argmax(by_process))
     return process, windows.process == process
 
@@ -352,7 +355,7 @@ def _claim(
     trace: Trace, process: int, chosen: Mask, severity: Severity, values: Mapping[str, Cell]
 ) -> TimeClaim:
     """A claim on some windows of one process; its window is the longest of them."""
-    windows = compilation(trace)
+    windows = compilation.compilation(trace)
     compile_ns, tool = _total(trace, chosen)
     longest = int(np.argmax(np.where(chosen, windows.end_ns - windows.start_ns, -1)))
     number = int(trace.processes["process_id"][process])
@@ -377,7 +380,7 @@ def _claim(
 
 def _total(trace: Trace, chosen: Mask) -> tuple[int, int]:
     """Time of some windows, and the tool with most of it."""
-    windows = compilation(trace)
+    windows = compilation.compilation(trace)
     duration = (windows.end_ns - windows.start_ns)[chosen]
     tool = np.bincount(windows.tool[chosen], duration, minlength=len(code.TOOLS))
     return int(duration.sum()), int(np.argmax(tool))
@@ -402,15 +405,22 @@ def _working(trace: Trace, process: int) -> tuple[int, str]:
 
 def _gpus_idle(trace: Trace, chosen: Mask) -> bool:
     """Whether recorded GPU work fills less than half of some windows."""
-    ops, windows = operations(trace), compilation(trace)
+    ops, windows = operations.operations(trace), compilation.compilation(trace)
     covered = intervals.covered(windows, chosen)
     work = intervals.covered(ops)
     return len(ops) > 0 and 2 * intervals.intersection(covered, work).total() < covered.total()
 
 
 def _steps_hit(trace: Trace, process: int, chosen: Mask) -> dict[str, Cell]:
-    """The steps of a process in which a window began, and all of them; empty without steps."""
-    all_steps, start_ns = steps(trace), compilation(trace).start_ns[chosen]
+    """The steps of a process in which a window or a reported recompilation in it began, and all.
+
+    Empty without steps.
+    """
+    all_steps, windows = steps(trace), compilation.compilation(trace)
+    told = python_events.events_of(trace, python_events.RECOMPILATION)
+    told = told.take(told["process"] == process)
+    inside = intervals.inside(intervals.covered(windows, chosen), told["start_ns"])
+    start_ns = np.concatenate([windows.start_ns[chosen], told["start_ns"][inside]])
     own = np.flatnonzero(all_steps.process == process)
     if not len(own):
         return {}
@@ -426,7 +436,7 @@ def _compiled_line(trace: Trace, process: int, chosen: Mask) -> SampledLine | No
     In a stack, that is the innermost line of the program outside of the compiler. Stacks of threads
     that autograd starts have none.
     """
-    samples, windows = trace.recorded("python_samples"), compilation(trace)
+    samples, windows = trace.recorded("python_samples"), compilation.compilation(trace)
     covered = intervals.covered(windows, chosen)
     rows = np.flatnonzero(samples["process"] == process)
     stack = samples["stack"][rows[intervals.inside(covered, samples["time_ns"][rows])]]
@@ -446,7 +456,7 @@ def _replayed(trace: Trace) -> Iterator[TimeClaim]:
     worst = max(replayed_sequences(trace), key=slower_ns, default=None)
     if worst is None:
         return
-    ops = operations(trace)
+    ops = operations.operations(trace)
     device = int(ops.device[worst.launched[0]])
     span_ns = steady_spans_ns(trace).get(device, 0)
     severity = severity_of(slower_ns(worst), span_ns)
@@ -510,8 +520,8 @@ RULES = (
     GUARDS,
     FindingRule(
         _compiled_once,
-        "{lead}{compiler}[ in process {number}] took {compile_ns}, {compile_pct} of the "
-        "{working_ns} {since} ({stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
+        "{lead}{compiler}[ in process {number}] took {compile_ns} ({compile_pct} of the "
+        "{working_ns} {since}, {stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
     ),
     FindingRule(
         _replayed,

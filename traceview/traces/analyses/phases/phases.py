@@ -19,20 +19,13 @@ from enum import IntEnum
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, picked
 from traceview.base.tables.arrays import quantile
+from traceview.traces.facts import operations
 from traceview.traces.facts.compilation import compilation, last_work_ns, working_processes
 from traceview.traces.facts.idle.gaps import busy_by_process
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
-from traceview.traces.facts.operations import (
-    Kind,
-    graph_launch_calls,
-    kernel_operations,
-    operations,
-    operations_by_process,
-)
 from traceview.traces.facts.ranges.selection import issued_ns, selected_operations
 from traceview.traces.facts.steps.steps import steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact
@@ -71,7 +64,7 @@ SHORTEST_NS = 1_000_000
 
 
 @record
-class Phases:
+class Phases(ColumnRecord):
     """One row per stretch of one phase, by process and start; they adjoin.
 
     `phase` is a `Phase`. `busy_ns` is the time within the stretch in which the process's GPUs ran
@@ -83,9 +76,6 @@ class Phases:
     start_ns: Integers
     end_ns: Integers
     busy_ns: Integers
-
-    def __len__(self) -> int:
-        return len(self.process)
 
 
 @fact
@@ -114,8 +104,8 @@ def _busy_ns(trace: Trace, process: int, start: Integers, end: Integers) -> Inte
 
 def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[int, int, int]]:
     """Phase, start and end of each stretch of a process recorded from `first` to `last`."""
-    ops, compiled = operations(trace), compilation(trace).of(process)
-    own = operations_by_process(trace).get(process, groups.NO_ROWS)
+    ops, compiled = operations.operations(trace), compilation(trace).of(process)
+    own = operations.operations_by_process(trace).get(process, groups.NO_ROWS)
     issued = picked(issued_ns(trace), own)
     order = np.argsort(issued, kind="stable")
     own, issued = own[order], issued[order]
@@ -130,7 +120,12 @@ def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[
         bounds = np.concatenate([[first], begins, [worked, max(last, worked)]])
         kinds = np.concatenate([[Phase.START_UP], kinds, [Phase.SHUT_DOWN]]).astype(np.uint8)
         bounds, kinds = _with_warm_up(trace, process, bounds, kinds)
-    return _joined(*_with_compilation(bounds, kinds, compiled))
+    # Let the windows of compilation replace the other phases.
+    edges = groups.different(np.concatenate([bounds, compiled.start, compiled.end]))
+    edges = edges[(edges >= bounds[0]) & (edges <= bounds[-1])]
+    kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
+    kind = np.where(intervals.inside(compiled, edges[:-1]), Phase.COMPILATION, kind)
+    return _joined(edges, kind)
 
 
 def _lives(trace: Trace) -> Integers:
@@ -161,7 +156,7 @@ def _by_launches(
     """
     backward, graphs = picked(_backward(trace), own), picked(_of_graphs(trace), own)
     training, usual = passes_around(backward)
-    launches = len(groups.different(operations(trace).call[own[graphs]]))
+    launches = len(groups.different(operations.operations(trace).call[own[graphs]]))
     replay, _ = passes_around(graphs if launches > 1 else graphs & False)
     kind = np.full(len(own), Phase.COMPUTE, np.uint8)
     kind[replay] = Phase.REPLAY
@@ -236,39 +231,38 @@ def selected_phases(trace: Trace) -> Mask:
     every = phases(trace)
     if not trace.selection:
         return np.ones(len(every), bool)
-    working = groups.different(operations(trace).process[selected_operations(trace)])
-    result: Mask = np.isin(every.process, working)
-    return result
+    working = groups.different(operations.operations(trace).process[selected_operations(trace)])
+    return np.isin(every.process, working)
 
 
 @fact
 def _backward(trace: Trace) -> Mask:
     """True for the operations that a backward pass or an optimizer launched."""
-    ops, calls = operations(trace), trace.recorded("api_calls")
+    ops, calls = operations.operations(trace), trace.recorded("api_calls")
     threads = trace.recorded("threads").texts("name")
     names = [name for name in threads.values if str(name).startswith(_AUTOGRAD)]
     by_thread = np.append(threads.isin(names), False)
     result = np.zeros(len(ops), bool)
     result[ops.launched] = picked(by_thread, picked(calls["thread"], ops.call[ops.launched]))
     optimizer = np.flatnonzero(kernel_classes(trace) == KernelClass.OPTIMIZER)
-    result[kernel_operations(trace)[optimizer]] = True
+    result[operations.kernel_operations(trace)[optimizer]] = True
     return result
 
 
 @fact
 def _of_graphs(trace: Trace) -> Mask:
     """True for the operations of CUDA graphs."""
-    ops = operations(trace)
-    result: Mask = ops.kind == Kind.GRAPH
-    result[ops.launched] |= picked(graph_launch_calls(trace), ops.call[ops.launched])
+    ops = operations.operations(trace)
+    result: Mask = ops.kind == operations.Kind.GRAPH
+    result[ops.launched] |= picked(operations.graph_launch_calls(trace), ops.call[ops.launched])
     return result
 
 
 @fact
 def _kernel_names(trace: Trace) -> RowNumbers:
     """The name of the kernel of each operation as a number; −1 for other operations."""
-    result = np.full(len(operations(trace)), -1, np.int32)
-    result[kernel_operations(trace)] = trace.recorded("kernels").texts("name").codes
+    result = np.full(len(operations.operations(trace)), -1, np.int32)
+    result[operations.kernel_operations(trace)] = trace.recorded("kernels").texts("name").codes
     return result
 
 
@@ -280,8 +274,8 @@ def _generates(trace: Trace, process: int, own: RowNumbers, issued: Integers) ->
     share = _generating_samples(trace, process, int(issued[0]), int(issued[-1]))
     if share is not None:
         return share >= _LEAST_ALIKE
-    ops = operations(trace)
-    rows = picked(ops.row, own[picked(ops.kind, own) == Kind.KERNEL])
+    ops = operations.operations(trace)
+    rows = picked(ops.row, own[picked(ops.kind, own) == operations.Kind.KERNEL])
     drawn = int(picked(_draws_token(trace), rows).sum())
     if drawn < _LEAST_TOKENS:
         return False
@@ -295,8 +289,7 @@ def _draws_token(trace: Trace) -> Mask:
     draws = np.zeros(len(names.values) + 1, bool)
     for code in groups.different(names.codes[names.codes >= 0]).tolist():
         draws[code] = any(word in str(names.values[code]) for word in _SAMPLING)
-    result: Mask = draws[names.codes]
-    return result
+    return draws[names.codes]
 
 
 def _generating_samples(trace: Trace, process: int, start: int, end: int) -> float | None:
@@ -328,17 +321,6 @@ def _with_warm_up(
     bounds = np.insert(bounds, at + 1, warm)
     kinds = np.insert(kinds, at, Phase.WARM_UP)
     return bounds, kinds
-
-
-def _with_compilation(
-    bounds: Integers, kinds: Array, compiled: Intervals
-) -> tuple[Integers, Array]:
-    """Let the windows of compilation replace the other phases."""
-    edges = groups.different(np.concatenate([bounds, compiled.start, compiled.end]))
-    edges = edges[(edges >= bounds[0]) & (edges <= bounds[-1])]
-    kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
-    kind = np.where(intervals.inside(compiled, edges[:-1]), Phase.COMPILATION, kind)
-    return edges, kind
 
 
 def _joined(bounds: Integers, kinds: Array) -> list[tuple[int, int, int]]:

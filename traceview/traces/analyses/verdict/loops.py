@@ -114,7 +114,8 @@ def _loops_parts(shares: RunShares) -> Iterator[str]:
         counted = f"{units.counted(loop.steps, 'step')} of {units.duration(loop.step_median_ns)}"
         threads = f", on {units.count(loop.threads)} threads" if loop.threads > 1 else ""
         share = units.percent(loop.share_of_run_pct)
-        yield f"{shortened(loop.name, _LONGEST_NAME)} {share} ({counted}{threads})"
+        name = loop.name if len(loop.name) <= _LONGEST_NAME else loop.name.rpartition("/")[2]
+        yield f"{shortened(name, _LONGEST_NAME)} {share} ({counted}{threads})"
     more = shares.loops[_MOST_LOOPS:]
     if more:
         share = units.percent(sum(loop.share_of_run_pct for loop in more))

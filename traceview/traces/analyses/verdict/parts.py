@@ -20,27 +20,12 @@ from traceview.base.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause, Lim
 from traceview.base.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 from traceview.traces.analyses.gpu_idle.line_sites import starved_devices
 from traceview.traces.analyses.verdict.series import after_warm_up, series
-from traceview.traces.facts import savings
-from traceview.traces.facts.idle import cpu_activity, lines
-from traceview.traces.facts.idle.gaps import (
-    UnknownIdle,
-    device_work,
-    gaps,
-    main_device,
-    steady_spans_ns,
-    unknown_idle,
-)
-from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts import operations, savings
+from traceview.traces.facts.idle import cpu_activity, gaps, lines, step_parts
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
     communication_operations,
     kernel_classes,
-)
-from traceview.traces.facts.operations import (
-    Kind,
-    kernel_operations,
-    operations,
-    operations_by_device,
 )
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.steps.steps import (
@@ -98,7 +83,7 @@ class SteadyParts:
     largest: LargestClass | None
     starved: bool = False
     named_ns: Mapping[IdleCause | Activity, int] = field(default_factory=dict)
-    unknown: UnknownIdle | None = None
+    unknown: gaps.UnknownIdle | None = None
     busy_copies_ns: int = 0
 
     @property
@@ -121,32 +106,37 @@ class SteadyParts:
 @fact
 def steady_parts(trace: Trace) -> SteadyParts | None:
     """The parts of the device with the longest steady time; None where no GPU work is selected."""
-    device = main_device(trace)
+    device = gaps.main_device(trace)
     if device < 0:
         return None
-    busy_ns = device_work(trace)[device].steady_ns
+    busy_ns = gaps.device_work(trace)[device].steady_ns
     rows = steady_rows(trace, device)
-    class_ns = _class_times(trace, rows)
+    # Time of the kernels among these operations, by class.
+    ops = operations.operations(trace)
+    kernels = rows[picked(ops.kind, rows) == operations.Kind.KERNEL]
+    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
+    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
+    class_ns = np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
     work_ns = _work_parts(busy_by_kind(trace), _compute_fraction(class_ns))
     idle, named = _idle_parts(trace, device)
     parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
     return SteadyParts(
         device,
-        steady_spans_ns(trace)[device],
+        gaps.steady_spans_ns(trace)[device],
         busy_ns,
         min(savings.gpu_limited_ns(trace), busy_ns),
         parts,
         _largest_class(trace, rows, class_ns, busy_ns),
         starved_devices(trace)[device],
         named,
-        unknown_idle(trace).get(device),
+        gaps.unknown_idle(trace).get(device),
         work_ns["copies"],
     )
 
 
 def steady_rows(trace: Trace, device: int) -> RowNumbers:
     """The steady operations of a device."""
-    rows = operations_by_device(trace).get(device, groups.NO_ROWS)
+    rows = operations.operations_by_device(trace).get(device, groups.NO_ROWS)
     return rows[picked(steady_operations(trace), rows)]
 
 
@@ -160,11 +150,13 @@ def busy_by_kind(trace: Trace) -> dict[str, int]:
     Of work that runs at once, kernels count before memsets, communication and copies, in this
     order, and of equals what started first: the sum is the time of their union.
     """
-    ops, rows = operations(trace), steady_rows(trace, main_device(trace))
+    ops, rows = operations.operations(trace), steady_rows(trace, gaps.main_device(trace))
     names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH, MEMSET, COPY]
     start, end, kind = ops.start_ns[rows], ops.end_ns[rows], ops.kind[rows]
     label = len(KernelClass) + np.array([0, 2, 1, 0])[kind]
-    label[kind == Kind.KERNEL] = kernel_classes(trace)[ops.row[rows[kind == Kind.KERNEL]]]
+    label[kind == operations.Kind.KERNEL] = kernel_classes(trace)[
+        ops.row[rows[kind == operations.Kind.KERNEL]]
+    ]
     precedence = np.array([0, 3, 1, 0])[kind]
     communicating = communication_operations(trace)[rows]
     label[communicating], precedence[communicating] = KernelClass.COMMUNICATION, 2
@@ -196,15 +188,6 @@ def _compute_fraction(time_ns: Integers) -> float:
     return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
 
 
-def _class_times(trace: Trace, rows: Array) -> Integers:
-    """Time of the kernels among these operations, by class."""
-    ops = operations(trace)
-    kernels = rows[picked(ops.kind, rows) == Kind.KERNEL]
-    kind = picked(kernel_classes(trace), picked(ops.row, kernels))
-    took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
-    return np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
-
-
 def _largest_class(
     trace: Trace, rows: Array, time_ns: Integers, busy_ns: int
 ) -> LargestClass | None:
@@ -218,10 +201,10 @@ def _largest_class(
 
 
 def _fp32_gemm_ns(trace: Trace, rows: Array) -> int:
-    ops = operations(trace)
+    ops = operations.operations(trace)
     chosen = np.zeros(len(ops), bool)
     chosen[rows] = True
-    kernels = trace.recorded("kernels").take(chosen[kernel_operations(trace)])
+    kernels = trace.recorded("kernels").take(chosen[operations.kernel_operations(trace)])
     names = kernels.texts("name")
     used = groups.different(names.codes[names.codes >= 0]).tolist()
     gemms = [code for code in used if is_fp32_gemm_on_cuda_cores(str(names.values[code]))]
@@ -232,7 +215,7 @@ def _idle_parts(
     trace: Trace, device: int
 ) -> tuple[dict[Limit, int], dict[IdleCause | Activity, int]]:
     """Steady idle time by the limit that its cause stands for, and of it the named parts."""
-    every = gaps(trace)
+    every = gaps.gaps(trace)
     idle_ns = dict(zip(CAUSES, every.by_cause(every.steady(device)).tolist(), strict=True))
     parts: dict[Limit, int] = {}
     for cause, time_ns in idle_ns.items():
@@ -243,7 +226,11 @@ def _idle_parts(
     }
     late_ns, spent_ns = idle_ns[CAUSES[LAUNCH_LATE]], _late_ns(trace, device)
     loading_ns = sum(spent_ns.pop(doing) for doing in (DATA_WAIT, DATA_LOADING))
-    spent_ns = {DATA_LOADING: max(loading_ns, _data_loading_ns(trace, device)), **spent_ns}
+    # Steady launch-late idle time in ranges that are named for loading data.
+    late, patterns = cpu_activity.late_idle(trace), range_tree(trace).patterns
+    own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
+    loading = patterns.with_name(late.pattern[own], lambda name: bool(_LOADS.search(name)))
+    spent_ns = {DATA_LOADING: max(loading_ns, int(late.steady_ns[own[loading]].sum())), **spent_ns}
     for doing, time_ns in spent_ns.items():
         moved_ns = min(time_ns, late_ns)
         late_ns -= moved_ns
@@ -257,30 +244,24 @@ def _idle_parts(
 
 def _late_ns(trace: Trace, device: int) -> dict[int, int]:
     """Steady launch-late idle time by what samples show the CPU at instead, as in ACTIVITIES."""
-    every, samples = gaps(trace), lines.idle_samples(trace)
+    every, samples = gaps.gaps(trace), lines.idle_samples(trace)
     own = every.steady(device, LAUNCH_LATE)[samples.gap]
     spent = np.bincount(samples.doing[own], samples.time_ns[own], len(ACTIVITIES)).astype(np.int64)
     return {doing: int(time_ns) for doing, time_ns in enumerate(spent.tolist()) if doing != CPU}
-
-
-def _data_loading_ns(trace: Trace, device: int) -> int:
-    """Steady launch-late idle time in ranges that are named for loading data."""
-    late, patterns = cpu_activity.late_idle(trace), range_tree(trace).patterns
-    own = np.flatnonzero((late.device == device) & (late.pattern >= 0) & (late.steady_ns > 0))
-    loading = patterns.with_name(late.pattern[own], lambda name: bool(_LOADS.search(name)))
-    return int(late.steady_ns[own[loading]].sum())
 
 
 @record
 class MainLoop:
     """The series of steps that takes most of the time: its steps, and how long steady ones take.
 
-    `mean_ns` is that of which savings are stated where the steps are uneven.
+    `mean_ns` is that of which savings are stated where the steps are uneven. Of the `steps`,
+    `warm_up` are left out of both.
     """
 
     steps: int
     median_ns: int | None
     mean_ns: int | None = None
+    warm_up: int = 0
 
     @property
     def is_uneven(self) -> bool:
@@ -296,7 +277,8 @@ def main_loop(trace: Trace) -> MainLoop:
     steady = after_warm_up(trace, every[0])
     lossy = _lossy(trace, steady)
     mean_ns = round(_total_ns(trace, lossy) / len(lossy))
-    return MainLoop(len(every[0]), _median(_usual_ns(trace, steady)), mean_ns)
+    steps, warm_up = len(every[0]), len(every[0]) - len(steady)
+    return MainLoop(steps, _median(_usual_ns(trace, steady)), mean_ns, warm_up)
 
 
 @fact
@@ -325,7 +307,7 @@ def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
     # The last one is of operations outside all steps.
     of_operations = loop[step_of_operations(trace)]
     rows = np.flatnonzero(of_operations >= 0)
-    of_operations, device = of_operations[rows], operations(trace).device[rows]
+    of_operations, device = of_operations[rows], operations.operations(trace).device[rows]
     first = groups.group(of_operations, device).first
     used = groups.rows_of(of_operations[first])
     return [
@@ -359,15 +341,14 @@ def _name(trace: Trace, rows: Integers) -> str:
 
 def _total_ns(trace: Trace, rows: Integers) -> int:
     """The time of steps, without first uses and compilation."""
-    return int((pace(trace).duration_ns[rows] - step_parts(trace).once_ns[rows]).sum())
+    return int((pace(trace).duration_ns[rows] - step_parts.step_parts(trace).once_ns[rows]).sum())
 
 
 def _usual_ns(trace: Trace, rows: Integers) -> Integers:
     """Durations of steps; without first uses and compilation where these are most of a step."""
-    duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts(trace).once_ns[rows]
+    duration_ns, once_ns = pace(trace).duration_ns[rows], step_parts.step_parts(trace).once_ns[rows]
     mostly_once = 2 * _median(once_ns) > _median(duration_ns)
-    result: Integers = duration_ns - once_ns if mostly_once else duration_ns
-    return result
+    return duration_ns - once_ns if mostly_once else duration_ns
 
 
 def _median(values: Integers) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from traceview.base.records import record
-from traceview.base.tables import NULL, Column
+from traceview.base.tables import NULL, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE, Limit
 from traceview.traces.analyses.verdict.parts import (
     SteadyParts,
@@ -29,54 +29,28 @@ from traceview.traces.facts.operations import Kind, operations
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.trace import Trace, fact
 
-SCOREBOARD = (
-    Column("device_id", "int64", "GPU with the longest steady time", nullable=True),
-    Column("devices", "int64", "GPUs with selected work"),
-    Column("steady_ns", "int64", "time of that GPU after warm-up and first uses", nullable=True),
-    Column(
-        "gpu_busy_pct",
-        "float64",
-        "percentage of it with work on the GPU; null where the recording lost much of the work",
-        nullable=True,
-    ),
-    Column("steps", "int64", "steps of the main loop, warm-up included"),
-    Column("step_median_ns", "int64", "median step after warm-up", nullable=True),
-    Column(
-        "launch",
-        "text",
-        "gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or unknown, "
-        "as in run-ahead; data-loading where the CPU launches late for want of data; null for "
-        "under four operations, or next to no GPU work",
-        nullable=True,
-    ),
-    Column(
-        "communication_ns",
-        "int64",
-        "steady time in communication that no other work covers; null for no communication",
-        nullable=True,
-    ),
-    Column("communication_pct", "float64", "that time as a share of steady_ns", nullable=True),
-    Column(
-        "copies_ns",
-        "int64",
-        "steady time in copies that no other work covers, or idle until one ends; null for none",
-        nullable=True,
-    ),
-    Column("copies_pct", "float64", "that time as a share of steady_ns", nullable=True),
-    Column(
-        "copies_exposed_ns",
-        "int64",
-        "the part of copies_ns in which the GPU is busy with copies alone",
-        nullable=True,
-    ),
-    Column(
-        "memory_peak_bytes",
-        "int64",
-        "most device memory allocated at once; null where it was not recorded",
-        nullable=True,
-    ),
-    Column("memory_total_bytes", "int64", "size of the GPU's memory", nullable=True),
-)
+SCOREBOARD = column_list("""
+    device_id int64?: GPU with the longest steady time
+    devices int64: GPUs with selected work
+    steady_ns int64?: time of that GPU after warm-up and first uses
+    gpu_busy_pct float64?: percentage of it with work on the GPU; null where the recording lost much
+        of the work
+    steps int64: steps of the main loop, warm-up included
+    warm_up_steps int64: steps of these that are warm-up
+    step_median_ns int64?: median step after warm-up
+    launch text?: gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or
+        unknown, as in run-ahead; data-loading where the CPU launches late for want of data; null
+        for under four operations, or next to no GPU work
+    communication_ns int64?: steady time in communication that no other work covers; null for no
+        communication
+    communication_pct float64?: that time as a share of steady_ns
+    copies_ns int64?: steady time in copies that no other work covers, or idle until one ends; null
+        for none
+    copies_pct float64?: that time as a share of steady_ns
+    copies_exposed_ns int64?: the part of copies_ns in which the GPU is busy with copies alone
+    memory_peak_bytes int64?: most device memory allocated at once; null where it was not recorded
+    memory_total_bytes int64?: size of the GPU's memory
+""")
 """Names, types and meanings of the fields of a Scoreboard, in its order."""
 
 
@@ -89,6 +63,7 @@ class Scoreboard:
     steady_ns: int | None
     gpu_busy_pct: float | None
     steps: int
+    warm_up_steps: int
     step_median_ns: int | None
     launch: str | None
     communication_ns: int | None
@@ -105,7 +80,8 @@ def scoreboard(trace: Trace) -> Scoreboard:
     """The scoreboard of the selected part of a trace."""
     loop, parts = main_loop(trace), steady_parts(trace)
     if parts is None:
-        return Scoreboard(None, 0, None, None, loop.steps, loop.median_ns, *[None] * 8)
+        figures = (loop.steps, loop.warm_up, loop.median_ns)
+        return Scoreboard(None, 0, None, None, *figures, *[None] * 8)
     ops, communicating = operations(trace), communication_operations(trace)
     own = selected_operations(trace) & (ops.device == parts.device)
     copying = (ops.kind == Kind.COPY) & ~communicating
@@ -124,6 +100,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
         steady_ns=parts.span_ns,
         gpu_busy_pct=None if parts.unknown else parts.busy_pct,
         steps=loop.steps,
+        warm_up_steps=loop.warm_up,
         step_median_ns=loop.median_ns,
         launch=_launch(trace, parts),
         communication_ns=communication_ns,

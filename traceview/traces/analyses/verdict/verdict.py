@@ -9,23 +9,18 @@ from traceview.base import intervals, units
 from traceview.base.records import record
 from traceview.base.vocabulary.activities import ACTIVITIES, RESULT_WAIT
 from traceview.base.vocabulary.causes import LOST, Limit
+from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
-    LargestClass,
     MainLoop,
     SteadyParts,
     main_loop,
     steady_parts,
     steady_rows,
 )
-from traceview.traces.analyses.verdict.series import (
-    ColdPasses,
-    cold_passes,
-    is_start_up_alone,
-)
 from traceview.traces.facts.copies import outer_migration_time
 from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
-from traceview.traces.facts.idle.gaps import UnknownIdle
+from traceview.traces.facts.idle.gaps import UnknownIdle, long_starts
 from traceview.traces.facts.idle.launching import drained_in_steps
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.pacing import paced
@@ -66,9 +61,10 @@ _CLASSES = {
 class Verdict:
     """The result of a recording in one line.
 
-    `steps` counts the steps of the main loop, warm-up included; `step_median_ns` is the median of
-    the others, absent without steps. `gpu_busy_pct` is the busy part of the steady time, on
-    the GPU with most steady time; absent where no GPU work is selected, or much of it was lost.
+    `steps` counts the steps of the main loop, `warm_up_steps` those of them that are warm-up;
+    `step_median_ns` is the median of the others, absent without steps. `gpu_busy_pct` is the busy
+    part of the steady time, on the GPU with most steady time; absent where no GPU work is selected,
+    or much of it was lost.
     `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
     about the same or not known. `shares` divides the recording into loops and what is outside of
     them; `shares_text` says so, empty for a selection and where one loop is nearly all.
@@ -83,12 +79,13 @@ class Verdict:
     step_unrecorded_ns: int | None = None
     shares: RunShares | None = None
     shares_text: str = ""
+    warm_up_steps: int = 0
 
 
 @fact
 def verdict(trace: Trace) -> Verdict:
     """The verdict on the selected part of a trace."""
-    result = _limited(trace)
+    result = replace(_limited(trace), warm_up_steps=main_loop(trace).warm_up)
     if trace.selection:
         return result
     parts = steady_parts(trace)
@@ -108,7 +105,7 @@ def _limited(trace: Trace) -> Verdict:
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     operations = len(steady_rows(trace, parts.device))
     too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
-    if too_few or is_start_up_alone(trace):
+    if too_few or series.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
         counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
         text = f"Next to no GPU work was recorded: {counted} of {busy}"
@@ -206,12 +203,14 @@ def _phrases(
     yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
-        yield _largest_class(parts.largest)
+        name = _CLASSES[parts.largest.kind]
+        fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
+        yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
     losses = _losses(parts, limit)
     for each in losses:
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
-        yield "the CPU waits for the GPU in each step"
+        yield "the CPU waits in each step"
     if pace := paced(trace, parts.device):
         waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
         yield f"paced: waits {waited} of the {period} of a pass"
@@ -244,7 +243,7 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     return round(share * median_ns) if share <= 1 - DIFFERS else None
 
 
-def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
+def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
     """What was recorded of first passes; of no step in the time that is left without them."""
     times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
     once, total, first, second = map(units.duration, times)
@@ -259,11 +258,13 @@ def _cold_phrase(cold: ColdPasses, parts: SteadyParts) -> str:
 
 
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
-    cold = cold_passes(trace)
+    cold = series.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
-        return f"No steps found in {units.duration(parts.span_ns)}"
+        idle_ns = long_starts(trace).get(parts.device)
+        after = f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+        return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     plain = ""
@@ -271,7 +272,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         tool = "nsys" if trace.recorder == "nsys" else "the profiler"
         about = "" if UNRECORDED_NS in trace.run else "about "
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
-    return f"{units.counted(loop.steps, 'step')} of {units.duration(loop.median_ns)}{mean}{plain}"
+    after = f" after {units.counted(loop.warm_up, 'warm-up step')}" if loop.warm_up else ""
+    counted = units.counted(loop.steps - loop.warm_up, "step")
+    return f"{counted} of {units.duration(loop.median_ns)}{mean}{plain}{after}"
 
 
 def _unknown_phrase(unknown: UnknownIdle) -> str:
@@ -290,19 +293,13 @@ def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
         yield f"{units.duration(moved)} of page migrations before and after"
 
 
-def _largest_class(largest: LargestClass) -> str:
-    name = _CLASSES[largest.kind]
-    fp32 = "fp32 " if largest.fp32_on_cuda_cores else ""
-    return f"{units.percent(largest.pct)} of kernel time in {fp32}{name}"
-
-
 def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
     """Phrases on the share of the time of a limit, those of its named parts apart."""
     named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
     phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), LOST[limit]), *named]
     if named:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
-    yield from (f"{units.percent(pct)} of the time {phrase}" for pct, phrase in phrases)
+    yield from (f"{units.percent(pct)} {phrase}" for pct, phrase in phrases)
 
 
 def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:

@@ -30,7 +30,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview.base import groups, units
-from traceview.base.tables import NULL, Array, Cell, Column, Integers, Mask, Table, TableSpec, Texts
+from traceview.base.tables import (
+    NULL,
+    Array,
+    Cell,
+    Integers,
+    Mask,
+    Table,
+    TableSpec,
+    Texts,
+    column_list,
+)
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result, Skipped
 from traceview.traces.analyses.wave_quantization import findings, losses
 from traceview.traces.analyses.wave_quantization.findings import GridTexts
@@ -53,52 +63,32 @@ from traceview.traces.trace.model import recording_options
 KERNELS = TableSpec(
     "kernels",
     "one row per kernel, grid, block, registers and shared memory; most time lost first",
-    (
-        Column("short_name", "text", "base name of the kernel"),
-        Column("label", "text", "base name, with what distinguishes it from others of that name"),
-        Column("grid", "text", "blocks along x, y and z"),
-        Column("block", "text", "threads per block along x, y and z"),
-        Column("registers_per_thread", "int64", "registers per thread"),
-        Column("shared_memory_bytes", "int64", "static and dynamic, per block"),
-        Column("calls", "int64", "launches"),
-        Column("total_ns", "int64", "GPU time of all calls"),
-        Column("median_ns", "int64", "median time per call"),
-        Column("blocks", "int64", "blocks of the grid"),
-        Column("blocks_per_sm", "int64", "blocks that an SM holds at once", nullable=True),
-        Column(
-            "limiter",
-            "text",
-            "what keeps it from holding more: warps, blocks, registers, shared memory, shared "
-            "memory config (as configured by the driver), barriers or clusters",
-            nullable=True,
-        ),
-        Column(
-            "theoretical_occupancy_pct",
-            "float64",
-            "warps of these blocks ÷ those that an SM can hold",
-            nullable=True,
-        ),
-        Column("waves", "float64", "blocks ÷ blocks that the GPU holds at once", nullable=True),
-        Column(
-            "tail_idle_pct",
-            "float64",
-            "tail effect, 1 − waves ÷ ceil(waves): block slots that stay unused",
-            nullable=True,
-        ),
-        Column(
-            "tail_loss_ns",
-            "int64",
-            "upper bound over all calls: time × tail_idle_pct; below one wave, time beyond "
-            "the shortest kernel (at most 100 µs) × fraction of idle SMs; absent where no loss is "
-            "claimed, see note",
-            nullable=True,
-        ),
-        Column("blocks_to_fill", "text", "nearest grid sizes that fill whole waves", nullable=True),
-        Column("note", "text", "remarks", nullable=True, prose=True),
-        Column("name", "text", "demangled, whole"),
-        Column("device_id", "int64", "GPU"),
-        HOST,
-    ),
+    column_list(f"""
+        short_name text: base name of the kernel
+        label text: base name, with what distinguishes it from others of that name
+        grid text: blocks along x, y and z
+        block text: threads per block along x, y and z
+        registers_per_thread int64: registers per thread
+        shared_memory_bytes int64: static and dynamic, per block
+        calls int64: launches
+        total_ns int64: GPU time of all calls
+        median_ns int64: median time per call
+        blocks int64: blocks of the grid
+        blocks_per_sm int64?: blocks that an SM holds at once
+        limiter text?: what keeps it from holding more: warps, blocks, registers, shared memory,
+            shared memory config (as configured by the driver), barriers or clusters
+        theoretical_occupancy_pct float64?: warps of these blocks ÷ those that an SM can hold
+        waves float64?: blocks ÷ blocks that the GPU holds at once
+        tail_idle_pct float64?: tail effect, 1 − waves ÷ ceil(waves): block slots that stay unused
+        tail_loss_ns int64?: upper bound over all calls: time × tail_idle_pct; below one wave, time
+            beyond the shortest kernel (at most 100 µs) × fraction of idle SMs; absent where no loss
+            is claimed, see note
+        blocks_to_fill text?: nearest grid sizes that fill whole waves
+        note sentence?: remarks
+        name text: demangled, whole
+        device_id int64: GPU
+        {HOST}
+    """),
     brief=(
         "label blocks waves tail_idle_pct tail_loss_ns total_ns blocks_to_fill "
         "theoretical_occupancy_pct limiter note blocks_per_sm"
@@ -108,27 +98,20 @@ KERNELS = TableSpec(
 GRIDS = TableSpec(
     "grids",
     "kernels that ran with several grid sizes, and whether their times rise in steps",
-    (
-        Column("kernel", "text", "label and blocks per wave"),
-        Column("blocks", "int64", "blocks of the grid"),
-        Column("waves", "float64", "blocks ÷ blocks that the GPU holds at once"),
-        Column("calls", "int64", "launches"),
-        Column("median_ns", "int64", "median time per call"),
-        Column("predicted_ns", "int64", "waves, rounded up × time of a wave"),
-        Column(
-            "predicted_ratio", "float64", "predicted time ÷ that of the previous row", nullable=True
-        ),
-        Column("measured_ratio", "float64", "median ÷ that of the previous row", nullable=True),
-        Column(
-            "measured",
-            "text",
-            "across waves: step (within 10 % of the prediction) or no step; within a wave: "
-            "level or rises; absent where the two rows do not show it",
-            nullable=True,
-        ),
-        Column("wave_blocks", "int64", "blocks that the GPU holds at once"),
-        Column("wave_ns", "int64", "time of a wave, from grids of whole waves"),
-    ),
+    column_list("""
+        kernel text: label and blocks per wave
+        blocks int64: blocks of the grid
+        waves float64: blocks ÷ blocks that the GPU holds at once
+        calls int64: launches
+        median_ns int64: median time per call
+        predicted_ns int64: waves, rounded up × time of a wave
+        predicted_ratio float64?: predicted time ÷ that of the previous row
+        measured_ratio float64?: median ÷ that of the previous row
+        measured text?: across waves: step (within 10 % of the prediction) or no step; within a
+            wave: level or rises; absent where the two rows do not show it
+        wave_blocks int64: blocks that the GPU holds at once
+        wave_ns int64: time of a wave, from grids of whole waves
+    """),
     brief="kernel blocks waves median_ns predicted_ratio measured_ratio",
     detail=True,
 )
@@ -276,7 +259,12 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             f"{AS_NODES}"
         )
     of = grids.configurations
-    hidden = _may_be_persistent_gemms(grids)
+    # True for grids of newer cuBLAS kernels of at most one wave.
+    #
+    # Older ones launch one block per tile.
+    names = grids.configurations.name
+    newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
+    hidden: Mask = grids.known & (grids.whole == 1) & newer
     hidden_fraction = int(of.total_ns[hidden].sum()) / max(int(of.total_ns.sum()), 1)
     unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
     if hidden_fraction >= _MUCH and unknown:
@@ -295,17 +283,6 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
             "as it does where something else, such as named barriers, limits the blocks. "
             "Recordings do not show barriers; only kernel code does."
         )
-
-
-def _may_be_persistent_gemms(grids: LaunchedGrids) -> Mask:
-    """True for grids of newer cuBLAS kernels of at most one wave.
-
-    Older ones launch one block per tile.
-    """
-    names = grids.configurations.name
-    newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
-    mask: Mask = grids.known & (grids.whole == 1) & newer
-    return mask
 
 
 def _warm_up_notes(early_calls: Sequence[int]) -> Iterator[str]:

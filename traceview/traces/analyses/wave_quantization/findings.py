@@ -40,6 +40,7 @@ from traceview.traces.facts.kernel_classes import (
     classify,
     framework,
     owner_of,
+    terms,
 )
 from traceview.traces.facts.launch_configurations import Configuration
 from traceview.traces.rules import FindingRule, TimeClaim, finding_of
@@ -73,6 +74,9 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
     if owner is KernelOwner.PROGRAM:
         small = _OWN_SMALL if waves.blocks > 1 else _OWN_ONE_BLOCK
         small = small if threads > WARP_THREADS else _OWN_FEW_THREADS
+        serial = waves.blocks == threads == 1
+        if serial and (parallel := terms(trace).parallel):
+            return GridRemedy(parallel)
         partial_wave = (
             f"Use {fills} blocks instead of {{blocks}}: another tile or block size, padded "
             "shapes, or {wave_blocks} blocks that loop over the tiles."
@@ -379,8 +383,7 @@ def _noted(grids: LaunchedGrids) -> Mask:
     few = (grids.whole == 1) | (grids.blocks / grids.sm_count < FEW_BLOCKS_PER_SM)
     shape = grids.persistent_gemm | (grids.idle_sms > 0) | (tail & few)
     others = grids.concurrent | (grids.configurations.green_sms != 0) | (grids.verdict > 0)
-    mask: Mask = ~grids.known | shape | others
-    return mask
+    return ~grids.known | shape | others
 
 
 def _remarks(each: _NotedGrid) -> Iterator[str]:

@@ -17,7 +17,7 @@ from traceview.base.findings import severity_of
 from traceview.base.hardware import SmLimits, occupancy
 from traceview.base.hardware.occupancy import filling_sizes
 from traceview.base.records import record
-from traceview.base.tables import Cell, Column, Integers, Table, TableSpec
+from traceview.base.tables import Cell, Integers, Table, TableSpec, column_list
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import sweeps
 from traceview.traces.facts import grid_waves
@@ -96,32 +96,28 @@ def tile_waves(trace: Trace) -> tuple[TileWaves, ...]:
 TILES = TableSpec(
     "tiles",
     "persistent GEMMs, whose blocks compute several tiles each; most time lost first",
-    (
-        Column("short_name", "text", "base name of the kernel"),
-        Column("label", "text", "base name, with what distinguishes it from others of that name"),
-        Column("batch", "int64", "GEMMs per call"),
-        Column("m", "int64", "rows of the result"),
-        Column("n", "int64", "columns of the result"),
-        Column("k", "int64", "inner dimension"),
-        Column("tile", "text", "rows × columns of the result per tile"),
-        Column("tiles", "int64", "tiles that cover the result"),
-        Column("blocks", "int64", "blocks of the grid"),
-        Column("rounds", "float64", "tile waves: tiles ÷ blocks"),
-        Column("tail_idle_pct", "float64", "tile slots, over all waves, that stay unused"),
-        Column(
-            "tail_loss_ns",
-            "int64",
-            "at most, over all calls: time × that percentage; absent beside other kernels",
-            nullable=True,
-        ),
-        Column("tiles_to_fill", "text", "nearest numbers of tiles that fill whole waves"),
-        Column("calls", "int64", "launches"),
-        Column("total_ns", "int64", "GPU time of all calls"),
-        Column("median_ns", "int64", "median time per call"),
-        Column("name", "text", "demangled, whole"),
-        Column("device_id", "int64", "GPU"),
-        HOST,
-    ),
+    column_list(f"""
+        short_name text: base name of the kernel
+        label text: base name, with what distinguishes it from others of that name
+        batch int64: GEMMs per call
+        m int64: rows of the result
+        n int64: columns of the result
+        k int64: inner dimension
+        tile text: rows × columns of the result per tile
+        tiles int64: tiles that cover the result
+        blocks int64: blocks of the grid
+        rounds float64: tile waves: tiles ÷ blocks
+        tail_idle_pct float64: tile slots, over all waves, that stay unused
+        tail_loss_ns int64?: at most, over all calls: time × that percentage; absent beside other
+            kernels
+        tiles_to_fill text: nearest numbers of tiles that fill whole waves
+        calls int64: launches
+        total_ns int64: GPU time of all calls
+        median_ns int64: median time per call
+        name text: demangled, whole
+        device_id int64: GPU
+        {HOST}
+    """),
     brief=(
         "label m n k tiles blocks rounds tail_idle_pct tail_loss_ns total_ns tiles_to_fill batch "
         "tile"
@@ -219,8 +215,7 @@ def block_losses(trace: Trace) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
 def idle_lanes(threads: Integers) -> npt.NDArray[np.float64]:
     """The fraction of the lanes of their warps that blocks of so many threads leave idle."""
     lanes = np.maximum(-(-threads // WARP_THREADS), 1) * WARP_THREADS
-    idle: npt.NDArray[np.float64] = 1 - threads / lanes
-    return idle
+    return 1 - threads / lanes
 
 
 def full_of_blocks(grid: grid_waves.LaunchedGrid) -> bool:

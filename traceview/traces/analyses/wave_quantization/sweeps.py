@@ -19,6 +19,7 @@ from traceview.base.records import record
 from traceview.base.tables import Integers, Mask, picked
 from traceview.base.vocabulary.libraries import Tile
 from traceview.base.vocabulary.libraries import tile as tile_of
+from traceview.traces.facts import launch_configurations, operations
 from traceview.traces.facts.grid_waves import (
     LEAST_IDLE,
     NO_STEP,
@@ -29,14 +30,6 @@ from traceview.traces.facts.grid_waves import (
     gpu_limits,
     grid_columns,
 )
-from traceview.traces.facts.launch_configurations import (
-    KEYS,
-    Configurations,
-    Sides,
-    configurations,
-    every_configuration,
-)
-from traceview.traces.facts.operations import kernel_operations
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.steps import kernels_in_warm_up
 from traceview.traces.facts.work.from_ranges import Gemm, shaped_gemms
@@ -90,12 +83,12 @@ def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
     shaped = shaped_gemms(trace)
     if shaped is None:
         return ()
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    chosen = selected_operations(trace)[operations.kernel_operations(trace)]
     inside = chosen[shaped.rows]
     rows, of = shaped.rows[inside], shaped.of[inside]
     kernels = trace.recorded("kernels").take(rows)
     names = kernels.texts("name")
-    alike = groups.group(names.codes, *(kernels[key] for key in KEYS), of)
+    alike = groups.group(names.codes, *(kernels[key] for key in launch_configurations.KEYS), of)
     duration_ns = kernels.duration_ns
     figures = groups.stats(alike, duration_ns)
     late = np.flatnonzero(~picked(kernels_in_warm_up(trace), rows))
@@ -118,7 +111,7 @@ def persistent_gemms(trace: Trace) -> tuple[PersistentGemm, ...]:
 
 
 def _persistent_gemm(
-    name: str, row: int, grid: Sides, gemm: Gemm, *times: int
+    name: str, row: int, grid: launch_configurations.Sides, gemm: Gemm, *times: int
 ) -> PersistentGemm | None:
     tile = tile_of(name)
     if tile is None or not tile.rows or not tile.columns or _SHARED.search(name):
@@ -246,15 +239,13 @@ def _equal_work(ones: GridColumns, row: Integers, others: GridColumns) -> Mask:
     took = ones.configurations.median_ns[row], others.configurations.median_ns
     measured, takes_time = ratio(*took)
     differ = others.known & (ones.blocks[row] != others.blocks) & takes_time
-    result: Mask = differ & (steady <= _NEAR) & explained_by_waves(predicted, steady, measured)
-    return result
+    return differ & (steady <= _NEAR) & explained_by_waves(predicted, steady, measured)
 
 
 def explained_by_waves(predicted: Floats, steady: Floats, measured: Floats) -> Mask:
     """Whether ratios of times lie between what waves predict and a steady rise with blocks."""
     low, high = np.minimum(predicted, steady), np.maximum(predicted, steady)
-    mask: Mask = (low * (1 - TOLERANCE) <= measured) & (measured <= high * (1 + TOLERANCE))
-    return mask
+    return (low * (1 - TOLERANCE) <= measured) & (measured <= high * (1 + TOLERANCE))
 
 
 def sweeps_of(grids: GridColumns, persistent: Mask) -> GridSweeps:
@@ -331,8 +322,7 @@ def _one_of_each_size(grids: GridColumns, rows: Integers) -> Integers:
     rows, family, at_once = rows[kept], family[kept], at_once[kept]
     leads = groups.group(family)
     usual = at_once[leads.first + (groups.count(leads) - 1) // 2]
-    result: Integers = rows[at_once == usual[leads.ids]]
-    return result
+    return rows[at_once == usual[leads.ids]]
 
 
 def step_verdicts(predicted: Floats, steady: Floats, measured: Floats) -> Codes:
@@ -362,7 +352,7 @@ def launched_grids(trace: Trace) -> LaunchedGrids:
     found = every_sweep(trace)
     grids = found.grids
     if trace.selection:
-        grids = grid_columns(configurations(trace), gpu_limits(trace))
+        grids = grid_columns(launch_configurations.configurations(trace), gpu_limits(trace))
     sweep = found.of_family[_family(trace, grids.configurations)]
     verdict, measured = found.verdicts_of(grids, sweep), found.neighbours_of(grids, sweep)
     # Where only long kernels ran, the shortest does not show what any kernel takes: a program of
@@ -383,9 +373,9 @@ def launched_grids(trace: Trace) -> LaunchedGrids:
     )
 
 
-def _family(trace: Trace, of: Configurations) -> Integers:
+def _family(trace: Trace, of: launch_configurations.Configurations) -> Integers:
     """The family of configurations, numbered as in every_configuration."""
-    every = every_configuration(trace)
+    every = launch_configurations.every_configuration(trace)
     return every.family[every.of_kernel[of.row]]
 
 
@@ -404,14 +394,13 @@ def _persistent(trace: Trace, grids: GridColumns) -> Mask:
     is_gemm = np.zeros(kernel.size, bool)
     is_gemm[kernel.ids[places[places >= 0]]] = True
     # More tiles than blocks show it only where all blocks run at once.
-    mask: Mask = is_gemm[kernel.ids] & grids.known & (grids.whole == 1)
-    return mask
+    return is_gemm[kernel.ids] & grids.known & (grids.whole == 1)
 
 
 @fact
 def every_sweep(trace: Trace) -> GridSweeps:
     """The sweeps of all kernels, whatever is selected."""
-    grids = grid_columns(every_configuration(trace), gpu_limits(trace))
+    grids = grid_columns(launch_configurations.every_configuration(trace), gpu_limits(trace))
     return sweeps_of(grids, _persistent(trace, grids))
 
 
@@ -420,7 +409,7 @@ def selected_sweeps(trace: Trace) -> Integers:
     """The sweeps of every_sweep with a selected grid, longest total time first."""
     sweeps = every_sweep(trace)
     chosen = np.zeros(len(sweeps), bool)
-    sweep = sweeps.of_family[_family(trace, configurations(trace))]
+    sweep = sweeps.of_family[_family(trace, launch_configurations.configurations(trace))]
     chosen[sweep[sweep >= 0]] = True
     order = groups.most_first(sweeps.total_ns)
     return order[chosen[order]]

@@ -15,7 +15,7 @@ import numpy as np
 from traceview.base.compiled import library
 from traceview.base.intervals import Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, RowNumbers
+from traceview.base.tables import Array, ColumnRecord, Integers, RowNumbers
 from traceview.traces.facts.dependencies.graph import Dependencies
 from traceview.traces.facts.dependencies.replay import compiled
 
@@ -44,7 +44,7 @@ class IdlePart(IntEnum):
 
 
 @record
-class IdleParts(Timed):
+class IdleParts(Timed, ColumnRecord):
     """Parts of gaps, by gap and from its end back to its start. `item` is −1 where unknown."""
 
     gap: RowNumbers
@@ -52,9 +52,6 @@ class IdleParts(Timed):
     end_ns: Integers
     kind: Array
     item: RowNumbers
-
-    def __len__(self) -> int:
-        return len(self.gap)
 
 
 def walk(

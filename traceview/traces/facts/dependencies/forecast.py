@@ -29,8 +29,8 @@ from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.statistics import t_quantile
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, arrays, row_numbers
-from traceview.traces.facts.dependencies import graph as dependencies
-from traceview.traces.facts.dependencies.graph import INFERRED, NEAR_NS, Dependencies, Edge
+from traceview.traces.facts.dependencies import recorded_graph
+from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
 from traceview.traces.facts.dependencies.replay import Changed, Edit, Times, replay
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.facts.ranges.selection import selected_operations
@@ -101,8 +101,7 @@ class StepModel(ABC):
             ends = times.end_ns[self.last]
             return np.array([ends.max(initial=0) - self.graph.start_ns.min(initial=0)])
         end, rows = self._ends(times), np.flatnonzero(self.follows)
-        result: Integers = end[rows] - end[rows - 1]
-        return result
+        return end[rows] - end[rows - 1]
 
     def _ends(self, times: Times) -> Integers:
         """When the last GPU work of each step ends."""
@@ -156,8 +155,7 @@ class StepModel(ABC):
         """What edits win of each step without the recorder, in terms of the recorded step."""
         after = self.durations(replay(self.graph, [self.cheaper, *edits]))
         times = float(self.recorded.mean()) / max(float(self.before_cheaper.mean()), 1.0)
-        saved: Array = (self.before_cheaper - after) * times
-        return saved
+        return (self.before_cheaper - after) * times
 
     def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
         if not len(self._recorded_alone[0]):
@@ -179,7 +177,7 @@ class StepModel(ABC):
         inferred = np.isin(edges.kind, list(_GUESSED)) & (edges.on >= 0)
         # Work that had to wait for an event, and began when other work ended, waited for that.
         since_ns = graph.start_ns[edges.of] - graph.end_ns[edges.on]
-        inferred &= (edges.kind != Edge.EVENT) | (since_ns > NEAR_NS)
+        inferred &= (edges.kind != Edge.EVENT) | (since_ns > recorded_graph.NEAR_NS)
         held = np.zeros(len(graph), bool)
         held[edges.of[inferred]] = True
         rows = np.flatnonzero(held[edges.of] & (edges.on >= 0))
@@ -353,9 +351,9 @@ def model(trace: Trace) -> Model:
     if len(ops) + len(api_calls(trace)) > MOST_ITEMS:
         since, until, rows = _middle(trace, rows)
     graph = (
-        dependencies.dependencies(trace)
+        recorded_graph.dependencies(trace)
         if since is None
-        else dependencies.build(trace, since, until)
+        else recorded_graph.build(trace, since, until)
     )
     number = np.full(len(all_steps) + 1, -1, np.int64)
     number[rows] = np.arange(len(rows))

@@ -35,6 +35,8 @@ KEPT_NS = 12_000
 NODE_PITCH_NS = 300
 """Between nodes of a CUDA graph: 0.25, 0.27 and 0.38 µs beyond the recorded kernels of three
 programs on an H200, whose streams had 1.0 to 1.3 µs (docs/accuracy.md)."""
+UsualTimes = tuple[int, int | None] | None
+"""The median call and pause; None where all that they take goes, however long."""
 _OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD)
 _NO_LAG = int(np.iinfo(np.int64).min) // 4
 
@@ -93,7 +95,7 @@ class Changed:
         operation: Array,
         beside: Array,
         group: Array,
-        usual_ns: tuple[int, int] | None = None,
+        usual_ns: UsualTimes = None,
         part: float = 1.0,
         *,
         around: bool = False,
@@ -159,7 +161,7 @@ class Changed:
         self.begin_ns[rows] = np.round(self.begin_ns[rows] * part).astype(np.int64)
 
     def fuse(
-        self, operation: Array, group: Array, factor: float, usual_ns: tuple[int, int] | None = None
+        self, operation: Array, group: Array, factor: float, usual_ns: UsualTimes = None
     ) -> None:
         """The operations of each group become its last one, which takes `factor` of their time.
 

@@ -25,7 +25,8 @@ from traceview.traces.facts import copies
 from traceview.traces.facts.compilation import compiling
 from traceview.traces.facts.dependencies import blame, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
-from traceview.traces.facts.dependencies.graph import Dependencies, Walked, build, dependencies
+from traceview.traces.facts.dependencies.graph import Dependencies
+from traceview.traces.facts.dependencies.recorded_graph import Walked, build, dependencies
 from traceview.traces.facts.idle.gap_bounds import (
     GapBounds,
     GapLaunches,
@@ -38,6 +39,7 @@ from traceview.traces.facts.idle.gap_bounds import (
 from traceview.traces.facts.idle.page_migrations import with_migrations
 from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import (
+    LAZY_LOAD_NS,
     ApiCalls,
     CallKind,
     Kind,
@@ -55,8 +57,6 @@ from traceview.traces.facts.pacing import paced_loops
 from traceview.traces.facts.python_events import collections
 from traceview.traces.trace import Trace, fact, fact_without_ranges
 
-LAZY_LOAD_NS = 200_000
-"""A first launch that lasts longer than this loads code; later launches take some 5 µs."""
 OWN_WORK_NS = replay.LONG_NS
 """A thread that stays longer outside of CUDA, or in one call, does something other than launch.
 From the return of `loss.item()` to the first launch of the next step the Python of a training loop
@@ -305,7 +305,7 @@ def _joined(
 
 
 def _first_pinning_calls(trace: Trace) -> Mask:
-    """True for the call by which each process first allocates pinned memory.
+    """True for the calls by which each process first allocates pinned memory, one per function.
 
     Reading a result on the CPU for the first time allocates it implicitly. Pools keep pinned
     memory, so a loop that allocates more of it is not a first use. The last row is for no call.
@@ -313,7 +313,7 @@ def _first_pinning_calls(trace: Trace) -> Mask:
     calls = trace.recorded("api_calls")
     rows = np.flatnonzero(calls.texts("name").matching(_PINS.match))
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
-    _, first = np.unique(calls["process"][rows], return_index=True)
+    first = groups.group(calls["process"][rows], calls.texts("name").codes[rows]).first
     result = np.zeros(len(calls) + 1, bool)
     result[rows[first]] = True
     return result

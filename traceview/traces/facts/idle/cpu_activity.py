@@ -13,7 +13,15 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals, Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, constant, row_numbers
+from traceview.base.tables import (
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    RowNumbers,
+    constant,
+    row_numbers,
+)
 from traceview.base.vocabulary.causes import CAUSES, LAUNCH_LATE
 from traceview.traces.facts.idle.gaps import Gaps, gaps
 from traceview.traces.facts.launches import queue_full
@@ -31,7 +39,7 @@ _AT_ONCE = 1 << 16
 
 
 @record
-class CpuActivity(Timed):
+class CpuActivity(Timed, ColumnRecord):
     """Idle times, cut wherever the activity of the thread that held the work up changes.
 
     `row` is the row in gaps, `range` the row in the range tree (−1: none), `activity` the code of
@@ -44,9 +52,6 @@ class CpuActivity(Timed):
     end_ns: Integers
     range: RowNumbers
     activity: RowNumbers
-
-    def __len__(self) -> int:
-        return len(self.row)
 
 
 def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
@@ -66,9 +71,20 @@ def _of_thread(trace: Trace, gaps: Gaps, thread: int, rows: RowNumbers) -> Itera
     if not groups.in_order(gaps.start_ns[rows]):
         rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
     process, gap = int(trace.threads["process"][thread]), gaps.gap[rows]
-    doing = _thread_time(trace, thread)
+    call_rows = calls_by_thread(trace).get(thread, groups.NO_ROWS)
+    call, calling = outermost_calls(api_calls(trace), call_rows)
+    names = trace.recorded("api_calls").texts("name").codes
+    held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
+    doing = ThreadTime(calling, names[call], held, off_cpu(trace, thread))
     window = Intervals(gaps.start_ns[rows], gaps.end_ns[rows])
-    edges = intervals.ascending(_range_edges(trace, process, window))
+    # Times in the window at which ranges of the process begin or end.
+    #
+    # Those of all threads count: a thread without a range of its own works in another thread's.
+    nesting = range_tree(trace).nesting
+    threads = np.flatnonzero(trace.threads["process"] == process).tolist()
+    edges = intervals.ascending(
+        np.concatenate([nesting.edges(thread, window) for thread in threads])
+    )
     # Where ranges of a thread overlap without nesting, each look-up walks all of them.
     at_once = len(rows) if range_tree(trace).nesting.walked else _AT_ONCE
     first = groups.different(np.searchsorted(gap, gap[::at_once]))
@@ -131,14 +147,6 @@ def cut(idle: Intervals, queued: Integers, thread: ThreadTime, range_edges: Inte
     return CpuPieces(row, start, end, activity)
 
 
-def _thread_time(trace: Trace, thread: int) -> ThreadTime:
-    call_rows = calls_by_thread(trace).get(thread, groups.NO_ROWS)
-    call, calling = outermost_calls(api_calls(trace), call_rows)
-    names = trace.recorded("api_calls").texts("name").codes
-    held = queue_full(trace).by_thread.get(thread, intervals.EMPTY)
-    return ThreadTime(calling, names[call], held, off_cpu(trace, thread))
-
-
 def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Intervals]:
     """Rows and times of a thread's calls that lie inside no other; `made` are the rows of all.
 
@@ -150,16 +158,6 @@ def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Inte
     if outermost is None:
         return outermost_calls(calls, made[np.lexsort((-end[made], start[made]))])
     return outermost
-
-
-def _range_edges(trace: Trace, process: int, window: Intervals) -> Integers:
-    """Times in the window at which ranges of the process begin or end.
-
-    Those of all threads count: a thread without a range of its own works in another thread's.
-    """
-    nesting = range_tree(trace).nesting
-    threads = np.flatnonzero(trace.threads["process"] == process).tolist()
-    return np.concatenate([nesting.edges(thread, window) for thread in threads])
 
 
 def off_cpu(trace: Trace, thread: int) -> Intervals:

@@ -11,30 +11,20 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Timed
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, picked
+from traceview.traces.facts import operations
 from traceview.traces.facts.launches import cut_window, unpaired, waits
-from traceview.traces.facts.operations import (
-    ApiCalls,
-    CallKind,
-    Kind,
-    Operations,
-    api_calls,
-    operations,
-)
 from traceview.traces.facts.ranges.selection import issued_ns
 from traceview.traces.trace import Trace, fact, fact_without_ranges
 from traceview.traces.trace.schema import TORCH_PROFILER
 
 
-class IdleTime(Timed):
+class IdleTime(Timed, ColumnRecord):
     """Base of tables with one row per idle gap."""
 
     @cached_property
     def idle_ns(self) -> Integers:
         return self.duration_ns
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
 
 @record
@@ -54,7 +44,7 @@ class GapBounds(IdleTime):
 @fact_without_ranges
 def gap_bounds(trace: Trace) -> GapBounds:
     """All idle gaps of all devices."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     return find_gaps(ops.device, ops.start_ns, ops.end_ns)
 
 
@@ -103,10 +93,14 @@ class GapLaunches:
 
 @fact_without_ranges
 def gap_launches(trace: Trace) -> GapLaunches:
-    return join_launches(gap_bounds(trace), operations(trace), api_calls(trace))
+    return join_launches(
+        gap_bounds(trace), operations.operations(trace), operations.api_calls(trace)
+    )
 
 
-def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunches:
+def join_launches(
+    gaps: GapBounds, ops: operations.Operations, calls: operations.ApiCalls
+) -> GapLaunches:
     """The launch call of each gap, by the operation that ended the gap."""
     call, process = ops.call[gaps.after], ops.process[gaps.after]
     known = call >= 0
@@ -120,7 +114,7 @@ def join_launches(gaps: GapBounds, ops: Operations, calls: ApiCalls) -> GapLaunc
     launched = np.flatnonzero(ops.launched)
     np.minimum.at(first_start, ops.call[launched], ops.start_ns[launched])
     started = np.minimum(returned, first_start[row])
-    copies = np.isin(calls.does[row], [CallKind.COPY, CallKind.COPY_ASYNC])
+    copies = np.isin(calls.does[row], [operations.CallKind.COPY, operations.CallKind.COPY_ASYNC])
     return GapLaunches(
         call=call,
         known=known,
@@ -151,7 +145,7 @@ def device_of_calls(trace: Trace) -> Integers:
     That is the device of the last recorded launch of its thread, else of the next one, else of the
     only device of its process, else ANY_DEVICE.
     """
-    ops, calls = operations(trace), trace.recorded("api_calls")
+    ops, calls = operations.operations(trace), trace.recorded("api_calls")
     order = np.lexsort((calls["start_ns"], calls["thread"]))
     device = np.full(len(calls), ANY_DEVICE, np.int64)
     device[ops.call[ops.launched]] = ops.device[ops.launched]
@@ -169,6 +163,11 @@ def device_of_calls(trace: Trace) -> Integers:
     return device
 
 
+_FOR_WORK = (
+    operations.CallKind.SYNCHRONIZE,
+    operations.CallKind.COPY,
+    operations.CallKind.COPY_ASYNC,
+)
 LEAST_WAIT_NS = 1_000_000
 """So long nothing holds up the first wait of a process but work: 463 ms in a public recording."""
 
@@ -179,10 +178,12 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
     result = np.zeros(len(gaps), bool)
     if trace.recorder != TORCH_PROFILER:
         return result
-    every, ops = waits(trace), operations(trace)
-    process, copies = ops.process[gaps.after], ops.kind[gaps.after] == Kind.COPY
+    every, ops = waits(trace), operations.operations(trace)
+    process, copies = ops.process[gaps.after], ops.kind[gaps.after] == operations.Kind.COPY
+    # Freeing memory and loading code take long for reasons of their own.
+    long = np.isin(every.does, _FOR_WORK) & (every.duration_ns >= LEAST_WAIT_NS)
     for number in groups.different(process).tolist():
-        own = np.flatnonzero((every.process == number) & (every.duration_ns >= LEAST_WAIT_NS))
+        own = np.flatnonzero((every.process == number) & long)
         first = own[np.argsort(every.start_ns[own], kind="stable")[:1]]
         waited = intervals.covered(every, first)
         shared_ns = intervals.overlap(waited, gaps.start_ns, gaps.end_ns)
@@ -203,7 +204,7 @@ def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
     result = _before_recording(trace, gaps)
     if not len(rows):
         return result
-    calls, ops, issued = trace.recorded("api_calls"), operations(trace), issued_ns(trace)
+    calls, ops, issued = trace.recorded("api_calls"), operations.operations(trace), issued_ns(trace)
     device, process = device_of_calls(trace)[rows], calls["process"][rows]
     for number in groups.different(process).tolist():
         since = np.where(ops.process[gaps.before] == number, issued[gaps.before], gaps.start_ns)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,8 @@ from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
-from traceview.base.vocabulary.causes import CAUSES, LOST_WORK
-from traceview.traces.facts.compilation import compiling
+from traceview.base.vocabulary.causes import CAUSES, FIRST_USES, LOST_WORK
+from traceview.traces.facts import compilation, operations
 from traceview.traces.facts.dependencies.graph import predecessors
 from traceview.traces.facts.idle.causes import gap_causes, idle_graph
 from traceview.traces.facts.idle.gap_bounds import (
@@ -25,15 +25,6 @@ from traceview.traces.facts.idle.gap_bounds import (
     gap_bounds,
     gap_launches,
     lost_launches,
-)
-from traceview.traces.facts.operations import (
-    CallKind,
-    Kind,
-    call_kinds,
-    captured_calls,
-    operations,
-    operations_by_device,
-    operations_by_process,
 )
 from traceview.traces.facts.ranges.selection import selected_calls, selected_operations
 from traceview.traces.facts.steps import steps
@@ -45,30 +36,30 @@ from traceview.traces.trace import Trace, fact, fact_without_ranges
 @fact_without_ranges
 def busy(trace: Trace) -> dict[int, Intervals]:
     """Union of all operations of each device, by row in devices."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     return {
         device: intervals.union(picked(ops.start_ns, rows), picked(ops.end_ns, rows))
-        for device, rows in operations_by_device(trace).items()
+        for device, rows in operations.operations_by_device(trace).items()
     }
 
 
 @fact_without_ranges
 def busy_by_process(trace: Trace) -> dict[int, dict[int, Intervals]]:
     """Union of the operations of each process on each device that it uses."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     result: dict[int, dict[int, Intervals]] = {}
-    for process, rows in operations_by_process(trace).items():
+    for process, rows in operations.operations_by_process(trace).items():
         of_process = result[process] = {}
         for device, places in groups.rows_of(ops.device[rows]).items():
             there = rows[places]
-            alone = len(there) == len(operations_by_device(trace)[device])
+            alone = len(there) == len(operations.operations_by_device(trace)[device])
             of_process[device] = busy(trace)[device] if alone else intervals.covered(ops, there)
     return result
 
 
 def busy_ns(trace: Trace, chosen: Mask) -> int:
     """Time covered by the chosen operations."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     return intervals.covered(ops, chosen).total()
 
 
@@ -82,9 +73,9 @@ class DeviceWork(NamedTuple):
 @fact
 def device_work(trace: Trace) -> dict[int, DeviceWork]:
     """The work of each device that has some, by row in devices."""
-    ops, chosen = operations(trace), selected_operations(trace)
+    ops, chosen = operations.operations(trace), selected_operations(trace)
     warm, result = steps.operations_in_warm_up_ranges(trace), {}
-    for device, rows in operations_by_device(trace).items():
+    for device, rows in operations.operations_by_device(trace).items():
         rows = rows[picked(chosen, rows)]
         if not len(rows):
             continue
@@ -163,10 +154,6 @@ class Gaps(IdleTime):
         """The number of gaps of which some parts are chosen."""
         return len(groups.different(self.gap[chosen]))
 
-    def take(self, chosen: Array) -> Gaps:
-        """The parts selected by a mask or by row numbers."""
-        return Gaps(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
     def whole(self) -> Gaps:
         """One row per gap: its first start and last end, and its cause with most of its time.
 
@@ -194,6 +181,21 @@ class Gaps(IdleTime):
         return groups.added(self.cause[chosen], self.idle_ns[chosen], len(CAUSES))
 
 
+@fact_without_ranges
+def first_compute_ns(trace: Trace) -> Integers:
+    """The start of the first kernel or graph of each device.
+
+    Never, the largest int64, where it has none; before all else, the least, where kernels were not
+    recorded.
+    """
+    ops, limits = operations.operations(trace), np.iinfo(np.int64)
+    first = limits.max if "kernels" in trace.tables else limits.min
+    begins_ns = np.full(len(trace.devices), first)
+    computes = np.isin(ops.kind, (operations.Kind.KERNEL, operations.Kind.GRAPH))
+    np.minimum.at(begins_ns, ops.device[computes], ops.start_ns[computes])
+    return begins_ns
+
+
 @fact
 def every_gap(trace: Trace) -> Gaps:
     """All idle gaps of all devices, whatever is selected."""
@@ -205,16 +207,9 @@ def every_gap(trace: Trace) -> Gaps:
     gap = parts.gap
     device, after = bounds.device[gap], bounds.after[gap]
     one_time = parts.first_use | (bounds.start_ns[gap] < warm_up_end_ns(trace))
-    one_time |= compiling(trace, parts.start_ns, parts.end_ns)
+    one_time |= compilation.compiling(trace, parts.start_ns, parts.end_ns)
     one_time &= ~recompiling(trace, parts.start_ns, parts.end_ns)
-    # The first kernel or graph of each device: never where it has none, before all gaps where
-    # kernels were not recorded.
-    ops, limits = operations(trace), np.iinfo(np.int64)
-    first = limits.max if "kernels" in trace.tables else limits.min
-    compute_begins_ns = np.full(len(trace.devices), first)
-    computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH))
-    np.minimum.at(compute_begins_ns, ops.device[computes], ops.start_ns[computes])
-    one_time |= bounds.end_ns[gap] <= compute_begins_ns[device]
+    one_time |= bounds.end_ns[gap] <= first_compute_ns(trace)[device]
     return Gaps(
         gap=gap,
         device=device,
@@ -266,6 +261,28 @@ class UnknownIdle:
     gaps_ns: int
 
 
+LONG_START = 0.5
+"""A start that takes more of a GPU's time is what a run without steps is mostly about."""
+
+
+@fact
+def long_starts(trace: Trace) -> dict[int, int]:
+    """How long devices idle before their first kernel, where a run without steps mostly does that.
+
+    First uses of code and memory apart.
+    """
+    ops, every, result = operations.operations(trace), gaps(trace), dict[int, int]()
+    if steps.pace(trace).timed.any():
+        return result
+    for device in steady_spans_ns(trace):
+        own = ops.device == device
+        before = (every.device == device) & (every.end_ns <= first_compute_ns(trace)[device])
+        idle_ns = int(every.idle_ns[before & ~np.isin(every.cause, FIRST_USES)].sum())
+        if idle_ns > LONG_START * int(ops.end_ns[own].max() - ops.start_ns[own].min()):
+            result[device] = idle_ns
+    return result
+
+
 @fact
 def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
     """The devices (rows in devices) whose idle time is unknown.
@@ -276,7 +293,9 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
     if not lost_launches(trace).any() and not (every.cause == LOST_WORK).any():
         return result
     process = trace.recorded("api_calls")["process"]
-    launching = (call_kinds(trace) == CallKind.LAUNCH) & ~captured_calls(trace)
+    launching = (
+        operations.call_kinds(trace) == operations.CallKind.LAUNCH
+    ) & ~operations.captured_calls(trace)
     for device, span_ns in steady_spans_ns(trace).items():
         hiding = every.steady(device, LOST_WORK)
         gaps_ns = int(every.idle_ns[hiding].sum())

@@ -10,16 +10,9 @@ from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, Mask, RowNumbers, row_numbers
 from traceview.base.vocabulary.causes import CAUSES, DEPENDENCY, LAUNCH_LATE, SYNC_DRAIN
+from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle.causes import OWN_WORK_NS
 from traceview.traces.facts.idle.gaps import Gaps, device_work, every_gap, gaps, unknown_idle
-from traceview.traces.facts.launches import queue_full
-from traceview.traces.facts.operations import (
-    CallKind,
-    Kind,
-    api_calls,
-    operations,
-    operations_by_device,
-)
 from traceview.traces.facts.ranges.selection import selected, selected_calls, selected_operations
 from traceview.traces.facts.steps.steps import operations_in_warm_up, steps
 from traceview.traces.trace import Trace, fact
@@ -43,8 +36,8 @@ def _verdicts(trace: Trace) -> dict[int, str]:
     every, result = gaps(trace), {}
     for device in device_work(trace):
         once = every.one_time[every.device == device]
-        kinds = operations(trace).kind[operations_by_device(trace)[device]]
-        kernels = np.isin(kinds, (Kind.KERNEL, Kind.GRAPH)).sum()
+        kinds = operations.operations(trace).kind[operations.operations_by_device(trace)[device]]
+        kernels = np.isin(kinds, (operations.Kind.KERNEL, operations.Kind.GRAPH)).sum()
         # A device that ran at most one kernel, and sat idle only before that.
         only_loads = len(once) and once.all() and kernels <= 1
         if device in unknown_idle(trace) or only_loads:
@@ -108,7 +101,7 @@ def counted_gaps(trace: Trace, device: int, gaps: Gaps) -> Mask:
 
 def queue_full_ns(trace: Trace, device: int) -> int:
     """Time that calls which enqueued work on a device waited for room in a full launch queue."""
-    ops, full = operations(trace), queue_full(trace)
+    ops, full = operations.operations(trace), launches.queue_full(trace)
     if not full.by_thread:
         return 0
     calls = groups.different(ops.call[(ops.device == device) & ops.launched])
@@ -140,15 +133,15 @@ def copying_ns(trace: Trace, device: int) -> int:
 
     0 if copies, with or without other work beside them, took less than half of its busy time.
     """
-    ops, chosen = operations(trace), selected_operations(trace)
-    rows = np.flatnonzero(ops.kind == Kind.COPY)
+    ops, chosen = operations.operations(trace), selected_operations(trace)
+    rows = np.flatnonzero(ops.kind == operations.Kind.COPY)
     rows = rows[chosen[rows] & (ops.device[rows] == device)]
     if device_work(trace)[device].steady_ns:
         rows = rows[~operations_in_warm_up(trace)[rows]]
     copies = intervals.covered(ops, rows)
     if 2 * copies.total() < work_ns(trace, device):
         return 0
-    others = np.flatnonzero(chosen & (ops.device == device) & (ops.kind != Kind.COPY))
+    others = np.flatnonzero(chosen & (ops.device == device) & (ops.kind != operations.Kind.COPY))
     beside = intervals.covered(ops, others)
     return copies.total() - int(intervals.overlap(beside, *copies).sum())
 
@@ -170,9 +163,11 @@ class LongLaunches:
 @fact
 def long_launches(trace: Trace) -> dict[int, LongLaunches]:
     """The long launch calls of each device (row in devices) that idled for late launches."""
-    every, calls = gaps(trace), api_calls(trace)
+    every, calls = gaps(trace), operations.api_calls(trace)
     late = (every.cause == LAUNCH_LATE) & ~every.one_time
-    long = np.append((calls.does == CallKind.LAUNCH) & (calls.duration_ns > OWN_WORK_NS), False)
+    long = np.append(
+        (calls.does == operations.CallKind.LAUNCH) & (calls.duration_ns > OWN_WORK_NS), False
+    )
     result = {}
     for device in groups.different(every.device[late]).tolist():
         own = late & (every.device == device)

@@ -19,21 +19,9 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, RowNumbers, Texts
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, ACTIVITY_NAMES, CPU, RESULT_WAIT, SLEEP
-from traceview.traces.facts.idle.cpu_activity import CPU_CAUSES
-from traceview.traces.facts.idle.gaps import gaps
-from traceview.traces.facts.idle.stack_sites import (
-    NativeSamples,
-    OffCpu,
-    after_waits,
-    cut_gaps,
-    result_waits,
-    stack_sites,
-    stacks_before,
-    thread_waits,
-    unwound_samples,
-)
+from traceview.traces.facts.idle import cpu_activity, gaps, stack_sites
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.samples import stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
@@ -84,7 +72,7 @@ def spread_idle(
 
 
 @record
-class IdleSamples:
+class IdleSamples(ColumnRecord):
     """Activity of launching threads in idle gaps with a cause on the CPU, a row per sample or wait.
 
     `gap` is the row in gaps, `site` the row in stack_sites, `time_ns` the idle time that the sample
@@ -97,9 +85,6 @@ class IdleSamples:
     time_ns: Integers
     doing: Array
     sampled: Mask
-
-    def take(self, chosen: Mask) -> IdleSamples:
-        return IdleSamples(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 class Launched(NamedTuple):
@@ -131,8 +116,8 @@ def joined(parts: Iterable[IdleSamples]) -> IdleSamples:
 
 def _launched(trace: Trace, threads: Mask, thread: int) -> Iterator[Launched]:
     """The gaps with a cause on the CPU whose work one of the threads of a mask launched."""
-    every = gaps(trace)
-    chosen = np.isin(every.cause, CPU_CAUSES) & (every.thread >= 0)
+    every = gaps.gaps(trace)
+    chosen = np.isin(every.cause, cpu_activity.CPU_CAUSES) & (every.thread >= 0)
     chosen[chosen] = threads[every.thread[chosen]]
     for device in groups.different(every.device[chosen]).tolist():
         rows = np.flatnonzero(chosen & (every.device == device))
@@ -149,10 +134,12 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
         for launched in _launched(trace, sampled_as == thread, thread) if len(own) > 1 else ():
             period_ns, stacks = _period_ns(times), samples["stack"][own]
             part = spread_idle(*launched.idle, launched.kind, times, period_ns)
-            before = stacks_before(times, stacks, launched.idle.start, period_ns)[part.gap]
+            before = stack_sites.stacks_before(times, stacks, launched.idle.start, period_ns)[
+                part.gap
+            ]
             sample = own[part.sample]
             doing, stack = _doing(trace, sample), stacks[part.sample]
-            doing, stack = after_waits(trace, doing, stack, before)
+            doing, stack = stack_sites.after_waits(trace, doing, stack, before)
             all_sampled = np.ones(len(sample), bool)
             yield IdleSamples(launched.rows[part.gap], stack, part.time_ns, doing, all_sampled)
 
@@ -160,19 +147,21 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
 def _of_native(trace: Trace) -> Iterator[IdleSamples]:
     if not {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}:
         return
-    samples, sampled_as = unwound_samples(trace), sampled_threads(trace)
-    launching = groups.different(gaps(trace).thread[gaps(trace).thread >= 0])
+    samples, sampled_as = stack_sites.unwound_samples(trace), sampled_threads(trace)
+    launching = groups.different(gaps.gaps(trace).thread[gaps.gaps(trace).thread >= 0])
     for thread in launching[sampled_as[launching] < 0].tolist():
         own = samples.of_thread(thread)
         only = np.arange(len(sampled_as)) == thread
         for launched in _launched(trace, only, thread):
-            yield _native_part(trace, launched, own, thread_waits(trace, thread, _kinds(trace)))
+            yield _native_part(
+                trace, launched, own, stack_sites.thread_waits(trace, thread, _kinds(trace))
+            )
 
 
 def _native_part(
-    trace: Trace, launched: Launched, samples: NativeSamples, waits: OffCpu
+    trace: Trace, launched: Launched, samples: stack_sites.NativeSamples, waits: stack_sites.OffCpu
 ) -> IdleSamples:
-    pieces = cut_gaps(launched.idle, waits)
+    pieces = stack_sites.cut_gaps(launched.idle, waits)
     off = pieces.wait >= 0
     start, end = pieces.start[~off], pieces.end[~off]
     kind, period_ns = launched.kind[pieces.gap[~off]], _period_ns(samples.time_ns)
@@ -228,7 +217,7 @@ def _doing(trace: Trace, sample: Integers) -> Array:
         blocked[own] = np.where(intervals.inside(in_call, time[own]), CPU, blocked[own])
     blocked[lines.launches[stack]] = CPU
     blocked[_in_sleep_call(trace)[stack] & (blocked == CPU)] = SLEEP
-    blocked[result_waits(trace)[stack] & (blocked == CPU)] = RESULT_WAIT
+    blocked[stack_sites.result_waits(trace)[stack] & (blocked == CPU)] = RESULT_WAIT
     return np.where(doing == CPU, blocked, doing)
 
 
@@ -281,7 +270,7 @@ class IdleLines(NamedTuple):
 
 def sum_lines(trace: Trace, chosen: IdleSamples) -> IdleLines:
     """Add up samples by line, most steady idle time first."""
-    every, sites = gaps(trace), stack_sites(trace)
+    every, sites = gaps.gaps(trace), stack_sites.stack_sites(trace)
     device, line = every.device[chosen.gap], sites.number[chosen.site]
     each = groups.group(device, line, sites.inner.codes[chosen.site], chosen.doing)
     steady = np.where(every.one_time[chosen.gap], 0, chosen.time_ns)
@@ -300,13 +289,12 @@ def sum_lines(trace: Trace, chosen: IdleSamples) -> IdleLines:
 
 def lines_of(trace: Trace, chosen: IdleSamples) -> Integers:
     """The number of the program's line at each sample, as in IdleLines; −1 without one."""
-    result: Integers = stack_sites(trace).number[chosen.site]
-    return result
+    return stack_sites.stack_sites(trace).number[chosen.site]
 
 
 def line_cells(trace: Trace, lines: IdleLines) -> dict[str, Array | Texts]:
     """The columns of the table `lines` that name the line and the activity."""
-    sites = stack_sites(trace)
+    sites = stack_sites.stack_sites(trace)
     return {
         "device_id": trace.devices["device_id"][lines.device],
         "file": sites.file.take(lines.site),

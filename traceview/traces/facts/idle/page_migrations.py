@@ -48,11 +48,7 @@ def _moved(trace: Trace) -> list[tuple[int, bool, Intervals]]:
     asked = copies.texts("migration_cause").isin([_ASKED_FOR])
     alike = groups.group(copies["device"], asked)
     return [
-        (
-            int(copies["device"][rows[0]]),
-            bool(asked[rows[0]]),
-            intervals.covered(copies, rows),
-        )
+        (int(copies["device"][rows[0]]), bool(asked[rows[0]]), intervals.covered(copies, rows))
         for rows in groups.rows_of(alike.ids).values()
     ]
 

@@ -135,8 +135,7 @@ def find_functions(frames: Table) -> NativeLines:
 
 def _matching(texts: Texts, hits: list[bool]) -> Mask:
     """True for the rows whose text is a hit."""
-    result: Mask = np.append(np.array(hits, bool), False)[texts.codes]
-    return result
+    return np.append(np.array(hits, bool), False)[texts.codes]
 
 
 def _picked(texts: Texts, rows: Integers) -> Texts:
@@ -243,8 +242,7 @@ _PERIODS = 3
 @fact
 def result_waits(trace: Trace) -> Mask:
     """True for the Python stacks in a wait for a result, by its frames or the text of the line."""
-    result: Mask = (stack_lines(trace).doing == RESULT_WAIT) | stacks_at(trace, _CALL)
-    return result
+    return (stack_lines(trace).doing == RESULT_WAIT) | stacks_at(trace, _CALL)
 
 
 @fact
@@ -255,8 +253,7 @@ def calls_jax(trace: Trace) -> Mask:
     """
     sites = stack_sites(trace)
     inside = sites.inner.isin([str(name) for name in sites.inner.values if _JAX.match(str(name))])
-    result: Mask = np.isin(sites.number, sites.number[inside & (sites.number >= 0)])
-    return result
+    return np.isin(sites.number, sites.number[inside & (sites.number >= 0)])
 
 
 def stacks_before(times: Integers, stacks: Integers, start: Integers, period_ns: int) -> Integers:

@@ -69,8 +69,7 @@ class Parts:
         return self._sum(_FIRST_CAUSE, _PLACE[WAITING])
 
     def _sum(self, first: int, end: int) -> Integers:
-        total: Integers = self.part_ns[:, first:end].sum(axis=1)
-        return total
+        return self.part_ns[:, first:end].sum(axis=1)
 
 
 _AT_ONCE = 1 << 16
@@ -143,15 +142,22 @@ class _Visits:
         """The mean of each step over its GPUs, rounded down."""
         if len(self.steps) == len(values):
             return values
-        result: Integers = np.add.reduceat(values, self.first) // self.gpus
-        return result
+        return np.add.reduceat(values, self.first) // self.gpus
 
 
 @fact
 def step_parts(trace: Trace) -> Parts:
     """The parts of each step, in the rows of steps."""
     all_steps, timed = steps(trace), pace(trace)
-    waited = _sync_wait(trace, all_steps)
+    # Time that the thread of each step spent in waits for the GPU during the step.
+    blocking = waits(trace)
+    drains = np.isin(blocking.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
+    covered = Lanes.union(
+        blocking.thread[drains], blocking.start_ns[drains], blocking.end_ns[drains]
+    )
+    waited = covered.overlap(
+        all_steps.thread.astype(np.int64), all_steps.cpu_start_ns, all_steps.cpu_end_ns
+    )
     # Column by column, so that causes that do not occur take no memory.
     part = np.zeros((len(all_steps), len(PARTS)), np.int64, order="F")
     between, once = np.zeros(len(all_steps), np.int64), np.zeros(len(all_steps), np.int64)
@@ -273,18 +279,6 @@ def _left(trace: Trace) -> Integers:
     again = np.flatnonzero(~groups.opens(all_steps.series[working]))
     result[working[again]] = all_steps.cpu_end_ns[working[again - 1]]
     return result
-
-
-def _sync_wait(trace: Trace, all_steps: Steps) -> Integers:
-    """Time that the thread of each step spent in waits for the GPU during the step."""
-    blocking = waits(trace)
-    drains = np.isin(blocking.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
-    covered = Lanes.union(
-        blocking.thread[drains], blocking.start_ns[drains], blocking.end_ns[drains]
-    )
-    return covered.overlap(
-        all_steps.thread.astype(np.int64), all_steps.cpu_start_ns, all_steps.cpu_end_ns
-    )
 
 
 def _launches(trace: Trace, all_steps: Steps) -> Integers:

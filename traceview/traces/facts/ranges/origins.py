@@ -17,14 +17,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.compiled import library
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, Integers, Mask, picked
-from traceview.base.tables.packed_texts import (
-    Bytes,
-    CollidingTextsError,
-    PackedTexts,
-    TextNumbers,
-    packed,
-)
+from traceview.base.tables import NULL, Array, Integers, Mask, packed_texts, picked
 from traceview.traces.trace import Trace, fact
 from traceview.traces.trace.schema import OPERATORS
 
@@ -75,18 +68,17 @@ class JoinedTexts:
 class TextForms:
     """`form` is the form of each of `texts`, and `first` the first text of each form."""
 
-    texts: PackedTexts
+    texts: packed_texts.PackedTexts
     form: Integers
     first: Integers
 
     @cached_property
     def examples(self) -> list[str]:
         """A text of each form."""
-        texts: list[str] = self._examples.every.tolist()
-        return texts
+        return self._examples.every.tolist()
 
     @cached_property
-    def _examples(self) -> PackedTexts:
+    def _examples(self) -> packed_texts.PackedTexts:
         return self.texts.picked(self.first)
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
@@ -99,8 +91,7 @@ class TextForms:
 
     def meeting(self, rule: Callable[[str], object], near: re.Pattern[str]) -> Mask:
         """As `matching`, for texts that meet a rule; see `JoinedTexts.meeting` for `near`."""
-        result: Mask = np.append(self._joined.meeting(rule, near)[self.form], False)
-        return result
+        return np.append(self._joined.meeting(rule, near)[self.form], False)
 
     @cached_property
     def _joined(self) -> JoinedTexts:
@@ -117,7 +108,7 @@ class TextForms:
         return result
 
 
-def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
+def _last_digits(texts: packed_texts.PackedTexts) -> tuple[Integers, Integers]:
     """Where the last number of each text begins, and its count of digits, 0 without a number."""
     is_digit = texts.content - ord("0") < 10
     bounds = np.flatnonzero(np.diff(is_digit, prepend=False))
@@ -129,12 +120,12 @@ def _last_digits(texts: PackedTexts) -> tuple[Integers, Integers]:
     return begin - texts.starts, digits
 
 
-def forms_of(texts: PackedTexts) -> TextForms:
+def forms_of(texts: packed_texts.PackedTexts) -> TextForms:
     """The forms of texts, in order of appearance. Texts of one form are equally long."""
-    numbers = TextNumbers()
+    numbers = packed_texts.TextNumbers()
     try:
         parts = [numbers.of(part) for part in _zeroed_parts(texts)]
-    except CollidingTextsError:
+    except packed_texts.CollidingTextsError:
         index: dict[bytes, int] = {}
         every = (raw for part in _zeroed_parts(texts) for raw in part)
         parts = [np.array([index.setdefault(raw, len(index)) for raw in every])]
@@ -144,20 +135,16 @@ def forms_of(texts: PackedTexts) -> TextForms:
     return TextForms(texts, form, first)
 
 
-def _zeroed_parts(texts: PackedTexts) -> Iterator[PackedTexts]:
+def _zeroed_parts(texts: packed_texts.PackedTexts) -> Iterator[packed_texts.PackedTexts]:
     """Yield the texts in batches, with the digits of their numbers replaced by zeroes."""
     for begin in range(0, len(texts), _TEXTS_EACH):
         part = texts.slice(slice(begin, begin + _TEXTS_EACH))
         # The NUL between two texts keeps the digits of one from the letters of the next.
         first, end = int(part.starts[0]), int(part.starts[-1] + part.sizes[-1])
-        yield PackedTexts(_zeroed(texts.content[first:end]), part.starts - first, part.sizes)
-
-
-def _zeroed(content: Bytes) -> Bytes:
-    """The bytes, with the digits of numbers replaced by zeroes."""
-    result = content.copy()
-    library.call("traceview_zero_numbers", result, len(result))
-    return result
+        # The bytes, with the digits of numbers replaced by zeroes.
+        result = texts.content[first:end].copy()
+        library.call("traceview_zero_numbers", result, len(result))
+        yield packed_texts.PackedTexts(result, part.starts - first, part.sizes)
 
 
 StepsSource = Literal["user-ranges", "added-ranges", "profiler-steps", "repetition", "none"]
@@ -199,7 +186,7 @@ jax.profiler.StepTraceAnnotation, in names or patterns of names."""
 @fact
 def range_name_forms(trace: Trace) -> TextForms:
     """The forms of the distinct names of ranges."""
-    return forms_of(packed(trace.recorded("ranges").texts("name")))
+    return forms_of(packed_texts.packed(trace.recorded("ranges").texts("name")))
 
 
 @fact
@@ -250,8 +237,7 @@ def only_profiler_step(trace: Trace) -> int | None:
 def _matching(trace: Trace, rule: re.Pattern[str]) -> Mask:
     """True for the rows of `ranges` whose name matches."""
     codes = trace.recorded("ranges").texts("name").codes
-    mask: Mask = picked(range_name_forms(trace).matching(rule), codes)
-    return mask
+    return picked(range_name_forms(trace).matching(rule), codes)
 
 
 def _is_foreign(name: str) -> bool:

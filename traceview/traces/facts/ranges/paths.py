@@ -129,8 +129,7 @@ class Paths:
         hit = np.fromiter(map(matches, self.naming.values_of(used)), bool, len(used))
         own = np.full(len(self), -1, np.int32)
         own[around[hit[np.searchsorted(used, self.name[around])]]] = 0
-        matching: Mask = inherited(own, self.parent)[paths] >= 0
-        return matching
+        return inherited(own, self.parent)[paths] >= 0
 
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is read; UNATTRIBUTED for −1."""

@@ -57,8 +57,7 @@ def matching_ranges(trace: Trace, text: str) -> Mask:
         return exact
     by_name = np.array([fnmatchcase(str(name), text) for name in names.values], bool)
     by_path = np.array([fnmatchcase(path, text) for path in paths], bool)
-    result: Mask = by_name[picked(names.codes, tree.of_table)] | by_path[tree.path]
-    return result
+    return by_name[picked(names.codes, tree.of_table)] | by_path[tree.path]
 
 
 def _number_by_path(rows: Integers, path: Array, start: Integers) -> Integers:

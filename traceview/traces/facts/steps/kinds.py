@@ -1,8 +1,8 @@
 """Kinds of steps that take turns in one loop: prefills between decodes, steps with an evaluation.
 
-Serving engines name the requests of a step: vLLM `execute_7_context_1(512)_generation_3(3)`, the
-steps of SGLang are series of their own. Else the work tells: most steps launch about as much, and
-now and then one launches much more.
+Serving engines name the requests of a step: vLLM `execute_7_context_1(512)_generation_3(3)`, SGLang
+`step[EXTEND bs=4 toks=512]`. Else the work tells: most steps launch about as much, and now and then
+one launches much more.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ PREFILL, DECODE, MIXED, LONGER = 1, 2, 3, 4
 _WORDS = {PREFILL: "prefill", DECODE: "decode", MIXED: "prefill and decode"}
 
 _REQUESTS = re.compile(r"execute_(?:\d+_)?context_(\d+).*_generation_(\d+)")
+_MODE = re.compile(r"step\[(\w+)")
+_MODES = {
+    **dict.fromkeys(("EXTEND", "SPLIT_PREFILL", "PREFILL"), PREFILL),
+    **dict.fromkeys(("DECODE", "TARGET_VERIFY"), DECODE),
+    "MIXED": MIXED,
+}
 _LEAST_STEPS, _LEAST_OF_KIND = 8, 3
 _MUCH_MORE, _LEAST_MORE, _ALIKE, _MOST = 1.25, 4, 1.1, 0.6
 """A step of another kind launches so many times as much as the usual ones, and not only a memset or
@@ -32,6 +38,8 @@ def kinds_by_name(names: Texts) -> Array:
 
 
 def _kind_of(name: str) -> int:
+    if mode := _MODE.match(name):
+        return _MODES.get(mode[1].upper(), 0)
     match = _REQUESTS.match(name)
     if match is None:
         return 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, intervals
+from traceview.base.intervals import Intervals
 from traceview.base.tables import Integers, Mask
-from traceview.traces.facts import code
+from traceview.traces.facts import code, python_events
 from traceview.traces.facts.compilation import compilation, compiling, launch_times
 from traceview.traces.facts.steps.steps import steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact
@@ -14,6 +15,9 @@ from traceview.traces.trace import Trace, fact
 RECURS = 3
 """From this many compilations after warm-up on, they are recompilation."""
 RECURS_WITHOUT_STEPS = 6
+_MOST_STEPS = 0.5
+"""In this part of the steps, and that many, torch.compile recompiles each step; else it learns
+sizes that vary, and is done."""
 
 
 @fact
@@ -34,7 +38,24 @@ def recompilation(trace: Trace) -> Mask:
         # Enough of them, in more than one step.
         if many and (not stepped or len(groups.different(step)) > 1):
             result |= warm
+        # Steps that do little else are one window, and never warm.
+        result[own] |= (
+            intervals.overlap(
+                _in_each_step(trace, process, begins), start[own], windows.end_ns[own]
+            )
+            > 0
+        )
     return result
+
+
+def _in_each_step(trace: Trace, process: int, begins: Integers) -> Intervals:
+    """When torch.compile recompiled, as it said, if it did so in most steps since it began to."""
+    events = python_events.events_of(trace, python_events.RECOMPILATION)
+    events = events.take(events["process"] == process)
+    step = np.searchsorted(begins, events["start_ns"], side="right")
+    hit = groups.different(step[step > 0])
+    enough = len(hit) >= max(RECURS_WITHOUT_STEPS, _MOST_STEPS * (len(begins) + 1 - hit[:1].sum()))
+    return intervals.covered(events) if enough else intervals.EMPTY
 
 
 def recompiling(trace: Trace, start: Integers, end: Integers) -> Mask:

@@ -154,11 +154,7 @@ def _of_one_kind(kind: Integers, pause_ns: Integers, marked: Mask) -> Repetition
 
 
 def _several_launches(
-    kind: Integers,
-    pause_ns: Integers,
-    optimizer: Mask | None,
-    marked: Mask | None,
-    of_model: bool,
+    kind: Integers, pause_ns: Integers, optimizer: Mask | None, marked: Mask | None, of_model: bool
 ) -> Repetition | None:
     anchor = _best_anchor(kind)
     lag = anchor.lag if anchor else 0
@@ -352,8 +348,7 @@ def _seams(at: Integers, pause_ns: Integers, lag: int) -> Integers:
     longest = int(np.argmax(pauses))
     if pauses[longest] < _SEAM * max(arrays.median(pauses), 1.0):
         return at
-    result: Integers = (at - longest)[at >= longest]
-    return result
+    return (at - longest)[at >= longest]
 
 
 def _whole_passes(begins: Integers, end: int, lag: int) -> Repetition | None:

@@ -31,13 +31,7 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers, Texts, pick
 from traceview.base.tables.arrays import numbered
 from traceview.base.vocabulary.amounts import DEVIATIONS_PER_MAD
 from traceview.traces.facts.operations import operations
-from traceview.traces.facts.ranges.origins import (
-    JoinedTexts,
-    candidates_for_steps,
-    is_profiler_step,
-    profiler_steps,
-    range_name_forms,
-)
+from traceview.traces.facts.ranges import origins
 from traceview.traces.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.traces.facts.ranges.selection import (
     issued_ns,
@@ -64,7 +58,7 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
     """
     tree = range_tree(trace)
     names = trace.recorded("ranges").texts("name")
-    is_warm_up = range_name_forms(trace).meeting(_WARM_UP.fullmatch, _NEAR)
+    is_warm_up = origins.range_name_forms(trace).meeting(_WARM_UP.fullmatch, _NEAR)
     if not is_warm_up.any() or not len(tree.row):
         return {}
     windows = windows_of(tree, is_warm_up[picked(names.codes, tree.of_table)])
@@ -118,9 +112,9 @@ def step_ranges(trace: Trace) -> Integers:
     distinct, kind = numbered(key)
     thread, pattern, size = distinct // patterns, row_numbers(distinct % patterns), len(distinct)
     # A range lent to another thread is a part of the original.
-    own = picked(candidates_for_steps(trace), tree.of_table) & ~tree.lent
+    own = picked(origins.candidates_for_steps(trace), tree.of_table) & ~tree.lent
     counted = groups.frequencies(kind, size) > 1
-    marked = picked(profiler_steps(trace), tree.of_table) & own
+    marked = picked(origins.profiler_steps(trace), tree.of_table) & own
     if np.count_nonzero(marked) > 1:
         # Steps of an engine are named with the shapes of their requests: each may come once.
         counted |= _among(kind, marked, size)
@@ -174,20 +168,19 @@ def _chosen(tree: RangeTree, kinds: _Kinds) -> Mask:
     chosen = np.where(deeper[thread] < NEVER, inside, chosen) & (depth == level[thread])
     # With those of their depth below the same parents.
     place = groups.group(thread, depth, tree.patterns.parent[kinds.pattern])
-    result: Mask = groups.marked(place.ids[chosen], place.size)[place.ids]
-    return result
+    return groups.marked(place.ids[chosen], place.size)[place.ids]
 
 
 def is_step(pattern: str) -> bool:
     """Whether a range is named and numbered like a step, or as one that a profiler marks."""
-    return bool(_STEP.match(pattern)) or is_profiler_step(pattern)
+    return bool(_STEP.match(pattern)) or origins.is_profiler_step(pattern)
 
 
 def _named(
     tree: RangeTree, kinds: _Kinds, rule: Callable[[str], bool], near: re.Pattern[str]
 ) -> Mask:
     """True for the kinds whose own name, with # for numbers, meets `rule`, which needs `near`."""
-    names = JoinedTexts(tree.patterns.names.tolist())
+    names = origins.JoinedTexts(tree.patterns.names.tolist())
     return names.meeting(rule, near)[tree.patterns.name[kinds.pattern]]
 
 
@@ -231,7 +224,7 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
     rows = np.concatenate([np.zeros(0, np.int64), *parts])
     # Rows of a kind are those of one thread, so in order of start.
     rows = rows[groups.order_of(kind[rows])]
-    number, kind_of = range_name_forms(trace).last_numbers()[codes[rows]], kind[rows]
+    number, kind_of = origins.range_name_forms(trace).last_numbers()[codes[rows]], kind[rows]
     same = kind_of[1:] == kind_of[:-1]
     step = np.diff(number)
     opens = np.flatnonzero(np.append(True, ~same)[: len(step)])
@@ -248,12 +241,11 @@ def _sweeps(trace: Trace, tree: RangeTree, kind: RowNumbers, kinds: int) -> Mask
         counts = np.zeros(len(tree.patterns.names), bool)
         used = groups.different(pattern)
         counts[used] = [
-            bool(_COUNTS.match(text)) or is_profiler_step(text)
+            bool(_COUNTS.match(text)) or origins.is_profiler_step(text)
             for text in tree.patterns.naming.values_of(used)
         ]
         named[kind[rows]] = counts[pattern]
-    sweeps: Mask = result & ~named
-    return sweeps
+    return result & ~named
 
 
 # Loops of a series: where they begin, and which are compared together.
@@ -369,8 +361,7 @@ def restarts(series: Array, number: Array) -> Mask:
     """True for the steps that repeat the number of the first one of their series."""
     begins = groups.opens(series)
     first = number[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
-    result: Mask = (number == first) & groups.opens(series, number)
-    return result
+    return (number == first) & groups.opens(series, number)
 
 
 def are_alike(duration_ns: Integers, loop: Integers, series: Array) -> Mask:
@@ -405,5 +396,4 @@ def _near(duration_ns: Integers, loop: Integers, series: Array, loops: Integers,
     off = groups.doubled_deviation(median[number], duration_ns)
     within = DEVIATIONS_PER_MAD * groups.medians(series, count, off) / 2
     middle = groups.medians(of, count, (2 * median).astype(np.int64)) / 2
-    result: Mask = np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]
-    return result
+    return np.abs(median - middle[of]) <= np.maximum(ALIKE * middle, within)[of]

@@ -11,9 +11,7 @@ before it ends, of whatever series. A step without GPU work lasts as long as its
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from traceview.base import groups
 from traceview.base.records import record
 from traceview.base.tables import (
     Array,
+    ColumnRecord,
     Integers,
     MadeTexts,
     Mask,
@@ -29,20 +28,10 @@ from traceview.base.tables import (
     object_array,
     picked,
     row_numbers,
-    rows_of,
     thrifty,
 )
 from traceview.traces.facts.operations import kernel_operations, operations
 from traceview.traces.facts.ranges import nesting, origins, ranges, selection
-from traceview.traces.facts.ranges.nesting import Key
-from traceview.traces.facts.ranges.selection import (
-    RangeNames,
-    issued_ns,
-    matching_ranges,
-    selected_operations,
-    selecting_texts,
-    within,
-)
 from traceview.traces.facts.steps import kinds
 from traceview.traces.facts.steps import series as step_series
 from traceview.traces.facts.steps.series import step_ranges, warm_up_range_windows
@@ -50,7 +39,7 @@ from traceview.traces.trace import Trace, fact
 
 
 @record
-class Steps:
+class Steps(ColumnRecord):
     """One row per step, sorted by series and start.
 
     `range` is its row in the range tree. `series` numbers the ranges of one pattern (`step_#`) on
@@ -68,16 +57,6 @@ class Steps:
     gpu_start_ns: Integers
     gpu_end_ns: Integers
     operations: Integers
-
-    def __len__(self) -> int:
-        return len(self.range)
-
-    def take(self, rows: Integers) -> Steps:
-        """The steps of these rows."""
-        columns: dict[str, Any] = {
-            field.name: rows_of(getattr(self, field.name), rows) for field in fields(self)
-        }
-        return Steps(**columns)
 
 
 @fact
@@ -245,7 +224,7 @@ def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     none, end = all_steps.operations == 0, all_steps.gpu_end_ns
     if len(end):
         # The latest end so far in each series.
-        key = Key(all_steps.series, end)
+        key = nesting.Key(all_steps.series, end)
         latest = np.maximum.accumulate(key.of(all_steps.series, end))
         end = np.where(none, all_steps.cpu_end_ns, key.time(all_steps.series, latest))
     before = np.append(end[:1], end[:-1])
@@ -259,7 +238,7 @@ def _between(all_steps: Steps, first: Mask) -> tuple[Integers, Integers]:
     if turns.any():
         order = np.lexsort((all_steps.cpu_start_ns, all_steps.thread))
         thread = all_steps.thread[order].astype(np.int64)
-        key = Key(thread, end[order])
+        key = nesting.Key(thread, end[order])
         latest = np.maximum.accumulate(key.of(thread, end[order]))
         ended = np.empty(len(end), np.int64)
         ended[order[1:]] = key.time(thread, latest)[:-1]
@@ -274,8 +253,7 @@ def warm_up_of(trace: Trace, rows: Integers) -> Mask:
     """
     warm = pace(trace).warm_up[rows].copy()
     warm[:1] |= len(rows) >= step_series.WARMED_UP_STEPS
-    result: Mask = warm & ~warm.all()
-    return result
+    return warm & ~warm.all()
 
 
 @fact
@@ -305,11 +283,10 @@ def steps_ahead(all_steps: Steps) -> Integers:
     """Number of later steps of the series that the CPU has begun when a step's GPU work starts."""
     if not len(all_steps):
         return np.zeros(0, np.int64)
-    key = Key(all_steps.series, all_steps.cpu_start_ns)
+    key = nesting.Key(all_steps.series, all_steps.cpu_start_ns)
     starts = key.of(all_steps.series, all_steps.cpu_start_ns)
     begun = np.searchsorted(starts, key.of(all_steps.series, all_steps.gpu_start_ns), side="right")
-    result: Integers = np.maximum(begun - 1 - np.arange(len(all_steps)), 0)
-    return result
+    return np.maximum(begun - 1 - np.arange(len(all_steps)), 0)
 
 
 # Warm-up: work before the first steady step, and work launched in ranges named warm_up.
@@ -321,7 +298,7 @@ def steps_ahead(all_steps: Steps) -> Integers:
 
 def in_warm_up_range(trace: Trace, process: Array, time: Integers) -> Mask:
     """True for the (process, time) pairs that fall in a range named warm_up."""
-    return within(warm_up_range_windows(trace), process, time)
+    return selection.within(warm_up_range_windows(trace), process, time)
 
 
 @fact
@@ -329,7 +306,7 @@ def operations_in_warm_up_ranges(trace: Trace) -> Mask | None:
     """True for the operations launched in ranges named warm_up; None without such ranges."""
     if not warm_up_range_windows(trace):
         return None
-    return in_warm_up_range(trace, operations(trace).process, issued_ns(trace))
+    return in_warm_up_range(trace, operations(trace).process, selection.issued_ns(trace))
 
 
 def operations_in_warm_up(trace: Trace) -> Mask:
@@ -340,7 +317,7 @@ def operations_in_warm_up(trace: Trace) -> Mask:
 @fact
 def steady_operations(trace: Trace) -> Mask:
     """True for the selected operations that are not of warm-up."""
-    return selected_operations(trace) & ~operations_in_warm_up(trace)
+    return selection.selected_operations(trace) & ~operations_in_warm_up(trace)
 
 
 @fact
@@ -365,8 +342,7 @@ def longest_loop(trace: Trace, own: Mask, process: int | None = None) -> Integer
     rows = np.flatnonzero(np.isin(every.series, series) & (every.operations > 0) & timed.timed)
     rows = rows if process is None else rows[every.process[rows] == process]
     total_ns = np.bincount(every.series[rows], timed.duration_ns[rows], minlength=1)
-    loop: Integers = rows[every.series[rows] == np.argmax(total_ns)]
-    return loop
+    return rows[every.series[rows] == np.argmax(total_ns)]
 
 
 def launched_in_warm_up(trace: Trace) -> Mask:
@@ -375,7 +351,7 @@ def launched_in_warm_up(trace: Trace) -> Mask:
     Where the CPU runs ahead, much of the first step runs after the second has begun; a comparison
     of kernels takes a step as a whole or not at all.
     """
-    return _before_steps(trace, issued_ns(trace))
+    return _before_steps(trace, selection.issued_ns(trace))
 
 
 def _before_steps(trace: Trace, time: Integers) -> Mask:
@@ -409,8 +385,8 @@ def step_names(trace: Trace) -> Texts:
 
 
 @fact
-def _names(trace: Trace) -> RangeNames:
-    return selecting_texts(trace, steps(trace).range)
+def _names(trace: Trace) -> selection.RangeNames:
+    return selection.selecting_texts(trace, steps(trace).range)
 
 
 def selects_alone(trace: Trace, step: int, name: str) -> bool:
@@ -418,7 +394,9 @@ def selects_alone(trace: Trace, step: int, name: str) -> bool:
     # Only a name with a / can be the path of another range, too.
     if _names(trace).unique[step] and "/" not in name:
         return True
-    return np.flatnonzero(matching_ranges(trace, name)).tolist() == [steps(trace).range[step]]
+    return np.flatnonzero(selection.matching_ranges(trace, name)).tolist() == [
+        steps(trace).range[step]
+    ]
 
 
 @fact

@@ -45,8 +45,7 @@ class _Samples:
     def total(self, first: Integers, last: Integers) -> Floats:
         """Bytes of the samples from `first` up to, but not including, `last`."""
         running = np.concatenate(([0.0], np.cumsum(self.bytes)))
-        result: Floats = running[last] - running[first]
-        return result
+        return running[last] - running[first]
 
 
 def from_metrics(trace: Trace) -> WorkEstimate | None:
@@ -72,8 +71,7 @@ def alone(trace: Trace) -> Mask:
     """True for the kernels that ran alone on their GPU."""
     kernels = trace.recorded("kernels")
     before, after = _neighbours(trace)
-    result: Mask = (before <= kernels["start_ns"]) & (after >= kernels["end_ns"])
-    return result
+    return (before <= kernels["start_ns"]) & (after >= kernels["end_ns"])
 
 
 def _neighbours(trace: Trace) -> tuple[Integers, Integers]:

@@ -14,17 +14,7 @@ from typing import Any
 from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.base.memory import keep_freed_memory
 from traceview.base.version import __version__
-from traceview.traces.ranks.execution.task import (
-    Item,
-    RankFile,
-    TaskFailure,
-    Value,
-    attempt,
-    files_on,
-    rank_files,
-    recording_paths,
-    with_second_try,
-)
+from traceview.traces.ranks.execution import task
 
 LOCAL = "local"
 _INSTALL = "install it with: pip install 'traceview[dask]'"
@@ -41,11 +31,11 @@ class DaskCluster:
         self._is_local = is_local
         self._note = note
 
-    def files(self, patterns: Sequence[str]) -> list[RankFile]:
+    def files(self, patterns: Sequence[str]) -> list[task.RankFile]:
         """The recordings of a job as the workers see them. Raises InputError if there are none."""
         if self._is_local:
-            return rank_files(patterns)
-        return files_on(self._client.run(recording_paths, list(patterns)), patterns)
+            return task.rank_files(patterns)
+        return task.files_on(self._client.run(task.recording_paths, list(patterns)), patterns)
 
     def check(self) -> None:
         """Raise TraceviewError if there are no workers, or they lack this traceview."""
@@ -65,8 +55,8 @@ class DaskCluster:
             )
 
     def outcomes(
-        self, function: Callable[[Item], Value], items: Sequence[Item]
-    ) -> Iterator[tuple[int, Value | TaskFailure]]:
+        self, function: Callable[[task.Item], task.Value], items: Sequence[task.Item]
+    ) -> Iterator[tuple[int, task.Value | task.TaskFailure]]:
         """The place and the value or failure of each item, in order of completion.
 
         A task whose worker is lost is run again: by Dask, up to its setting
@@ -76,23 +66,26 @@ class DaskCluster:
         if not self._is_local:
             return every
 
-        def alone(places: Sequence[int]) -> Iterator[tuple[int, Value | TaskFailure]]:
+        def alone(places: Sequence[int]) -> Iterator[tuple[int, task.Value | task.TaskFailure]]:
             for place in places:
                 yield from self._round(function, items, [place])
 
-        return with_second_try(every, alone, items, self._note)
+        return task.with_second_try(every, alone, items, self._note)
 
     def _round(
-        self, function: Callable[[Item], Value], items: Sequence[Item], places: Sequence[int]
-    ) -> Iterator[tuple[int, Value | TaskFailure]]:
+        self,
+        function: Callable[[task.Item], task.Value],
+        items: Sequence[task.Item],
+        places: Sequence[int],
+    ) -> Iterator[tuple[int, task.Value | task.TaskFailure]]:
         from distributed import KilledWorker, as_completed
 
         futures = {}
         for place in places:
             item = items[place]
-            workers = list(item.workers) if isinstance(item, RankFile) else []
+            workers = list(item.workers) if isinstance(item, task.RankFile) else []
             future = self._client.submit(
-                attempt, function, item, pure=False, workers=workers or None
+                task.attempt, function, item, pure=False, workers=workers or None
             )
             futures[future] = place
         try:
@@ -100,7 +93,7 @@ class DaskCluster:
                 try:
                     outcome = future.result()
                 except KilledWorker:
-                    outcome = TaskFailure(_LEFT, _LEFT_REMEDY, crashed=True)
+                    outcome = task.TaskFailure(_LEFT, _LEFT_REMEDY, crashed=True)
                 yield futures[future], outcome
         finally:
             self._tell_lost({future.key: items[place] for future, place in futures.items()})

@@ -272,8 +272,7 @@ def nanoseconds(numbers: Sequence[bytes]) -> Integers:
     # There are more line ends if a value holds white space.
     if len(ends) == len(numbers) and _as_libkineto_writes(text, starts, ends):
         digits = text[text != _DOT].tobytes().decode("ascii")
-        whole: Integers = np.fromstring(digits, np.int64, sep="\n")
-        return whole
+        return np.fromstring(digits, np.int64, sep="\n")
     return np.array([_one(bytes(number)) for number in numbers], np.int64)
 
 

@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 
 from traceview.base.tables import NULL, RowNumbers, Texts, constant, joined, object_array, picked
-from traceview.traces.trace.kineto.columns import (
-    ABSENT,
-    MOST_BYTES,
-    Codes,
-    ColumnParts,
-    TimedEvents,
-    amounts,
-    integers,
-)
+from traceview.traces.trace.kineto import columns
 from traceview.traces.trace.kineto.events import (
     NO_ARGUMENTS,
     NOTHING,
@@ -46,10 +38,10 @@ _LONGEST_DIMS = 400
 class RangeParts:
     """Ranges of one kind, gathered chunk by chunk."""
 
-    parts: ColumnParts = field(default_factory=ColumnParts)
-    names: Codes = field(default_factory=Codes)
+    parts: columns.ColumnParts = field(default_factory=columns.ColumnParts)
+    names: columns.Codes = field(default_factory=columns.Codes)
 
-    def add(self, timed: TimedEvents, owners: KinetoOwners, names: Sequence[Any]) -> None:
+    def add(self, timed: columns.TimedEvents, owners: KinetoOwners, names: Sequence[Any]) -> None:
         thread, name = owners.of(timed.events), self.names.of(names)
         self.parts.add(start_ns=timed.start_ns, end_ns=timed.end_ns, thread=thread, name=name)
 
@@ -59,20 +51,20 @@ class CpuWork:
     """Events on the CPU, gathered chunk by chunk."""
 
     owners: KinetoOwners = field(default_factory=KinetoOwners)
-    calls: ColumnParts = field(default_factory=ColumnParts)
-    shapes: ColumnParts = field(default_factory=ColumnParts)
+    calls: columns.ColumnParts = field(default_factory=columns.ColumnParts)
+    shapes: columns.ColumnParts = field(default_factory=columns.ColumnParts)
     annotations: RangeParts = field(default_factory=RangeParts)
     operators: RangeParts = field(default_factory=RangeParts)
-    syncs: ColumnParts = field(default_factory=ColumnParts)
-    overheads: ColumnParts = field(default_factory=ColumnParts)
-    call_names: Codes = field(default_factory=Codes)
-    sync_kinds: Codes = field(default_factory=Codes)
-    overhead_names: Codes = field(default_factory=Codes)
+    syncs: columns.ColumnParts = field(default_factory=columns.ColumnParts)
+    overheads: columns.ColumnParts = field(default_factory=columns.ColumnParts)
+    call_names: columns.Codes = field(default_factory=columns.Codes)
+    sync_kinds: columns.Codes = field(default_factory=columns.Codes)
+    overhead_names: columns.Codes = field(default_factory=columns.Codes)
     undated: int = 0
 
-    def timed(self, events: Events) -> TimedEvents:
+    def timed(self, events: Events) -> columns.TimedEvents:
         """The events that have a time; counts the others."""
-        timed = TimedEvents.of(events)
+        timed = columns.TimedEvents.of(events)
         self.undated += timed.undated
         return timed
 
@@ -101,8 +93,8 @@ class CpuWork:
             call=np.array(calls, np.int64),
             grid=triples([one.grid for one in args]),
             block=triples([one.block for one in args]),
-            shared=amounts([one.shared_memory for one in args]),
-            bytes=integers([one.size for one in args], -1).clip(-1, 1 << 50),
+            shared=columns.amounts([one.shared_memory for one in args]),
+            bytes=columns.integers([one.size for one in args], -1).clip(-1, 1 << 50),
         )
 
     def add_annotations(self, events: Events) -> None:
@@ -203,7 +195,7 @@ def ranges(work: CpuWork, thread: RowNumbers, process: RowNumbers) -> Staged:
         "end_ns": joined([part.parts.take("end_ns") for part in both]),
         "thread": _of_threads(thread, provisional),
         "process": _of_threads(process, provisional),
-        "end_thread": constant(ABSENT, count, np.int32),
+        "end_thread": constant(columns.ABSENT, count, np.int32),
         "name": Texts(codes, object_array(names)).map(names),
         "domain": Texts(np.where(operator, 0, -1).astype(np.int32), object_array([OPERATORS])),
         "kind": same_text("push-pop", count),
@@ -239,7 +231,7 @@ def overheads(work: CpuWork, main: int) -> Staged:
     return {
         "start_ns": start,
         "end_ns": parts.take("end_ns"),
-        "thread": constant(ABSENT, len(start), np.int32),
+        "thread": constant(columns.ABSENT, len(start), np.int32),
         "process": constant(main, len(start), np.int32),
         "name": Texts(np.maximum(names.codes, 0), names.values),
         "kind": same_text("cupti", len(start)),
@@ -254,27 +246,27 @@ _CUDA_DEVICES = (1, 20)
 class MemoryEvents:
     """Allocations and releases on GPUs, gathered chunk by chunk."""
 
-    parts: ColumnParts = field(default_factory=ColumnParts)
+    parts: columns.ColumnParts = field(default_factory=columns.ColumnParts)
     seen: bool = False
 
     def add(self, events: Events, owners: KinetoOwners) -> None:
         chosen = [event for event in events if event.name == "[memory]" and event.args]
         self.seen |= bool(chosen)
         args = [event.args or NO_ARGUMENTS for event in chosen]
-        on_gpu = np.isin(integers([one.device_type for one in args]), _CUDA_DEVICES)
+        on_gpu = np.isin(columns.integers([one.device_type for one in args]), _CUDA_DEVICES)
         chosen = [event for event, gpu in zip(chosen, on_gpu.tolist(), strict=True) if gpu]
         if not chosen:
             return
         for event in chosen:
             event.dur = event.ts
-        timed = TimedEvents.of(chosen)
+        timed = columns.TimedEvents.of(chosen)
         size = timed.integers("allocated_bytes")
         kept = (size != NULL) & (size != 0)
         self.parts.add(
             time_ns=timed.start_ns[kept],
             thread=owners.of(timed.events)[kept],
             device=gpu_numbers(timed.integers("device_id"))[kept],
-            bytes=size[kept].clip(-MOST_BYTES, MOST_BYTES),
+            bytes=size[kept].clip(-columns.MOST_BYTES, columns.MOST_BYTES),
             total=timed.integers("total_allocated")[kept],
         )
 

@@ -87,8 +87,7 @@ class LaunchCalls:
             else:
                 place = gpus.index(device[own[0]]) if len(gpus) == len(rows) else -1
                 chosen[own] = _process_of(call_ns[:, own], start_ns[own], place)
-        result: Integers = rows[chosen, np.arange(len(correlation))]
-        return result
+        return rows[chosen, np.arange(len(correlation))]
 
     @cached_property
     def _keyed(self) -> Integers:
@@ -149,8 +148,7 @@ def _in_turn(call_ns: Integers, correlation: Integers, start_ns: Integers) -> In
     turn[order] = np.arange(len(order)) - np.repeat(opens, length)
     by_call = np.argsort(call_ns, axis=0, kind="stable")
     calls = np.maximum((call_ns < _NEVER).sum(axis=0), 1)
-    result: Integers = by_call[turn % calls, np.arange(len(order))]
-    return result
+    return by_call[turn % calls, np.arange(len(order))]
 
 
 _COPY = re.compile(r"Memcpy (\w+?)to(\w+)(?: \((.+?) -> (.+?)\))?$", re.IGNORECASE)

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, RowNumbers
+from traceview.base.tables import Array, ColumnRecord, Integers, RowNumbers
 from traceview.traces.trace.kineto.columns import BLOCK_ROWS, Codes, ColumnParts
 from traceview.traces.trace.kineto.cpu_work import CpuWork
 from traceview.traces.trace.kineto.events import Events
@@ -37,19 +37,13 @@ class PythonCalls:
 
 
 @record
-class CallRows:
+class CallRows(ColumnRecord):
     """Calls with a duration above 0. When sorted, a caller comes before its callees."""
 
     start: Integers
     end: Integers
     name: Integers
     id: Integers
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def take(self, rows: Array) -> CallRows:
-        return CallRows(self.start[rows], self.end[rows], self.name[rows], self.id[rows])
 
     def then(self, later: CallRows) -> CallRows:
         """These calls and the `later` ones, sorted."""
@@ -216,7 +210,17 @@ class _Thread:
         return [series.contexts for series in self.series]
 
     def _answer(self, calls: CallRows, reached: np.int64 | None, tree: ContextTree) -> None:
-        parent = _parents(calls.end)
+        # The row of the caller of each call, −1 if none.
+        #
+        # It is the last row before it that ends no earlier. Rows that end earlier are skipped by
+        # way of their own candidates, so that many siblings take few rounds. Times decide, not the
+        # caller ids, because Kineto loses some.
+        parent = np.arange(-1, len(calls.end) - 1, dtype=np.int32)
+        open_ = np.arange(1, len(calls.end))
+        while len(open_):
+            open_ = open_[calls.end[parent[open_]] < calls.end[open_]]
+            parent[open_] = parent[parent[open_]]
+            open_ = open_[parent[open_] >= 0]
         for series in self.series:
             rows = series.until(reached)
             times = series.times[rows]
@@ -238,22 +242,6 @@ def _innermost(calls: CallRows, parent: RowNumbers, times: Integers) -> Integers
             return row
         row[over] = parent[row[over]]
     return np.where((row >= 0) & (calls.end[row] > times), row, -1)
-
-
-def _parents(end: Integers) -> RowNumbers:
-    """The row of the caller of each call, −1 if none.
-
-    It is the last row before it that ends no earlier. Rows that end earlier are skipped by way of
-    their own candidates, so that many siblings take few rounds. Times decide, not the caller ids,
-    because Kineto loses some.
-    """
-    parent = np.arange(-1, len(end) - 1, dtype=np.int32)
-    open_ = np.arange(1, len(end))
-    while len(open_):
-        open_ = open_[end[parent[open_]] < end[open_]]
-        parent[open_] = parent[parent[open_]]
-        open_ = open_[parent[open_] >= 0]
-    return parent
 
 
 def _levels(name: Array, caller: RowNumbers, rows: Array) -> Iterator[Array]:

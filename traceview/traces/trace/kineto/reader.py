@@ -80,14 +80,9 @@ class Gathered:
         self.categories |= scanned_categories(chunk.scan)
         first = self.scanned.add(chunk.scan)
         self._add(chunk.others)
-        self._add_details(chunk.details, first)
-
-    def _add_details(
-        self, details: Sequence[tuple[ScannedTable, int, KinetoEvent]], first: Sequence[int]
-    ) -> None:
-        operators = [event for table, _, event in details if table == ScannedTable.OPERATORS]
+        operators = [event for table, _, event in chunk.details if table == ScannedTable.OPERATORS]
         self.collectives.add(operators, self.cpu)
-        calls = [detail for detail in details if detail[0] == ScannedTable.CALLS]
+        calls = [detail for detail in chunk.details if detail[0] == ScannedTable.CALLS]
         self.cpu.add_shapes(
             [event.args or NO_ARGUMENTS for _, _, event in calls],
             [first[ScannedTable.CALLS] + row for _, row, _ in calls],

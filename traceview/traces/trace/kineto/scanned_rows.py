@@ -114,8 +114,7 @@ class ScannedRows:
         }.get(table)
         if codes is None:
             return [0] * len(raw)
-        numbers: list[int] = codes.of([_name(each) for each in raw]).tolist()
-        return numbers
+        return codes.of([_name(each) for each in raw]).tolist()
 
     def _adders(self) -> tuple[Callable[[Integers, RowNumbers, _FinalNumbers], None], ...]:
         return (

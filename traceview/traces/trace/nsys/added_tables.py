@@ -344,8 +344,7 @@ class SampleClock(NamedTuple):
         drift = np.interp(
             of_day_ns - self.of_day_ns[0], self.of_day_ns - self.of_day_ns[0], offset - offset[0]
         )
-        result: Integers = of_day_ns - offset[0] - np.rint(drift).astype(np.int64)
-        return result
+        return of_day_ns - offset[0] - np.rint(drift).astype(np.int64)
 
     def one_ns(self, of_day_ns: int) -> int:
         """One wall-clock time on the timeline."""

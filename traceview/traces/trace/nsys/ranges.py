@@ -223,8 +223,7 @@ def is_added(name: Texts, domain: Texts) -> Mask:
     prefixed = starting(name, RANGE_PREFIX)
     if not prefixed.any():
         return np.zeros(len(name), bool)
-    added: Mask = prefixed[name.codes] & ((domain.codes < 0) | domain.isin([DOMAIN]))
-    return added
+    return prefixed[name.codes] & ((domain.codes < 0) | domain.isin([DOMAIN]))
 
 
 def in_own_domain(ranges: Staged) -> Staged:

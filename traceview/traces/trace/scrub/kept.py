@@ -99,14 +99,8 @@ _ENUMERATION = {"id": _NUMBER, "name": Kept(TextKind.WORDS), "label": Kept(TextK
 # Small tables, which are read row by row.
 _LISTED: Mapping[str, Mapping[str, Kept]] = {
     "TARGET_INFO_GPU": {
-        **_numbers(
-            "vmId",
-            "id",
-            "deviceId",
-            "computeMajor",
-            "computeMinor",
-            *processes.GPU_COLUMNS.values(),
-        ),
+        **_numbers("vmId", "id", "deviceId", "computeMajor", "computeMinor"),
+        **_numbers(*processes.GPU_COLUMNS.values()),
         "name": Kept(TextKind.WORDS),
     },
     "TARGET_INFO_CUDA_DEVICE": _numbers("pid", "cudaId", "gpuId"),
@@ -144,43 +138,22 @@ _CODE: Mapping[str, Kept] = {
     "ptx": Kept(TextKind.PTX),
     "cubin": Kept(TextKind.CUBIN),
 }
-# Columns of a stored trace with texts, by table and column; those of any other table are words.
-_TEXTS_OF_TABLE: Mapping[tuple[str, str], TextKind] = {
-    **dict.fromkeys(
-        [("kernels", "name"), ("kernels", "short_name"), ("kernels", "mangled_name")],
-        TextKind.KERNEL,
-    ),
-    **dict.fromkeys(
-        [("ranges", "name"), ("ranges", "domain"), ("communicators", "name")], TextKind.RANGE
-    ),
-    **dict.fromkeys(
-        [
-            *(("api_calls", "name"), ("os_calls", "name"), ("overheads", "name")),
-            *(("threads", "name"), ("call_sites", "hint")),
-        ],
-        TextKind.CALL,
-    ),
-    **dict.fromkeys(
-        [(table, "file") for table in ("call_sites", "python_frames", "python_events")],
-        TextKind.FILE,
-    ),
-    **dict.fromkeys(
-        [(table, "function") for table in ("call_sites", "python_frames", "python_events")],
-        TextKind.FUNCTION,
-    ),
-    **dict.fromkeys(
-        [
-            *((table, "source") for table in ("call_sites", "python_frames", "python_events")),
-            ("python_events", "reason"),
-        ],
-        TextKind.SOURCE,
-    ),
-    **dict.fromkeys([("callchains", "symbol"), ("native_frames", "function")], TextKind.SYMBOL),
-    **dict.fromkeys(
-        [("callchains", "module"), ("native_frames", "module"), ("processes", "name")],
-        TextKind.MODULE,
-    ),
-    ("diagnostics", "text"): TextKind.MESSAGE,
+# Columns of a stored trace with texts; those of any other table are words.
+_TEXTS_OF_TABLE: Mapping[str, TextKind] = {
+    column: kind
+    for kind, columns in {
+        TextKind.KERNEL: "kernels.name kernels.short_name kernels.mangled_name",
+        TextKind.RANGE: "ranges.name ranges.domain communicators.name",
+        TextKind.CALL: "api_calls.name os_calls.name overheads.name threads.name call_sites.hint",
+        TextKind.FILE: "call_sites.file python_frames.file python_events.file",
+        TextKind.FUNCTION: "call_sites.function python_frames.function python_events.function",
+        TextKind.SOURCE: "call_sites.source python_frames.source python_events.source "
+        "python_events.reason",
+        TextKind.SYMBOL: "callchains.symbol native_frames.function",
+        TextKind.MODULE: "callchains.module native_frames.module processes.name",
+        TextKind.MESSAGE: "diagnostics.text",
+    }.items()
+    for column in columns.split()
 }
 
 
@@ -192,7 +165,7 @@ KEPT: Mapping[str, Mapping[str, Kept]] = {
     added_tables.SOURCE_LINES: _LINES,
     **{
         name: {
-            column.name: Kept(_TEXTS_OF_TABLE.get((name, column.name), TextKind.WORDS), True)
+            column.name: Kept(_TEXTS_OF_TABLE.get(f"{name}.{column.name}", TextKind.WORDS), True)
             if column.dtype == "text"
             else _NUMBER
             for column in TABLES[name].columns

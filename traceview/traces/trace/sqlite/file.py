@@ -250,7 +250,12 @@ def _database(path: Path, stack: ExitStack) -> Database:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     stack.callback(os.close, descriptor)
     try:
-        connection = _connect(path, stack)
+        # A WAL database without a log is complete, but opening it normally would create one.
+        still = "&immutable=1" if _header(path)[19] == WAL_FORMAT else ""
+        uri = f"file:{quote(os.fsencode(path))}?mode=ro{still}"
+        connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
+        stack.callback(connection.close)
+        _prepare(connection)
     except sqlite3.OperationalError as error:
         # A leftover journal: only a copy may be rolled back.
         if _busy(error) or not _holds_data(path, "-journal"):
@@ -271,16 +276,6 @@ def has_log(path: Path) -> bool:
 def _holds_data(path: Path, suffix: str) -> bool:
     beside = path.with_name(path.name + suffix)
     return beside.exists() and beside.stat().st_size > 0
-
-
-def _connect(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    # A WAL database without a log is complete, but opening it normally would create one.
-    still = "&immutable=1" if _header(path)[19] == WAL_FORMAT else ""
-    uri = f"file:{quote(os.fsencode(path))}?mode=ro{still}"
-    connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
-    stack.callback(connection.close)
-    _prepare(connection)
-    return connection
 
 
 def _header(path: Path) -> bytes:

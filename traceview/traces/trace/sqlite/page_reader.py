@@ -24,14 +24,7 @@ from traceview.base.compiled.library import address
 from traceview.base.records import record
 from traceview.base.tables import Texts
 from traceview.base.tables.packed_texts import Bytes, PackedTexts
-from traceview.traces.trace.sqlite.row_reader import (
-    DeclinedError,
-    Kind,
-    NumberColumn,
-    Numbers,
-    Piece,
-    TextColumn,
-)
+from traceview.traces.trace.sqlite import row_reader
 
 PAD = 160
 """Bytes after the last page that may be read, though never used."""
@@ -42,7 +35,7 @@ class WantedColumn:
     """A column to decode, by its index in the record."""
 
     place: int
-    kind: Kind
+    kind: row_reader.Kind
 
 
 @record
@@ -105,10 +98,10 @@ class _ColumnBuffers:
             described.slots, described.slot_count = address(self.slots), len(self.slots)
         return described
 
-    def piece(self, chunk: Chunk, column: _CColumn, rows: int) -> Piece:
+    def piece(self, chunk: Chunk, column: _CColumn, rows: int) -> row_reader.Piece:
         texts = self._texts(chunk, column.texts) if column.is_text else None
         null = self.null[:rows] if column.nulls and texts is None else None
-        return Piece(self.values[:rows], null, column.least, column.greatest, texts)
+        return row_reader.Piece(self.values[:rows], null, column.least, column.greatest, texts)
 
     def _texts(self, chunk: Chunk, count: int) -> PackedTexts:
         return PackedTexts(chunk.content, self.text_starts[:count], self.text_bytes[:count])
@@ -133,7 +126,7 @@ class PageDecoder:
             self._content = np.empty(size, np.uint8)
         return self._content[:size]
 
-    def decode(self, chunk: Chunk) -> list[Piece]:
+    def decode(self, chunk: Chunk) -> list[row_reader.Piece]:
         """The wanted columns of all rows, in order. Raises DeclinedError."""
         starts = np.ascontiguousarray(chunk.starts, np.int64)
         size = len(chunk.content) - PAD
@@ -143,26 +136,23 @@ class PageDecoder:
         counted = c_int64()
         _call("traceview_count_rows", pages, counted)
         rows = counted.value
-        self._make_room(rows)
-        columns = self._columns
-        _call("traceview_decode", pages, columns, len(columns), rows)
-        pieces: dict[int, Piece] = {}
-        for place, room, column in zip(self._order, self._rooms, columns, strict=True):
-            pieces[place] = room.piece(chunk, column, rows)
-        return [pieces[place] for place in range(len(pieces))]
-
-    def _make_room(self, rows: int) -> None:
         if rows > self._most_rows:
             self._most_rows = rows + rows // 8
             self._rooms = [_ColumnBuffers(self._wanted[at], self._most_rows) for at in self._order]
             described = [room.described() for room in self._rooms]
             self._columns = (_CColumn * len(described))(*described)
+        columns = self._columns
+        _call("traceview_decode", pages, columns, len(columns), rows)
+        pieces: dict[int, row_reader.Piece] = {}
+        for place, room, column in zip(self._order, self._rooms, columns, strict=True):
+            pieces[place] = room.piece(chunk, column, rows)
+        return [pieces[place] for place in range(len(pieces))]
 
 
 def _call(name: str, *given: Any) -> None:
     reason = library.call(name, *given)
     if reason is not None:
-        raise DeclinedError(reason)
+        raise row_reader.DeclinedError(reason)
 
 
 Pages = npt.NDArray[np.int64]
@@ -216,12 +206,12 @@ class PageFile:
             start, end = end, end + count * self.page_bytes
             at = (first - 1) * self.page_bytes
             if os.preadv(self.descriptor, [content[start:end].data], at) != end - start:
-                raise DeclinedError("the file ends within a page")
+                raise row_reader.DeclinedError("the file ends within a page")
 
 
 def read_pages(
-    file: PageFile, root: int, places: Mapping[str, int], wanted: Mapping[str, Kind]
-) -> dict[str, Numbers | Texts]:
+    file: PageFile, root: int, places: Mapping[str, int], wanted: Mapping[str, row_reader.Kind]
+) -> dict[str, row_reader.Numbers | Texts]:
     """Read columns, given by their index in a record, of the table with that root page.
 
     Raises DeclinedError if sqlite3 must read the table.
@@ -247,7 +237,10 @@ class _TableReading:
     """
 
     def __init__(self, file: PageFile, leaves: Pages, wanted: Sequence[WantedColumn]) -> None:
-        self.columns = [TextColumn() if w.kind == "text" else NumberColumn() for w in wanted]
+        self.columns = [
+            row_reader.TextColumn() if w.kind == "text" else row_reader.NumberColumn()
+            for w in wanted
+        ]
         self._file, self._leaves, self._wanted = file, leaves, wanted
         self._chunk_pages = max(1, PageDecoder.chunk_bytes // file.page_bytes)
         self.chunks = -(-len(leaves) // self._chunk_pages)
@@ -278,7 +271,7 @@ class _TableReading:
             self._turn.wait_for(lambda: self._failed or self._appended == number)
         return not self._failed
 
-    def _append(self, pieces: Sequence[Piece], pages: int) -> None:
+    def _append(self, pieces: Sequence[row_reader.Piece], pages: int) -> None:
         self._rows += len(pieces[0])
         for column, piece in zip(self.columns, pieces, strict=True):
             column.add(piece, expected=self._rows * len(self._leaves) // pages)
@@ -294,44 +287,36 @@ def _leaves(file: PageFile, root: int) -> Pages:
     """The leaf pages in row order; none of an empty table."""
     level = np.array([root], np.int64)
     for depth in range(MOST_LEVELS):
-        _check_pages(file, level)
+        if not len(level) or level.min() < 2 or level.max() > file.pages:
+            raise row_reader.DeclinedError("a page number is out of bounds")
+        if len(groups.different(level)) != len(level):
+            raise row_reader.DeclinedError("a page occurs twice")
         first = file.page(int(level[0]))
         if first[0] != INTERIOR:
             is_empty = depth == 0 and first[0] == LEAF and not first[3:5].any()
             return level[:0] if is_empty else level
         level = np.concatenate([_children(file, int(page)) for page in level])
-    raise DeclinedError("the b-tree is too deep")
-
-
-def _check_pages(file: PageFile, level: Pages) -> None:
-    if not len(level) or level.min() < 2 or level.max() > file.pages:
-        raise DeclinedError("a page number is out of bounds")
-    if len(groups.different(level)) != len(level):
-        raise DeclinedError("a page occurs twice")
+    raise row_reader.DeclinedError("the b-tree is too deep")
 
 
 def _children(file: PageFile, page: int) -> Pages:
     content = file.page(page)[: file.usable_bytes]
     cells = int(content[3]) << 8 | int(content[4])
     if content[0] != INTERIOR:
-        raise DeclinedError("an interior page has the wrong type")
+        raise row_reader.DeclinedError("an interior page has the wrong type")
     if not 0 < cells <= _most_cells(file.usable_bytes):
-        raise DeclinedError("an interior page has no cells, or more than fit")
+        raise row_reader.DeclinedError("an interior page has no cells, or more than fit")
     pointers = content[INTERIOR_HEADER_BYTES:][: 2 * cells].view(">u2").astype(np.int64)
-    _check_space(content, _interior_bytes(content, pointers))
-    left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
-    return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
-
-
-def _interior_bytes(content: Bytes, pointers: Pages) -> int:
-    """Bytes in the cells of an interior page: the number of a page and the varint of a row."""
+    # Bytes in the cells of an interior page: the number of a page and the varint of a row.
     numbers = pointers[:, None] + np.arange(4, 13)
     is_last = content.take(numbers, mode="clip") < 0x80
     is_last[:, -1] = True
     sizes = is_last.argmax(axis=1) + LEAST_INTERIOR_CELL_BYTES
     if (pointers + sizes > len(content)).any():
-        raise DeclinedError("a cell lies outside its page")
-    return int(sizes.sum())
+        raise row_reader.DeclinedError("a cell lies outside its page")
+    _check_space(content, int(sizes.sum()))
+    left = content[pointers[:, None] + np.arange(4)].view(">u4")[:, 0]
+    return np.append(left.astype(np.int64), int(content[8:12].view(">u4")[0]))
 
 
 def _most_cells(usable_bytes: int) -> int:
@@ -346,9 +331,9 @@ def _check_space(page: Bytes, taken: int) -> None:
     """
     cells, first = _word(page, 3), _word(page, 5) or 1 << 16
     if first < INTERIOR_HEADER_BYTES + POINTER_BYTES * cells:
-        raise DeclinedError("cells begin within the header of their page")
+        raise row_reader.DeclinedError("cells begin within the header of their page")
     if first + taken + int(page[7]) + _free_bytes(page, first) != len(page):
-        raise DeclinedError("cells and free space do not fill a page")
+        raise row_reader.DeclinedError("cells and free space do not fill a page")
 
 
 def _free_bytes(page: Bytes, end: int) -> int:
@@ -356,7 +341,7 @@ def _free_bytes(page: Bytes, end: int) -> int:
     total, at = 0, _word(page, 1)
     while at:
         if at < end or at > len(page) - FREE_HEADER_BYTES:
-            raise DeclinedError("a free block lies outside its page")
+            raise row_reader.DeclinedError("a free block lies outside its page")
         total, end, at = total + _word(page, at + 2), at + FREE_HEADER_BYTES, _word(page, at)
     return total
 

@@ -10,13 +10,7 @@ import numpy as np
 
 from traceview.base.errors import TraceFormatError
 from traceview.base.records import record
-from traceview.base.tables import Array, Mask, Texts, constant, object_array
-from traceview.base.tables.packed_texts import (
-    CollidingTextsError,
-    PackedTextColumn,
-    PackedTexts,
-    TextNumbers,
-)
+from traceview.base.tables import Array, Mask, Texts, constant, object_array, packed_texts
 
 Kind = Literal["integer", "text"]
 BATCH = 50_000
@@ -185,7 +179,7 @@ class Piece:
     null: Mask | None
     least: int
     greatest: int
-    texts: PackedTexts | None = None
+    texts: packed_texts.PackedTexts | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -265,7 +259,7 @@ class TextColumn:
 
     def __init__(self) -> None:
         self._codes = _Growing(_CODES)
-        self._numbers = TextNumbers()
+        self._numbers = packed_texts.TextNumbers()
 
     def add(self, piece: Piece, expected: int) -> None:
         """Append a copy of the piece; `expected` estimates the final number of rows.
@@ -276,7 +270,7 @@ class TextColumn:
         if piece.texts:
             try:
                 places = self._numbers.of(piece.texts)
-            except CollidingTextsError as error:
+            except packed_texts.CollidingTextsError as error:
                 raise DeclinedError(str(error)) from error
         codes = np.append(places, np.int32(-1))[piece.values]
         greatest = len(self._numbers) - 1 if piece.texts else -1
@@ -286,7 +280,7 @@ class TextColumn:
         """All texts; distinct values are in order of appearance."""
         codes, texts = self._codes.collected(), self._numbers.distinct()
         if texts.is_utf8:
-            return PackedTextColumn(codes, texts)
+            return packed_texts.PackedTextColumn(codes, texts)
         # Two damaged texts may be equal once decoded: `map` merges them.
         values = lenient_texts(texts.raw())
         return Texts(codes, object_array(values)).map(values)

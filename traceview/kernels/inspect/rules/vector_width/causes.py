@@ -9,7 +9,7 @@ from dataclasses import replace
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.recompilations import Place, widths
-from traceview.kernels.inspect.rules.remedies import Remedy, named_as_tile, reduced_tiles
+from traceview.kernels.inspect.rules.remedies import Remedy, is_tile, named_as_tile, reduced_tiles
 from traceview.kernels.ptx.addresses.slicing import Array, Origin
 from traceview.kernels.ptx.addresses.strides import Layout
 from traceview.kernels.ptx.model import Access, Argument, Compiled, RequestCost, SourceLine
@@ -85,6 +85,12 @@ class Narrow:
         """Number of instructions."""
         return sum(access.count for access in self.accesses)
 
+    @property
+    def tiles(self) -> bool:
+        """Whether a larger tile covers more data: the accesses advance by tiles."""
+        in_loop = any(access.loop_depth for access in self.accesses)
+        return in_loop or self.layout.moves_with_block
+
 
 @record
 class NarrowReason:
@@ -94,7 +100,8 @@ class NarrowReason:
     empty where the cause is unknown. `proven` says that a recompilation, or the addresses in the
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
-    `conditional`: the remedy changes what is computed unless the data are as it says.
+    `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
+    it has a price that may outweigh what it gains.
     """
 
     cause: str
@@ -105,6 +112,7 @@ class NarrowReason:
     remedies: tuple[Remedy, ...] = ()
     otherwise: str = ""
     conditional: bool = False
+    uncertain: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
@@ -302,7 +310,7 @@ def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
     most = _LARGEST_MMA_TILE if _MMA.search(compiled.ptx or "") else _LARGEST_BLOCK
     for argument in compiled.arguments:
         value = argument.value
-        larger = value * factor if isinstance(value, int) and _is_block(value) else 0
+        larger = value * factor if is_tile(value, _SMALLEST_BLOCK) else 0
         if argument.type == "constexpr" and 0 < larger <= most and value not in groups:
             yield argument.name, larger
 
@@ -391,12 +399,6 @@ def _is_integer(argument: Argument) -> bool:
 def _may_be_divisible(argument: Argument) -> bool:
     """Whether an argument is a pointer or an integer; others have no divisibility."""
     return argument.type.startswith(("*", "i", "u")) and argument.type != "i1"
-
-
-def _is_block(value: object) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return value >= _SMALLEST_BLOCK and value & (value - 1) == 0
 
 
 def _halvings(warps: int, factor: int) -> Iterator[int]:

@@ -10,18 +10,8 @@ from traceview.base import units
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.recompilations import Place
-from traceview.kernels.inspect.rules.vector_width.causes import (
-    Narrow,
-    NarrowReason,
-    by_loaded,
-    declared,
-    in_words,
-    no_multiple,
-    not_divisible,
-    own_bound,
-    padded,
-    with_value,
-)
+from traceview.kernels.inspect.rules.vector_width import causes
+from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.addresses.slicing import Array
 from traceview.kernels.ptx.model import Compiled
@@ -207,14 +197,14 @@ def _beside(limit: VectorLimit, compiled: Compiled) -> str:
     also = dict.fromkeys(filter(None, (_in_short(each, compiled) for each in limit.beside)))
     if not also:
         return ""
-    return f". Then {in_words([*also])} {'limits' if len(also) == 1 else 'limit'} the width"
+    return f". Then {causes.in_words([*also])} {'limits' if len(also) == 1 else 'limit'} the width"
 
 
 def _in_short(culprit: Culprit, compiled: Compiled) -> str:
     if culprit.opcode == "arith.constant":
         return _constant(culprit, compiled) if (culprit.constant or 0) > 0 else ""
     if culprit.opcode == "parameter":
-        return with_value(culprit.name or "", compiled)
+        return causes.with_value(culprit.name or "", compiled)
     return _described(culprit)
 
 
@@ -226,7 +216,7 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
         return _not_adjacent(limit, culprit, narrow, compiled)
     if culprit.opcode == "parameter":
         named = (argument for argument in compiled.arguments if argument.name == culprit.name)
-        cause = next(map(not_divisible, named), None)
+        cause = next(map(causes.not_divisible, named), None)
         return _reason(cause.clause, cause.remedy) if cause else None
     if culprit.opcode == "arith.constant" and (culprit.constant or 0) > 1:
         # An offset of one is no pitch that padding could change.
@@ -241,9 +231,9 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
         return _reason(f"blocks start at {start}{where}", _OTHER_BLOCKS)
     if limit.limit == "mask" and (culprit.wanted != "divisibility" or is_program_id):
         differs = f"the mask depends on {what}, so it may differ from element to element"
-        return _reason(differs, own_bound(narrow), conditional=True)
+        return _reason(differs, causes.own_bound(narrow), conditional=True)
     name = culprit.name if (culprit.name or "").isidentifier() else ""
-    remedy = declared(name or "such value", name or "value", culprit.need)
+    remedy = causes.declared(name or "such value", name or "value", culprit.need)
     if limit.limit == "mask":
         return _reason(f"the mask depends on {what}", remedy, conditional=True)
     unknown = f"the address depends on {what}, whose alignment is not known"
@@ -256,7 +246,7 @@ def _not_adjacent(
     """The reason where elements are not known to be adjacent; the addresses tell if they are."""
     what = _described(culprit)
     if limit.gathered:
-        return by_loaded(narrow, _ONCE if narrow.place[1] == "atomic" else "")
+        return causes.by_loaded(narrow, _ONCE if narrow.place[1] == "atomic" else "")
     if narrow.layout.threads_apart:
         return threads_apart(narrow, cuda=False)
     if not what:
@@ -309,15 +299,15 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
 
 def _constant(culprit: Culprit, compiled: Compiled) -> str:
     """A constant as the source has it: `D=1023` for a constexpr."""
-    name = padded(culprit, compiled)
+    name = causes.padded(culprit, compiled)
     return f"{name}={culprit.constant}" if name else str(culprit.constant)
 
 
 def _of_constant(culprit: Culprit, limit: VectorLimit, compiled: Compiled) -> NarrowReason:
     """The reason where a size or a pitch that was compiled in is no multiple of a vector."""
-    value, name = culprit.constant or 0, padded(culprit, compiled)
+    value, name = culprit.constant or 0, causes.padded(culprit, compiled)
     if name:
-        cause = no_multiple(name, value, culprit.need)
+        cause = causes.no_multiple(name, value, culprit.need)
         return _reason(cause.clause, cause.remedy)
     what = "bound of the mask" if limit.limit == "mask" else "constant in the offsets"
     more = -(-value // culprit.need) * culprit.need

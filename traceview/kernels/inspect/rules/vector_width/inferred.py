@@ -40,8 +40,14 @@ def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Narro
 
 def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     """Reasons visible in the addresses alone: elements that are not adjacent fit into no vector."""
-    if _is_transposed(narrow, compiled):
-        return _transposed(narrow)
+    is_copy = narrow.place[1] == "async-copy" and narrow.width <= 32
+    if is_copy and _K_MAJOR.search(compiled.ptx or ""):
+        name = _names(narrow) or "the operand"
+        return NarrowReason(
+            "the operand is transposed element by element on the way to shared memory",
+            f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
+            "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
+        )
     cuda = narrow.is_cuda(compiled)
     if narrow.layout.scattered:
         return _strided(narrow, cuda=cuda)
@@ -62,8 +68,14 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
         )
     if narrow.moved < WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
+    if layout.consecutive and cuda:
+        return NarrowReason(
+            f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
+            f"{_FLOAT4} (16 bytes) from addresses that are multiples of 16",
+            "addresses in PTX are consecutive",
+        )
     if layout.consecutive:
-        return _in_the_source(narrow) if cuda else _of_adjacent(narrow) or _UNKNOWN
+        return _of_adjacent(narrow) or _UNKNOWN
     return _UNKNOWN
 
 
@@ -71,7 +83,14 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     """Why adjacent elements are moved one by one although all sizes are multiples of 16."""
     layout = narrow.layout
     if not layout.starts_wide and narrow.address.loaded:
-        return _loaded_start(loaded_from(narrow), masked=layout.masks_differ)
+        masked = layout.masks_differ
+        other = "; and load under a mask whose bound is such a multiple" if masked else ""
+        return NarrowReason(
+            f"the access starts at an offset loaded{loaded_from(narrow)}, of unknown alignment",
+            f"{declared('such offset', '…', 16)} around it{other}",
+            "addresses in PTX are consecutive, but start at a loaded offset",
+            conditional=True,
+        )
     if layout.masks_differ:
         cause = "the mask differs from element to element"
         basis = "addresses in PTX are consecutive, but masks differ within 16 bytes"
@@ -168,16 +187,6 @@ _SAME = NarrowReason(
 _STORE_ONCE = "Store each value once, from a tensor without the repeated axis or from a scalar"
 
 
-def _loaded_start(source: str, *, masked: bool) -> NarrowReason:
-    other = "; and load under a mask whose bound is such a multiple" if masked else ""
-    return NarrowReason(
-        f"the access starts at an offset loaded{source}, of unknown alignment",
-        f"{declared('such offset', '…', 16)} around it{other}",
-        "addresses in PTX are consecutive, but start at a loaded offset",
-        conditional=True,
-    )
-
-
 _UNALIGNED = NarrowReason(
     "the access does not start at a multiple of 16 bytes",
     "Align the start of the tile to 16 bytes: use another offset, or pad the data in front",
@@ -187,45 +196,23 @@ _UNALIGNED = NarrowReason(
     ),
 )
 
+_FLOAT4 = "Give each thread adjacent elements, and move them as float4"
 MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 
 
 def _too_few(moved: int, cuda: bool) -> NarrowReason:
     return NarrowReason(
         f"each thread moves only {moved} bits there",
-        "Give each thread adjacent elements, and move them as float4 (16 bytes)"
+        f"{_FLOAT4} (16 bytes)"
         if cuda
         else "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes",
         f"all accesses of the line together move {moved} bits per thread",
     )
 
 
-def _in_the_source(narrow: Narrow) -> NarrowReason:
-    return NarrowReason(
-        f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
-        "Give each thread adjacent elements, and move them as float4 (16 bytes) from addresses "
-        "that are multiples of 16",
-        "addresses in PTX are consecutive",
-    )
-
-
-def _is_transposed(narrow: Narrow, compiled: Compiled) -> bool:
-    is_copy = narrow.place[1] == "async-copy" and narrow.width <= 32
-    return is_copy and bool(_K_MAJOR.search(compiled.ptx or ""))
-
-
 def _names(narrow: Narrow) -> str:
     """The names of the arrays that an access may touch: `x or y`."""
     return " or ".join(sorted(narrow.array))
-
-
-def _transposed(narrow: Narrow) -> NarrowReason:
-    name = _names(narrow) or "the operand"
-    return NarrowReason(
-        "the operand is transposed element by element on the way to shared memory",
-        f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
-        "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
-    )
 
 
 _UNKNOWN = NarrowReason(

@@ -100,6 +100,8 @@ def _keep_break(values: tuple[Any, ...]) -> None:
         at = (own or stack)[-1]
         # A frame that is traced again finds the same breaks.
         text = str(reason.reason).partition("\n")[0]
+        # One word, such as step_unsupported, is torch's name of the case and no reason.
+        text = "" if text.isidentifier() else text
         _now.frame.breaks[at.filename, at.lineno] = (at.line or "", text)
 
 

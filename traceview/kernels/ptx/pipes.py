@@ -1,0 +1,130 @@
+"""What a SASS instruction takes of an SM: which pipe, for how long, and when its result is there.
+
+All times are cycles of one of the four schedulers; what the four share (load and store, L2) takes
+four times as long for each. Per SM and clock:
+
+- fp32, fp64: `hardware.lanes_of`. Special functions: 16 lanes, by the whitepapers of Volta (GV100),
+  Turing, Ampere, Ada and Hopper. Counts of bits: 16 lanes, integers, comparison, packing: 64,
+  shared memory and shuffles: 32 (CUDA C++ Programming Guide, throughput of arithmetic
+  instructions). Which pipe: Nsight Compute, Kernel Profiling Guide, pipelines. One half of the fp32
+  lanes multiplies integers.
+- Products with a 64-bit result or its upper half: half of that, `sm__pipe_fma_cycles_active` of an
+  H200, where VIADD counts to that pipe, too.
+- Tensor cores of sm_90: 2048 multiply-adds in 16 bits (Hopper whitepaper), of which mma.sync
+  reaches 62.9 % (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
+  Microbenchmarking", 2024).
+- L2: 64 bytes for an SM (NVIDIA, GTC 2020 S21819, for V100 and A100).
+
+Latencies: Luo et al., of an H100, for shared memory, L1, L2 and mma.sync; special functions:
+Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture through Microbenchmarking and
+Instruction-level Analysis" (2022); a barrier of one warp: Zhang et al., "A Study of Single and
+Multi-device Synchronization Methods in Nvidia GPUs" (2020), of a V100.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from traceview.base.hardware import lanes_of
+from traceview.base.records import frequent_record
+from traceview.base.vocabulary.amounts import WARP_THREADS
+from traceview.kernels.ptx.disassembly import access_of
+from traceview.kernels.ptx.instruction_mix import class_of
+from traceview.kernels.ptx.model import Instruction
+
+SCHEDULERS = 4
+TENSOR, BARRIER = "tensor cores", "barrier"
+SHARED_LATENCY, L1_LATENCY, L2_LATENCY = 29, 41, 262
+SPECIAL_LATENCY, BARRIER_LATENCY, MMA_LATENCY = 18, 22, 33
+
+_MMA_SYNC = 0.629
+# 16×8 by 32 bytes of k are 2048 multiply-adds of 16 bits, of 512 per clock and scheduler.
+_MMA_CYCLES, _MMA_BYTES = 4 / _MMA_SYNC, 16 * 8 * 32
+_MMA_SHAPE = re.compile(r"(?P<m>16|8)(?P<n>8)(?P<k>\d{1,3})")
+_WGMMA_SHAPE = re.compile(r"64x(?P<n>\d{1,3})x\d{1,3}")
+_ELEMENT_BYTES = {"HMMA": 2.0, "IMMA": 1.0, "QMMA": 1.0, "BMMA": 1 / 8, "DMMA": 8.0}
+_SPECIAL_LANES = dict.fromkeys(("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"), 16)
+_INTEGER_LANES = _HALF_LANES = 64
+_WAVEFRONT_BYTES, _L2_BYTES = 128, 64
+_MULTIPLIES = re.compile(r"IMAD|IMUL|IDP|VIADD$")
+_FLOATS = re.compile(r"F(ADD|MUL|FMA|SWZADD)|H(ADD|MUL|FMA)")
+_SPECIAL = re.compile(r"MUFU|I2F$|F2I$|F2F$|FRND|POPC|FLO|BREV")
+_ON_INTEGER_PIPE = {"integer", "fp32", "fp16", "conversion", "move"}
+_MEMORY = {"async copy", "shuffle", "barrier", "atomic"}
+_FROM_L2 = {"global load", "atomic"}
+
+
+@frequent_record
+class Need:
+    """The pipe of an instruction, how long it takes it, and when its result is there after that.
+
+    `pipes` are those that can do it, one of them does. `queued` is whether the warp goes on while
+    they are taken. `l2_bytes` are those of the warp, without TMA copies, whose size is not in the
+    code. `copies` to shared memory: `latency` is when they have read their operands.
+    """
+
+    pipes: tuple[str, ...] = ()
+    cycles: float = 0.0
+    latency: float = SHARED_LATENCY
+    queued: bool = False
+    l2_bytes: int = 0
+    copies: bool = False
+
+    @property
+    def l2_cycles(self) -> float:
+        """How long its bytes take the way from or to L2."""
+        return SCHEDULERS * self.l2_bytes / _L2_BYTES
+
+
+def need_of(instruction: Instruction, capability: str) -> Need | None:
+    """What an instruction needs; None where the rate of its tensor cores is not known."""
+    root, *modifiers = instruction.opcode.split(".")
+    kind = class_of(instruction, "sass")
+    if kind == "MMA":
+        return _of_mma(root, modifiers[0]) if capability == "9.0" and modifiers else None
+    if root == "BAR":
+        return Need((BARRIER,), latency=BARRIER_LATENCY)
+    access = access_of(instruction)
+    if access or kind in _MEMORY:
+        return _of_memory(kind, access.width_bits if access else None)
+    if _SPECIAL.match(root):
+        lanes = _SPECIAL_LANES.get(capability)
+        return Need(("special function",), _cycles(lanes), SPECIAL_LATENCY, queued=True)
+    if _FLOATS.match(root) or _MULTIPLIES.match(root):
+        # Of halves of the fp32 lanes, the last one multiplies integers.
+        halves = ("fp32, no integers", "fp32")[-((lanes_of(capability) or 128) // _HALF_LANES) :]
+        wide = 2 if {"WIDE", "HI"} & {*modifiers} else 1
+        able = halves if _FLOATS.match(root) else halves[-1:]
+        return Need(able, wide * _cycles(_HALF_LANES))
+    if kind == "fp64":
+        return Need(("fp64",), _cycles(lanes_of(capability, "fp64")))
+    if kind in ("integer", "fp32", "fp16", "conversion", "move") and not root.startswith(
+        ("U", "S2")
+    ):
+        return Need(("integer",), _cycles(_INTEGER_LANES))
+    # Among them the uniform data path, which has a pipe of its own.
+    return Need()
+
+
+def _cycles(lanes: int | None) -> float:
+    return SCHEDULERS * WARP_THREADS / lanes if lanes else 0.0
+
+
+def _of_mma(root: str, shape: str) -> Need:
+    if wide := _WGMMA_SHAPE.fullmatch(shape):
+        cycles, queued = int(wide["n"]) / 2, True
+    else:
+        parts = _MMA_SHAPE.fullmatch(shape)
+        size = math.prod(map(int, parts.groups())) if parts else _MMA_BYTES
+        cycles, queued = _MMA_CYCLES * size * _ELEMENT_BYTES.get(root, 2.0) / _MMA_BYTES, False
+    return Need((TENSOR,), cycles, MMA_LATENCY - _MMA_CYCLES, queued)
+
+
+def _of_memory(kind: str, width_bits: int | None) -> Need:
+    sent = WARP_THREADS * (width_bits or 0) // 8
+    cycles, copies = SCHEDULERS * max(1.0, sent / _WAVEFRONT_BYTES), kind == "async copy"
+    latency = L2_LATENCY if kind in _FROM_L2 else SHARED_LATENCY
+    latency = L1_LATENCY if kind == "local load" else latency
+    to_l2 = sent if copies or kind in ("global load", "global store") else 0
+    return Need(("shared memory",), cycles, latency, True, to_l2, copies)
