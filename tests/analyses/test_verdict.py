@@ -110,7 +110,7 @@ def test_without_gpu_work_nothing_is_judged(tmp_path):
             "cuda_graphs",
             "cpu-launch",
             8,
-            "6 steps of 3.59 ms (about 2.04 ms without nsys) after 2 warm-up steps · "
+            "6 steps of 3.59 ms (about 2.80 ms without nsys) after 2 warm-up steps · "
             "GPU busy 17.6 % · "
             "80.5 % waiting for launches · "
             "the CPU waits in each step",

@@ -125,9 +125,12 @@ def test_what_becomes_one_saves_launches_where_these_limit(tmp_path, call_us, ke
     assert gain.saved_ns / (len(rows) / 5) == pytest.approx(saved_us * US, rel=0.05)
 
 
-@pytest.mark.parametrize(("longer_us", "saved_us"), [(1, 0), (80, 160), (500, 342)])
+@pytest.mark.parametrize(("longer_us", "saved_us"), [(1, 43), (80, 361), (500, 725)])
 def test_what_the_thread_does_around_work_that_goes_may_go_with_it(tmp_path, longer_us, saved_us):
-    """Beyond the usual pause of 19 µs, and up to ten times that, on either side of a run."""
+    """Beyond the usual pause of 19 µs, and up to ten times that, on either side of a run.
+
+    As much again goes elsewhere: three calls and the two pauses between them take 41 µs.
+    """
     export, at = Export(), 0
     for number in range(STEPS):
         begin = at
@@ -165,9 +168,11 @@ def test_steps_that_no_cost_of_calls_explains_tell_nothing_of_it(tmp_path, share
     assert model(trace).call_ns == forecasts.RECORDER_CALL_NS
 
 
-@pytest.mark.parametrize("order", ["aaaa", "abba", "abab", "abca"])
-def test_a_group_takes_up_all_calls_of_its_thread(tmp_path, order):
-    """Also those behind a group of another thread, such as the optimizer's behind backward."""
+@pytest.mark.parametrize(
+    ("order", "launches"), [("aaaa", 1), ("abba", 1), ("abab", 2), ("abca", 1)]
+)
+def test_a_group_takes_up_all_calls_of_its_thread(tmp_path, order, launches):
+    """Also those behind a group of another thread, and that, as forward and optimizer backward."""
     export = Export()
     for number in range(STEPS):
         for place, thread in enumerate(order * 3):
@@ -183,4 +188,4 @@ def test_a_group_takes_up_all_calls_of_its_thread(tmp_path, order):
 
     changed.launch_at_once(of.item_of_operation, group.ids)
 
-    assert np.count_nonzero(changed.own_ns[: of.graph.calls]) == group.size
+    assert np.count_nonzero(changed.own_ns[: of.graph.calls]) == launches * STEPS

@@ -36,8 +36,9 @@ class Effect:
     program: those left without time are not launched, and the thread's time between them and the
     others of their group goes, too. "gone" are all, with their launches. Of the time of launches
     `launches_part` goes; the rest is what the remedy costs the CPU. With `around` goes what the
-    thread does right before and behind a run of them, beyond its usual pause. Of the
-    time between launches goes what is usual, with `prepares` all: it prepares them.
+    thread does right before and behind a run of them, beyond its usual pause, and as much time
+    again between the other launches. Of the time between launches goes what is usual, with
+    `prepares` all: it prepares them.
     """
 
     becomes: Literal["faster", "merged", "gone"]

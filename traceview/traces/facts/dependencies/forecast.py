@@ -43,12 +43,13 @@ LEAST_STEPS = 3
 """Fewer steps have no spread."""
 LEAST_COMPARED = 10
 """From so many steps on, they show how the saving depends on the length of a step."""
-RECORDER_CALL_NS = 8_000
-"""What a recorder adds to a CUDA call: 4 to 12 µs explain the steps that eleven programs, whose
-limit is the CPU, took without nsys on H200 hosts (docs/accuracy.md)."""
+RECORDER_CALL_NS = 16_000
+"""What a recorder adds to a CUDA call and the pause before it, at most; see `KEPT`."""
 MOST_CALL_NS = 128_000
-SAME = 0.005
-"""Steps vary by more than this part."""
+REACHED = 0.005
+NOISE = 0.05
+"""Two windows of one process, one right after the other, differ by 1 to 10 % of a step (median 6 %,
+eight programs that the CPU limits)."""
 
 _GUESSED = INFERRED - {Edge.HAND_OVER}
 
@@ -270,12 +271,12 @@ class Model(StepModel):
         near, far = RECORDER_CALL_NS, MOST_CALL_NS if longer else 0
         # Of a time that no cost explains, the nearest that one does.
         wanted_ns = (max if longer else min)(int(told), step_ns(far))
-        if abs(usual_ns - wanted_ns) <= SAME * wanted_ns:
+        if abs(usual_ns - wanted_ns) <= NOISE * wanted_ns:
             return near
         while abs(far - near) > MOST_CALL_NS // 512:
             middle = (near + far) // 2
             off_ns = step_ns(middle) - wanted_ns
-            reached = (off_ns if longer else -off_ns) <= SAME * wanted_ns
+            reached = (off_ns if longer else -off_ns) <= REACHED * wanted_ns
             near, far = (near, middle) if reached else (middle, far)
         return (near + far) // 2
 

@@ -27,9 +27,14 @@ launch of a kernel loads its code for 0.1 to 70 ms, others take 5 µs (tests/dat
 LONG_NS = 1_000_000
 """A thread that stays longer in a call or outside of calls does something other than launch: see
 facts.idle.causes.OWN_WORK_NS."""
-KEPT_NS = 16_000
-"""Without a recorder that adds more than twice as much to a call, it and the pause before it keep
-this share of that cost."""
+KEPT = 0.75
+"""Of a call and of the pause before it, at least: steps of eight programs that the CPU limits took
+0.71 to 0.89 of their recorded time without nsys, in the same process (docs/accuracy.md)."""
+KEPT_NS = 12_000
+"""Where only a greater cost explains the steps, a call and its pause keep this share of it."""
+NODE_PITCH_NS = 300
+"""Between nodes of a CUDA graph: 0.25, 0.27 and 0.38 µs beyond the recorded kernels of three
+programs on an H200, whose streams had 1.0 to 1.3 µs (docs/accuracy.md)."""
 UsualTimes = tuple[int, int | None] | None
 """The median call and pause; None where all that they take goes, however long."""
 _OTHER_WORK = (CallKind.ALLOCATE, CallKind.LOAD)
@@ -102,7 +107,8 @@ class Changed:
         each operation of a chain. Of calls and pauses much longer than usual (`Model.usual_ns`)
         only the usual part goes: the rest has other reasons, such as code that is loaded. Of what
         would go `part` does: the rest is what the program does instead. With `around`, what pauses
-        before and behind a run of them have beyond the usual goes, too.
+        before and behind a run of them have beyond the usual goes, too, and of all other pauses as
+        much again.
         """
         graph, edges, gone = self.graph, self.graph.begin, np.zeros(len(self.graph), bool)
         gone[operation] = True
@@ -134,7 +140,25 @@ class Changed:
             more_ns = np.minimum(between.time_ns, LONG * usual_pause_ns) - usual_pause_ns
             share = np.maximum(more_ns, 0) / np.maximum(between.time_ns, 1)
             less[after[edge]] = share[edge]
+        first, last = self.begin_ns.sum(), self.own_ns[: graph.calls].sum()
         self._shorten_pauses(less[between.ends], between.queries)
+        if around and len(calls):
+            gone_ns = less_ns.sum() + first - self.begin_ns.sum()
+            gone_ns += last - self.own_ns[: graph.calls].sum()
+            self._shorten_others(calls, float(gone_ns))
+
+    def _shorten_others(self, calls: Array, less_ns: float) -> None:
+        """Pauses of threads that launch, from the first of these calls on, take so much less."""
+        graph, edges = self.graph, self.graph.begin
+        launches = groups.different(edges.on[(edges.kind == Edge.LAUNCH) & (edges.on >= 0)])
+        threads = np.isin(graph.thread, groups.different(graph.thread[launches]))
+        begins, ends = graph.start_ns[calls].min(), graph.start_ns[calls].max()
+        start = graph.start_ns[: graph.calls]
+        inside = threads & (start >= begins) & (start <= ends)
+        rows = np.flatnonzero((edges.kind == Edge.THREAD) & (self.begin_ns > 0))
+        rows = rows[inside[edges.of[rows]] & (self.begin_ns[rows] <= LONG_NS)]
+        part = 1 - min(less_ns / max(float(self.begin_ns[rows].sum()), 1.0), 1.0)
+        self.begin_ns[rows] = np.round(self.begin_ns[rows] * part).astype(np.int64)
 
     def fuse(
         self, operation: Array, group: Array, factor: float, usual_ns: UsualTimes = None
@@ -188,12 +212,14 @@ class Changed:
         order = np.lexsort((start[call], of_group.ids))
         first = np.flatnonzero(np.diff(of_group.ids[order], prepend=-1))
         begins, ends = start[call[order[first]]], np.maximum.reduceat(start[call[order]], first)
+        around = _enclosing(begins, ends)
         leader, between = np.zeros(graph.calls, bool), np.zeros(graph.calls, bool)
-        leader[call[order[first]]] = True
+        leader[call[order[first[around == np.arange(len(first))]]]] = True
         # A group takes up only its own threads: others' groups may run at the same time.
         for number, rows in groups.rows_of(thread[call]).items():
             own, at = groups.different(of_group.ids[rows]), np.flatnonzero(thread == number)
-            between[at] = intervals.inside(intervals.union(begins[own], ends[own] + 1), start[at])
+            taken = intervals.union(begins[around[own]], ends[own] + 1)
+            between[at] = intervals.inside(taken, start[at])
         between &= ~leader
         between &= ~np.isin(does, _OTHER_WORK)
         self.own_ns[np.flatnonzero(between & (self.own_ns[calls] <= LONG_NS))] = 0
@@ -205,16 +231,19 @@ class Changed:
         chosen = self._of(graph.begin, operation) & launch
         self.begin_ns[chosen] = np.minimum(self.begin_ns[chosen], graph.latency_ns)
         follows = self._of(graph.begin, operation) & (graph.begin.kind == Edge.STREAM)
-        self.begin_ns[follows] = np.minimum(self.begin_ns[follows], graph.pitch_ns)
+        pitch_ns = np.full(len(graph), min(graph.pitch_ns, NODE_PITCH_NS))
+        pitch_ns[operation[order[first]]] = graph.pitch_ns
+        pitch_ns = pitch_ns[graph.begin.of[follows]]
+        self.begin_ns[follows] = np.minimum(self.begin_ns[follows], pitch_ns)
 
     def cheaper_calls(self, cost_ns: int) -> None:
         """Each call costs its thread so much less, as without a recorder.
 
-        A call keeps half of its own time and the thread half of its pause before it: a recorder
-        works at both ends of a call. They keep less where only a cost beyond `2 * KEPT_NS` explains
-        how long steps took without it.
+        A call keeps `KEPT` of its own time, and the thread as much of its pause before it: a
+        recorder works at both ends of a call. They keep less where only a cost beyond
+        `KEPT_NS / KEPT` explains how long steps took without it.
         """
-        graph, gone = self.graph, 1 - min(0.5, KEPT_NS / max(cost_ns, 1))
+        graph, gone = self.graph, 1 - min(KEPT, KEPT_NS / max(cost_ns, 1))
         own = self.own_ns[: graph.calls]
         less = np.minimum(cost_ns, np.ceil(own * gone).astype(np.int64))
         own -= less
@@ -249,6 +278,17 @@ class Changed:
         result = self.begin_ns.copy()
         result[rows] = np.maximum(result[rows] - less[edges.on[rows]], latency_ns)
         return result
+
+
+def _enclosing(begin: Integers, end: Integers) -> Integers:
+    """For each interval the row of one that has it within; its own where no other does."""
+    order = np.lexsort((-end, begin))
+    last = np.maximum.accumulate(end[order])
+    rows = np.arange(len(order))
+    longest = np.maximum.accumulate(np.where(end[order] > np.append(-1, last[:-1]), rows, 0))
+    result = np.empty(len(order), np.int64)
+    result[order] = order[longest]
+    return result
 
 
 def last_rows(group: Array) -> Integers:
