@@ -51,9 +51,14 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
 def telling(plan: Sequence[PlanStep]) -> list[PlanStep]:
     """The plan without last remedies that win next to nothing beside its error."""
     rows = [*plan]
-    while rows and rows[-1].step_before_ns - rows[-1].step_after_ns < _TELLING * rows[-1].error_ns:
+    while rows and _is_lost_in_error(rows[-1]):
         rows.pop()
     return rows
+
+
+def _is_lost_in_error(row: PlanStep) -> bool:
+    won_ns = row.step_before_ns - row.step_after_ns
+    return won_ns < _TELLING * row.error_ns or row.error_ns >= max(row.step_after_ns, won_ns)
 
 
 def _times(rows: Sequence[PlanStep]) -> list[str]:
@@ -63,6 +68,10 @@ def _times(rows: Sequence[PlanStep]) -> list[str]:
         values = [_ERROR.sub("", text) for text in texts]
         if all(one != other for one, other in pairwise(map(_number, values))):
             break
+    last = rows[-1]
+    if last.error_ns >= last.step_after_ns:
+        # No step takes less than nothing.
+        texts[-1] = f"below {units.duration(last.step_after_ns + last.error_ns)}"
     return [*values[:-1], texts[-1]]
 
 

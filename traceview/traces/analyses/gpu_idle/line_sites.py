@@ -69,7 +69,8 @@ class LineSite(NamedTuple):
     in lines_of. `undone` is the module behind half or more of the time in a backward pass.
     `other_work` is True where most of the time went into work other than launches, `says_enough`
     where the activity makes `inner` superfluous. `through` is the innermost line that half of the
-    whole idle time passes through, in `through_ns`, where the line itself has less.
+    whole idle time passes through, in `through_ns`, where the line itself has less. `samples` is
+    the number of samples that its time rests on, 0 where it is known otherwise, too.
     """
 
     file: str
@@ -84,6 +85,7 @@ class LineSite(NamedTuple):
     number: int
     native: bool
     says_enough: bool
+    samples: int
     undone: ModuleLine | None = None
     through: SampledLine | None = None
     through_ns: int = 0
@@ -249,6 +251,7 @@ def _site(
         number=int(lines.line[top]),
         native=bool(stack_sites(trace).native[lines.site[top]]),
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
+        samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
         undone=_undone(trace, samples, int(lines.line[top])),
     )
 
