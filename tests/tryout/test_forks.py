@@ -67,7 +67,15 @@ def test_it_does_not_fork_where_a_fork_would_lack_something(forks, tmp_path, tex
         forks("library", PYTHONPATH=str(tmp_path)).start(["script.py"], output)
 
 
-@pytest.mark.parametrize("first", ["import own", "import os; os.environ.setdefault('A', '1')"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import own",
+        "import os; os.environ.setdefault('A', '1')",
+        "import os; os.environ.pop('HOME')",
+        "import os; from unittest import mock; mock.patch.dict(os.environ, {'A': '1'}).start()",
+    ],
+)
 def test_libraries_are_imported_before_unless_the_program_set_the_environment_first(
     tmp_path, monkeypatch, first
 ):

@@ -329,3 +329,9 @@ def test_how_far_a_forecast_was_off():
     assert row(8.0, "at-least") == 0.0
     assert row(None, "") is None
     assert row(12.0, "about", None) is None
+
+
+def test_results_before_the_first_step_count_as_those_of_the_first():
+    before, after = (RunResult(losses=((-1, 1.0), (0, loss))) for loss in (1.0, 1.5))
+    assert verdict.deviation(before, after) == 0.5
+    assert verdict.deviation(RunResult(losses=((-1, 1.0),)), RunResult(losses=((-1, 2.0),))) == 1

@@ -31,8 +31,12 @@ def test_the_order_of_launches_counts_and_not_their_time(tmp_path):
     assert causes(export.load(tmp_path)) == [(100, "dependency"), (200, "lost-work")]
 
 
-def test_launches_into_a_captured_graph_are_not_lost(tmp_path):
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_launches_into_a_captured_graph_are_not_lost(tmp_path, begun_before):
     export = Export().launch((0, 2), (10, 20)).call("cudaStreamBeginCapture", 22, 23)
+    if begun_before:
+        # The end of a capture that began before the recording.
+        export.call("cudaStreamEndCapture", 4, 5)
     export.launch_without_kernel((24, 25)).call("cudaStreamEndCapture", 26, 27)
     export.launch((60, 62), (70, 80))
     assert causes(export.load(tmp_path)) == [(20, "launch-late")]

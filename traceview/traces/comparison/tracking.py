@@ -48,12 +48,18 @@ def _to_mlflow(mlflow: Any, uri: str, experiment: str, run: _Run) -> bool:
     if client.search_runs([where], f"tags.`{_ID}` = '{key}'", max_results=1):
         return False
     at_ms = int(datetime.fromisoformat(texts["recorded_utc"]).replace(tzinfo=UTC).timestamp() * 1e3)
-    tags = {_ID: key, "mlflow.note.content": texts.get("first_finding", "")}
+    tags = {"mlflow.note.content": texts.get("first_finding", "")}
     made = client.create_run(where, at_ms, tags, name).info.run_id
-    for figure, value in figures.items():
-        client.log_metric(made, figure, value, at_ms)
-    for column, text in texts.items():
-        client.log_param(made, column, text)
+    try:
+        for figure, value in figures.items():
+            client.log_metric(made, figure, value, at_ms)
+        for column, text in texts.items():
+            client.log_param(made, column, text)
+        # Last, as a run that has it is not logged again.
+        client.set_tag(made, _ID, key)
+    except BaseException:
+        client.set_terminated(made, "FAILED")
+        raise
     client.set_terminated(made, end_time=at_ms)
     return True
 

@@ -139,11 +139,13 @@ def captured_calls(trace: Trace) -> Mask:
     ends = names.isin(["cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture"])
     for number in groups.different(process[begins]).tolist():
         rows = np.flatnonzero(process == number)
-        begun, ended = (
-            np.searchsorted(np.sort(start[rows[edge[rows]]]), start[rows])
-            for edge in (begins, ends)
-        )
-        captured[rows] = begun > ended
+        edges = rows[begins[rows] | ends[rows]]
+        edges = edges[np.argsort(start[edges], kind="stable")]
+        open_ones = np.cumsum(np.where(begins[edges], 1, -1))
+        # An end whose begin came before the recording closes nothing.
+        open_ones -= np.minimum.accumulate(np.minimum(open_ones, 0))
+        before = np.searchsorted(start[edges], start[rows])
+        captured[rows] = np.concatenate([[0], open_ones])[before] > 0
     return captured
 
 

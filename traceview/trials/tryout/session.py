@@ -175,14 +175,18 @@ class Session:
         raise SystemExit(0)
 
     def _changes_environment(self, event: str, _: object) -> None:
-        """At the first change that the program makes: later imports may depend on it."""
-        if event != "os.putenv" or self._modules is not None:
+        """At the first change that the program makes: later imports may depend on it.
+
+        Itself or by calling a library, but not by importing one.
+        """
+        if event not in ("os.putenv", "os.unsetenv") or self._modules is not None:
             return
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__") in _ENVIRONS:
+        while frame is not None and frame.f_globals.get("__name__") not in _IMPORTING:
+            if self._is_of_user(frame.f_code.co_filename):
+                self._modules = tuple(sys.modules)
+                return
             frame = frame.f_back
-        if frame is not None and self._is_of_user(frame.f_code.co_filename):
-            self._modules = tuple(sys.modules)
 
     def _saving(self, original: Any) -> Any:
         """torch.save opens files in C++, where no audit event shows it."""
@@ -341,7 +345,7 @@ def _libraries(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(filter(is_library, names))
 
 
-_ENVIRONS = ("os", "_collections_abc")
+_IMPORTING = ("importlib._bootstrap", "importlib._bootstrap_external")
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 _ROUNDINGS = {"torch.bfloat16": BF16, "torch.float16": TF32}

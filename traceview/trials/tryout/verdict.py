@@ -84,7 +84,9 @@ def deviation(one: RunResult, other: RunResult) -> float:
             if value == changed or (math.isnan(value) and math.isnan(changed)):
                 continue
             relative = abs(changed - value) / max(abs(value), scale, 1e-30) / factor
-            largest = max(largest, relative / (step + 1)) if relative < math.inf else math.inf
+            # Before the first step of the optimizer the number of the step is negative.
+            steps = max(step, 0) + 1
+            largest = max(largest, relative / steps) if relative < math.inf else math.inf
     return largest
 
 
