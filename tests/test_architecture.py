@@ -90,6 +90,7 @@ DOORS = {
         "ptx.model",
     },
     ("trials", "traces"): {
+        "facts.code",
         "facts.dependencies.forecast",
         "facts.work.from_ranges",
         "recorders.checks",

@@ -189,7 +189,7 @@ def test_a_dry_run_runs_nothing(folder, monkeypatch, capsys):
     assert run(["try", "--from", str(trace), "--dry-run", "train.py"]) == 0
     shown = capsys.readouterr().out
     assert "num_workers" in shown
-    assert "about 54.8 %" in shown
+    assert "about 54.7 %" in shown
     assert "pin_memory" not in shown
     assert not (folder.parent / "data").exists()
 

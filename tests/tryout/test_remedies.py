@@ -11,7 +11,10 @@ from traceview.trials.remedies import BY_NAME, REMEDIES
 from traceview.trials.tryout.planned import planned, together
 
 ROOT = Path(traceview.__file__).parent
-FOLDERS = (ROOT / "traces" / "analyses", ROOT / "base" / "vocabulary")
+FOLDERS = (
+    *(ROOT / "traces" / "analyses", ROOT / "base" / "vocabulary"),
+    ROOT / "kernels" / "inspect" / "rules",
+)
 SOURCES = [path for folder in FOLDERS for path in folder.rglob("*.py")]
 TEXTS = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in SOURCES)
 UNASKED = {"zero_grad", "cudnn_benchmark"}

@@ -17,7 +17,7 @@ from traceview.base.records import record
 from traceview.kernels.ptx.instruction_mix import LoopMix, Passes
 from traceview.kernels.ptx.loops import loop_nest
 from traceview.kernels.ptx.model import Function, Instruction, SourceLine
-from traceview.kernels.ptx.pipes import BARRIER, L2_LATENCY, SCHEDULERS, Need, need_of
+from traceview.kernels.ptx.pipes import BARRIER, L2_LATENCY, SCHEDULERS, PipeUse, need_of
 from traceview.kernels.ptx.scoreboards import PRODUCTS, Control, closes, named
 
 _PASSES, _SETTLED = 4, 2
@@ -94,7 +94,7 @@ class _Step:
     how many groups of a scoreboard may be under way when it issues.
     """
 
-    need: Need
+    need: PipeUse
     blocking: tuple[str, ...]
     stall: int
     sets: frozenset[int]
@@ -103,7 +103,7 @@ class _Step:
     leaves: tuple[tuple[int, int], ...]
 
 
-def _step(instruction: Instruction, control: Control, need: Need) -> _Step:
+def _step(instruction: Instruction, control: Control, need: PipeUse) -> _Step:
     ends = closes(instruction) or (instruction.opcode == "LDGDEPBAR" and control.sets)
     blocking = () if need.queued else need.pipes
     stall = max(1, control.stall_cycles)
@@ -185,7 +185,7 @@ class _Scheduler:
             warp.groups[board].append(done if board == PRODUCTS else warp.copied)
         self._go_on(warp, now + step.stall)
 
-    def _done(self, need: Need, now: float) -> float:
+    def _done(self, need: PipeUse, now: float) -> float:
         """When the result is there; takes the pipe."""
         begin = now
         if need.pipes:

@@ -56,7 +56,7 @@ _FROM_L2 = {"global load", "atomic"}
 
 
 @frequent_record
-class Need:
+class PipeUse:
     """The pipe of an instruction, how long it takes it, and when its result is there after that.
 
     `pipes` are those that can do it, one of them does. `queued` is whether the warp goes on while
@@ -77,54 +77,54 @@ class Need:
         return SCHEDULERS * self.l2_bytes / _L2_BYTES
 
 
-def need_of(instruction: Instruction, capability: str) -> Need | None:
+def need_of(instruction: Instruction, capability: str) -> PipeUse | None:
     """What an instruction needs; None where the rate of its tensor cores is not known."""
     root, *modifiers = instruction.opcode.split(".")
     kind = class_of(instruction, "sass")
     if kind == "MMA":
         return _of_mma(root, modifiers[0]) if capability == "9.0" and modifiers else None
     if root == "BAR":
-        return Need((BARRIER,), latency=BARRIER_LATENCY)
+        return PipeUse((BARRIER,), latency=BARRIER_LATENCY)
     access = access_of(instruction)
     if access or kind in _MEMORY:
         return _of_memory(kind, access.width_bits if access else None)
     if _SPECIAL.match(root):
         lanes = _SPECIAL_LANES.get(capability)
-        return Need(("special function",), _cycles(lanes), SPECIAL_LATENCY, queued=True)
+        return PipeUse(("special function",), _cycles(lanes), SPECIAL_LATENCY, queued=True)
     if _FLOATS.match(root) or _MULTIPLIES.match(root):
         # Of halves of the fp32 lanes, the last one multiplies integers.
         halves = ("fp32, no integers", "fp32")[-((lanes_of(capability) or 128) // _HALF_LANES) :]
         wide = 2 if {"WIDE", "HI"} & {*modifiers} else 1
         able = halves if _FLOATS.match(root) else halves[-1:]
-        return Need(able, wide * _cycles(_HALF_LANES))
+        return PipeUse(able, wide * _cycles(_HALF_LANES))
     if kind == "fp64":
-        return Need(("fp64",), _cycles(lanes_of(capability, "fp64")))
+        return PipeUse(("fp64",), _cycles(lanes_of(capability, "fp64")))
     if kind in ("integer", "fp32", "fp16", "conversion", "move") and not root.startswith(
         ("U", "S2")
     ):
-        return Need(("integer",), _cycles(_INTEGER_LANES))
+        return PipeUse(("integer",), _cycles(_INTEGER_LANES))
     # Among them the uniform data path, which has a pipe of its own.
-    return Need()
+    return PipeUse()
 
 
 def _cycles(lanes: int | None) -> float:
     return SCHEDULERS * WARP_THREADS / lanes if lanes else 0.0
 
 
-def _of_mma(root: str, shape: str) -> Need:
+def _of_mma(root: str, shape: str) -> PipeUse:
     if wide := _WGMMA_SHAPE.fullmatch(shape):
         cycles, queued = int(wide["n"]) / 2, True
     else:
         parts = _MMA_SHAPE.fullmatch(shape)
         size = math.prod(map(int, parts.groups())) if parts else _MMA_BYTES
         cycles, queued = _MMA_CYCLES * size * _ELEMENT_BYTES.get(root, 2.0) / _MMA_BYTES, False
-    return Need((TENSOR,), cycles, MMA_LATENCY - _MMA_CYCLES, queued)
+    return PipeUse((TENSOR,), cycles, MMA_LATENCY - _MMA_CYCLES, queued)
 
 
-def _of_memory(kind: str, width_bits: int | None) -> Need:
+def _of_memory(kind: str, width_bits: int | None) -> PipeUse:
     sent = WARP_THREADS * (width_bits or 0) // 8
     cycles, copies = SCHEDULERS * max(1.0, sent / _WAVEFRONT_BYTES), kind == "async copy"
     latency = L2_LATENCY if kind in _FROM_L2 else SHARED_LATENCY
     latency = L1_LATENCY if kind == "local load" else latency
     to_l2 = sent if copies or kind in ("global load", "global store") else 0
-    return Need(("shared memory",), cycles, latency, True, to_l2, copies)
+    return PipeUse(("shared memory",), cycles, latency, True, to_l2, copies)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from traceview.trials.remedies import (
     autocast,
     bucket_view,
@@ -19,6 +21,7 @@ from traceview.trials.remedies import (
     num_workers,
     pad_vocabulary,
     pin_memory,
+    triton_launch,
     zero_grad,
 )
 from traceview.trials.remedies.base import Outcome, ProgramRemedy, RemedyRun, SourceEdit
@@ -41,8 +44,21 @@ REMEDIES: tuple[ProgramRemedy, ...] = (
     bucket_view.REMEDY,
     compile_model.REMEDY,
     cuda_graph.REMEDY,
+    triton_launch.REMEDY,
 )
 """In the order in which they are tried and, where several are kept, applied together."""
 BY_NAME = {remedy.name: remedy for remedy in REMEDIES}
 
-__all__ = ["BY_NAME", "REMEDIES", "Outcome", "ProgramRemedy", "RemedyRun", "SourceEdit"]
+
+def named(name: str) -> ProgramRemedy:
+    """The remedy `name`, or `name:argument`. Raises KeyError, and ValueError for its argument."""
+    kind, colon, argument = name.partition(":")
+    remedy = BY_NAME[kind]
+    if not colon:
+        return remedy
+    if remedy.takes is None:
+        raise ValueError(f"{kind} takes no argument")
+    return replace(remedy, name=name, install=remedy.takes(argument), how=f"launch with {argument}")
+
+
+__all__ = ["BY_NAME", "REMEDIES", "Outcome", "ProgramRemedy", "RemedyRun", "SourceEdit", "named"]

@@ -20,6 +20,9 @@ ROUNDING, TF32, BF16 = 2e-5, 2.0**-10, 2.0**-7
 """Relative difference of losses and gradient norms that a step may add: sums in another order in
 fp32, products rounded to 11 bits, and to 8 bits (both operands)."""
 
+INSTALLED = frozenset(("site-packages", "dist-packages"))
+"""Folders of what is installed, as opposed to the program's own."""
+
 Keywords = Mapping[str, Any]
 
 
@@ -63,9 +66,10 @@ class ProgramRemedy:
 
     `does` is an imperative. `answers` is a pattern of the actions of findings that ask for it.
     `install(torch, run)` changes torch in the program; `rewrites(source)` are edits of the main
-    script instead, with the text `in_run` in runs that switch it. `effect` says what it does to
-    calls and operations. `may_change` says what results it changes and `bound` by how much per
-    step; with `reseeds`, also the random numbers. `line` is a statement behind the imports that
+    script instead, with the text `in_run` in runs that switch it. `takes(argument)` returns its
+    `install` for what stands behind `:` in its name, which it then needs. `effect` says what it
+    does to calls and operations. `may_change` says what results it changes and `bound` by how much
+    per step; with `reseeds`, also the random numbers. `line` is a statement behind the imports that
     does the same, `how` says how to write it where no edit of a line does. A remedy with
     `is_switchable` can be on in one step and off in the next. `needs` are remedies that it builds
     on, `instead_of` those that it excludes. `settles` is the number of steps until its gain is
@@ -79,6 +83,7 @@ class ProgramRemedy:
     install: Callable[[Any, RemedyRun], None] = lambda _, __: None
     rewrites: Callable[[str], list[SourceEdit]] | None = None
     in_run: str = ""
+    takes: Callable[[str], Callable[[Any, RemedyRun], None]] | None = None
     line: str = ""
     how: str = ""
     may_change: str = "nothing"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from traceview.base.errors import InputError, suggestion
 from traceview.base.findings import LOW, Saving
 from traceview.base.records import record
-from traceview.trials.remedies import BY_NAME, REMEDIES, ProgramRemedy
+from traceview.trials.remedies import BY_NAME, REMEDIES, ProgramRemedy, named, triton_launch
 
 if TYPE_CHECKING:
     from traceview.traces.plan import RankedFinding
     from traceview.traces.reporting import Report
 
 TOGETHER = "together"
+_WIDE_BITS = 128
+_ORDER = {remedy.name: at for at, remedy in enumerate(REMEDIES)}
 
 
 @record
@@ -40,7 +43,7 @@ class Planned:
     def names(self) -> tuple[str, ...]:
         """The remedies that its runs apply, in the order of the closed set."""
         wanted = {name for each in self.remedies for name in (*each.needs, each.name)}
-        return tuple(each.name for each in REMEDIES if each.name in wanted)
+        return tuple(sorted(wanted, key=lambda name: _ORDER[name.partition(":")[0]]))
 
     @property
     def bound(self) -> float:
@@ -59,21 +62,57 @@ class Planned:
 
 
 def known_names(names: Sequence[str]) -> None:
-    """Raise InputError for a name that is no remedy's."""
+    """Raise InputError for a name that is no remedy's, and for an argument that it cannot take."""
     for name in names:
-        if name not in BY_NAME:
-            raise InputError(f"there is no remedy {name!r}", suggestion(name, [*BY_NAME]))
+        try:
+            named(name)
+        except KeyError:
+            raise InputError(f"there is no remedy {name!r}", suggestion(name, [*BY_NAME])) from None
+        except ValueError as error:
+            raise InputError(f"--remedy {name}: {error}") from None
 
 
 def planned(report: Report | None, names: Sequence[str]) -> list[Planned]:
-    """The trials for a report, or for named remedies."""
+    """The trials for a report, or for named remedies.
+
+    Raises InputError for one that is named without the argument that it needs.
+    """
     answered = {remedy.name: _answered(report, remedy) for remedy in REMEDIES}
     chosen = names or [name for name, ranked in answered.items() if ranked]
-    return [
-        Planned(remedy.name, (remedy,), _said(answered[remedy.name], remedy))
-        for remedy in REMEDIES
-        if remedy.name in chosen
-    ]
+    result = []
+    for name in sorted(dict.fromkeys(chosen), key=lambda name: _ORDER[name.partition(":")[0]]):
+        remedy, ranked = named(name), answered.get(name)
+        if remedy.takes and ":" not in name:
+            argument = _wider_launch(report, ranked)
+            if not argument and names:
+                raise InputError(f"{name} needs a launch", f"pass {name}:KERNEL.num_warps=2")
+            if not argument:
+                continue
+            remedy = named(f"{name}:{argument}")
+        result.append(Planned(remedy.name, (remedy,), _said(ranked, remedy)))
+    return result
+
+
+def _wider_launch(report: Report | None, ranked: RankedFinding | None) -> str:
+    """The launch of a finding's Triton kernel with as few warps as make its accesses 128 bits wide.
+
+    Empty where the recording does not say how many it has, or it has one.
+    """
+    if report is None or report.recording is None or ranked is None:
+        return ""
+    from traceview.traces.facts.code import gathered_code
+
+    values, kernel = ranked.finding.evidence.values, ranked.finding.subject.name
+    widths = (values.get("loads_bits"), values.get("stores_bits"))
+    bits = min((each for each in widths if isinstance(each, int)), default=0)
+    for code in gathered_code(report.recording).launched:
+        warps = code.compiled.num_warps or 0
+        if bits and warps > 1 and any(run.name == kernel for run in code.runs):
+            argument = f"{kernel}.num_warps={max(warps * bits // _WIDE_BITS, 1)}"
+            with suppress(ValueError):  # The name of a kernel may be any text.
+                triton_launch.takes(argument)
+                return argument
+    return ""
 
 
 def _answered(report: Report | None, remedy: ProgramRemedy) -> RankedFinding | None:

@@ -16,8 +16,8 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-from traceview.trials.remedies import BY_NAME
-from traceview.trials.remedies.base import BF16, ROUNDING, TF32, replace_function
+from traceview.trials.remedies import ProgramRemedy, named
+from traceview.trials.remedies.base import BF16, INSTALLED, ROUNDING, TF32, replace_function
 from traceview.trials.tryout import scratch
 from traceview.trials.tryout.landlock import protect
 from traceview.trials.tryout.reference import REFERENCE
@@ -25,7 +25,6 @@ from traceview.trials.tryout.source import edited, read_source
 from traceview.trials.tryout.spec import FIGURE_STEPS, RunResult, Site, Spec
 
 HOOKS = Path(__file__).resolve().parents[2] / "traces" / "recorders" / "injected"
-_KNOWN = {**BY_NAME, REFERENCE.name: REFERENCE}
 _MOST_FIGURES = 64
 _PATIENCE_S = 30.0
 """After which a recording that should end is ended by force."""
@@ -82,7 +81,7 @@ class Session:
         """The script, with the edits of remedies that rewrite it."""
         path, text = Path(self._spec.own_script), ""
         for name in self._spec.remedies:
-            remedy = _KNOWN[name]
+            remedy = _remedy(name)
             text_of = text or (read_source(path) if remedy.rewrites else "")
             if remedy.rewrites and (edits := remedy.rewrites(text_of)):
                 new = [replace(each, text=remedy.in_run or each.text) for each in edits]
@@ -143,7 +142,7 @@ class Session:
             if not self._spec.records:
                 self._note_results(torch)
             for name in self._spec.remedies:
-                _KNOWN[name].install(torch, _Named(self, name))
+                _remedy(name).install(torch, _Named(self, name))
         except Exception as error:
             self.finish(error=f"a hook failed: {type(error).__name__}: {error}")
             self._end()
@@ -316,6 +315,10 @@ class _Named:
         self._session.applied(self._name, callee, keywords)
 
 
+def _remedy(name: str) -> ProgramRemedy:
+    return REFERENCE if name == REFERENCE.name else named(name)
+
+
 def _protected(spec: Spec) -> bool:
     """Protect the user's folder, and see that the program has places to write to."""
     usual = scratch.harmless()
@@ -340,13 +343,12 @@ def _libraries(names: Sequence[str]) -> tuple[str, ...]:
         file = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
         if not isinstance(file, str) or name.partition(".")[0].startswith("traceview"):
             return False
-        return scratch.is_within(file, standard) or not _INSTALLED.isdisjoint(Path(file).parts)
+        return scratch.is_within(file, standard) or not INSTALLED.isdisjoint(Path(file).parts)
 
     return tuple(filter(is_library, names))
 
 
 _IMPORTING = ("importlib._bootstrap", "importlib._bootstrap_external")
-_INSTALLED = frozenset(("site-packages", "dist-packages"))
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 _ROUNDINGS = {"torch.bfloat16": BF16, "torch.float16": TF32}
 

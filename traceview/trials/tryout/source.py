@@ -152,7 +152,9 @@ def _call_at(text: str, end: Place, callee: str) -> ast.Call | None:
     """The call of a name that ends there: where its line begins would not tell several apart."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and _end(node) == end:
-            name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+            # A Triton kernel is launched as kernel[grid](...).
+            func = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+            name = getattr(func, "attr", "") or getattr(func, "id", "")
             return node if name == callee else None
     return None
 
