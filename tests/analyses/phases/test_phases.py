@@ -117,6 +117,30 @@ def test_compilation_in_each_step_is_recompilation(tmp_path):
     assert 7 * 38 * MS <= finding.time_at_stake_ns <= 7 * 45 * MS
 
 
+@pytest.mark.parametrize(
+    ("stepped", "module", "times"),
+    [(True, "step", 7), (True, "step_{}", 7), (True, "operation_{}", 0), (False, "step", 0)],
+)
+def test_xla_compiles_again_what_it_compiled_before_in_a_loop(tmp_path, stepped, module, times):
+    export = Export()
+    for number in range(8):
+        at = 100 * number
+        if stepped:
+            export.range(f"step_{number}", at * MS, (at + 100) * MS)
+        name = module.format(number if "step" in module else "abcdefgh"[number])
+        span = (at + 5) * MS, (at + 45) * MS
+        export.range(f"XlaCompile:#module=jit_{name}#", *span, domain="TSL")
+        for time in range(at + 50, at + 95, 5):
+            call = time * MS, time * MS + 5_000
+            export.launch(call, (time * MS + 9_000, (time + 4) * MS), name=f"fusion_{name}")
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    again = [each for each in findings if "compiled again inside the loop" in each.message]
+    assert [f"in {times} of 8 steps" in each.message for each in again] == [True] * bool(times)
+    assert times or "into one jax.jit" in findings[0].action
+
+
 def test_what_one_step_compiles_is_not_compiled_again_and_again(tmp_path):
     export = Export()
     for number in range(6):

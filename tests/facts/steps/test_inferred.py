@@ -71,6 +71,34 @@ def test_trials_of_a_compiler_hide_no_steps(tmp_path):
     assert steps(with_steps(export.load(tmp_path))).operations.tolist() == [10] * 6
 
 
+@pytest.mark.parametrize(
+    ("first", "name", "number"),
+    [
+        ("loop_add_fusion", "XlaCompile:#module=jit_step#", 0),
+        ("RedzoneAllocatorKernelImpl", "mine", 0),
+        ("loop_add_fusion", "mine", 30),
+    ],
+)
+def test_trials_that_repeat_while_xla_compiles_are_no_steps(tmp_path, first, name, number):
+    names = [first, *(f"loop_add_fusion_{kernel}" for kernel in range(9))]
+    export = launches(Export(), names, 30, gap=MS)
+    export.range(name, 0, 1000 * MS, domain="TSL")
+    at = 1001 * MS
+    export.launch(call=(at, at + 2), kernel=(at + 3, at + 9), name="loop_multiply_fusion")
+    assert len(steps(with_steps(export.load(tmp_path)))) == number
+
+
+@pytest.mark.parametrize(("compiled_ms", "number"), [(900, 0), (100, 30)])
+def test_iterations_of_a_module_before_more_compilation_are_no_steps(tmp_path, compiled_ms, number):
+    """A solver makes the data in one call; what is compiled then is the loop of the program."""
+    export = launches(Export(), [f"loop_add_fusion_{number}" for number in range(10)], 30, gap=MS)
+    export.range("XlaModule:#hlo_module=jit_solve#", 0, 500 * MS, domain="TSL")
+    export.range("XlaCompile:#module=jit_step#", 501 * MS, (501 + compiled_ms) * MS, domain="TSL")
+    at = 1500 * MS
+    export.launch(call=(at, at + 2), kernel=(at + 3, at + 9), name="loop_multiply_fusion")
+    assert len(steps(with_steps(export.load(tmp_path)))) == number
+
+
 def test_ranges_of_libraries_and_operators_are_no_steps(tmp_path):
     export = launches(Export(), [f"k{number}" for number in range(10)], 6)
     for at in range(0, 600, 100):

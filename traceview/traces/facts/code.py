@@ -96,6 +96,8 @@ RANGES = (
     (NVRTC, "", re.compile(r"(?:\w+::)*(?:nvrtc|NVRTC|Nvrtc)")),
 )
 """Ranges around compilation: the tool, the domain of its ranges, and their names."""
+XLA_MODULE = re.compile(r"XlaCompile:#module=")
+"""Begin of the range around the compilation of a module, before the name of that."""
 _KERNELS = (
     (TORCH_COMPILE, libraries.INDUCTOR),
     (CUPY, libraries.CUPY),

@@ -20,6 +20,7 @@ compilation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -27,7 +28,16 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import NULL, Array, ColumnRecord, Integers, Mask, RowNumbers, picked
+from traceview.base.tables import (
+    NULL,
+    Array,
+    ColumnRecord,
+    Integers,
+    Mask,
+    RowNumbers,
+    Texts,
+    picked,
+)
 from traceview.traces.facts import code, operations, python_events, trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.ranges.origins import range_name_forms
@@ -43,6 +53,7 @@ IDLE_PAUSE_NS = 1_000_000_000
 STRETCH_NS = 100_000_000
 """A process that launches nothing for so long may be waiting for a compiler."""
 _PERIODS = 4
+_DIGITS = re.compile(r"\d+")
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -104,6 +115,13 @@ def working_processes(trace: Trace) -> tuple[int, ...]:
     if not len(every):
         every = trace.recorded("api_calls")["process"]
     return tuple(groups.different(every).tolist())
+
+
+def xla_trials(trace: Trace, process: int) -> Intervals:
+    """When XLA shows that it compiles in a process: what is launched then is none of a loop."""
+    if framework(trace) != "jax":
+        return intervals.EMPTY
+    return _together(*(shown for tool, shown in _evidence(trace, process) if tool == code.JAX))
 
 
 def last_work_ns(trace: Trace, process: int) -> int:
@@ -263,6 +281,29 @@ def _compiling_ranges(trace: Trace) -> tuple[Integers, ...]:
             left &= ~rows
             result[tool] = np.flatnonzero(rows)
     return tuple(result)
+
+
+@fact
+def compiles_for_the_first_time(trace: Trace) -> Mask:
+    """True for the windows in which XLA names what it compiles, and compiled none of it before.
+
+    Names that differ in their numbers alone are one module.
+    """
+    ranges, windows = trace.recorded("ranges"), compilation(trace)
+    named = range_name_forms(trace).matching(code.XLA_MODULE)[ranges.texts("name").codes]
+    rows = np.flatnonzero(named & (ranges["end_ns"] != NULL))
+    rows = rows[np.argsort(ranges["start_ns"][rows], kind="stable")]
+    names = ranges.texts("name").take(rows).decode()
+    module = groups.group(Texts.of([_DIGITS.sub("#", str(name)) for name in names]).codes)
+    start, process = ranges["start_ns"][rows], ranges["process"][rows]
+    again = np.ones(len(rows), bool)
+    again[groups.group(process, module.ids).first] = False
+    result = np.zeros(len(windows), bool)
+    for row in range(len(windows)):
+        inside = (process == windows.process[row]) & (start >= windows.start_ns[row])
+        inside &= start < windows.end_ns[row]
+        result[row] = inside.any() and not again[inside].any()
+    return result
 
 
 def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:

@@ -191,6 +191,13 @@ _REMEDIES = {
     "compile before the loop with wp.load_module().",
     code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
+_ONE_BY_ONE = 6
+"""From so many windows on, JAX compiled operations one by one as they were called."""
+_ONE_PROGRAM = (
+    "Use JAX's persistent cache (set JAX_COMPILATION_CACHE_DIR), and put set-up such as model.init "
+    "into one jax.jit: outside, each operation is a program of its own. Set "
+    "jax_persistent_cache_min_compile_time_secs=0 to keep small programs, too."
+)
 _RECOMPILATION = {
     code.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "
     "vary, use torch.compile(dynamic=True) or torch._dynamo.mark_dynamic, or pad them to a few "
@@ -324,6 +331,8 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     if severity is None:
         return
     remedy, trials = _REMEDIES[tool], tool == code.CUDNN
+    if tool == code.JAX and np.count_nonzero(chosen) >= _ONE_BY_ONE:
+        remedy = _ONE_PROGRAM
     if tool == code.UNKNOWN and not recording_options(trace).python_samples:
         ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)

@@ -10,6 +10,7 @@ layers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,9 +20,10 @@ import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.failures import AnswerParts
+from traceview.base.intervals import Intervals
 from traceview.base.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.base.tables.arrays import median
-from traceview.traces.facts.compilation import compilation
+from traceview.traces.facts.compilation import compilation, xla_trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.launches import cuda_graphs, unpaired, waits
 from traceview.traces.facts.operations import CallKind, Kind, Operations, operations
@@ -75,6 +77,7 @@ FEW_OPERATIONS, NEXT_TO_NOTHING, LEAST_NS = 20, 0.01, 1_000_000
 """Fewer operations, shorter than this part of the recording and than 1 ms in all, are the start of
 a program, not the program: a public recording holds 17 of 35 µs in 1.3 s, and what repeats in them
 are four loads of code."""
+_MODULE = re.compile(r"XlaModule:")
 _SHORT = 8
 """A pass of fewer launches must repeat in its sizes as well as in its kernels."""
 
@@ -177,6 +180,8 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
     ops, calls = operations(trace), trace.recorded("api_calls")
     rows = np.flatnonzero((ops.process == process) & ops.launched)
     rows = rows[np.argsort(calls["start_ns"][ops.call[rows]], kind="stable")]
+    trials = xla_trials(trace, int(process))
+    rows = rows[~intervals.inside(trials, calls["start_ns"][ops.call[rows]])]
     call = ops.call[rows]
     alone = unpaired(trace)
     lost = alone.launches & ~alone.late & (calls["process"] == process)
@@ -190,7 +195,24 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
         if 0 < np.count_nonzero(later) < len(rows):
             # Most launches can be trials of a compiler, which outnumber the passes after them.
             passes = _passes_of(trace, process, rows[later])
+    if passes is None or _in_one_module(trace, passes, trials):
+        return None
     return passes
+
+
+def _in_one_module(trace: Trace, passes: _Passes, trials: Intervals) -> bool:
+    """Whether XLA runs the passes in one call of a module, and then compiles for longer.
+
+    So does a solver that makes the data: the loop of the program comes after that.
+    """
+    process, _, begin, end = passes
+    later_ns = int((trials.end - trials.start)[trials.start >= end[-1]].sum())
+    if later_ns <= end[-1] - begin[0]:
+        return False
+    ranges = trace.recorded("ranges")
+    own = origins.range_name_forms(trace).matching(_MODULE)[ranges.texts("name").codes]
+    own &= (ranges["process"] == process) & (ranges["start_ns"] < end[0])
+    return bool((own & (ranges["end_ns"] >= begin[-1])).any())
 
 
 def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:

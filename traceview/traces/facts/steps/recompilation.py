@@ -8,13 +8,18 @@ from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.tables import Integers, Mask
 from traceview.traces.facts import code, python_events
-from traceview.traces.facts.compilation import compilation, compiling, launch_times
+from traceview.traces.facts.compilation import (
+    compilation,
+    compiles_for_the_first_time,
+    compiling,
+    launch_times,
+)
 from traceview.traces.facts.steps.steps import steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact
 
 RECURS = 3
 """From this many compilations after warm-up on, they are recompilation."""
-RECURS_WITHOUT_STEPS = 6
+_RECURS_AS_TOLD = 6
 _MOST_STEPS = 0.5
 """In this part of the steps, and that many, torch.compile recompiles each step; else it learns
 sizes that vary, and is done."""
@@ -31,13 +36,13 @@ def recompilation(trace: Trace) -> Mask:
         launched = np.searchsorted(launch_times(trace, process), start[own])
         own[own] = launched > np.append(0, launched[:-1])
         begins = np.sort(known.cpu_start_ns[known.process == process])
-        stepped = warm_up_end > np.iinfo(np.int64).min and len(begins) > 0
-        warm = own & (start >= warm_up_end) if stepped else own
-        many = int(warm.sum()) >= (RECURS if stepped else RECURS_WITHOUT_STEPS)
-        step = np.searchsorted(begins, start[warm], side="right")
-        # Enough of them, in more than one step.
-        if many and (not stepped or len(groups.different(step)) > 1):
-            result |= warm
+        # Without steps there is no loop, and each window may compile something else.
+        if warm_up_end > np.iinfo(np.int64).min and len(begins):
+            warm = own & (start >= warm_up_end) & ~compiles_for_the_first_time(trace)
+            step = np.searchsorted(begins, start[warm], side="right")
+            # Enough of them, in more than one step.
+            if int(warm.sum()) >= RECURS and len(groups.different(step)) > 1:
+                result |= warm
         # Steps that do little else are one window, and never warm.
         result[own] |= (
             intervals.overlap(
@@ -54,7 +59,7 @@ def _in_each_step(trace: Trace, process: int, begins: Integers) -> Intervals:
     events = events.take(events["process"] == process)
     step = np.searchsorted(begins, events["start_ns"], side="right")
     hit = groups.different(step[step > 0])
-    enough = len(hit) >= max(RECURS_WITHOUT_STEPS, _MOST_STEPS * (len(begins) + 1 - hit[:1].sum()))
+    enough = len(hit) >= max(_RECURS_AS_TOLD, _MOST_STEPS * (len(begins) + 1 - hit[:1].sum()))
     return intervals.covered(events) if enough else intervals.EMPTY
 
 
