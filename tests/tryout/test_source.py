@@ -214,7 +214,20 @@ def test_a_call_with_unknown_options_is_left_alone():
 
 def test_sums_that_are_kept_stay_numbers():
     """A tensor that is added to changes in every list that it was put into."""
-    kept = "t = 0.0\nfor x in data:\n    t += x.item()\n    seen.append(t)\n"
-    printed = "t = 0.0\nfor x in data:\n    t += x.item()\n    print(f'{t / 2:.2f}')\n"
-    assert REMEDY.rewrites(kept) == []
-    assert len(REMEDY.rewrites(printed)) == 1
+    loop = "t = 0.0\nfor x in data:\n    t += x.item()\n    {}\n"
+    for read in (
+        *("seen.append(t)", "print(json.dumps({'loss': t / 9}))", "f'{t:d}'", "f'{t:>{w}}'"),
+        *("f'{t!r}'", "f'{max(t, 1)}'", "print(max(t, 1))", "print([t])", "print('%d' % t)"),
+        *("str(t)", "float(t if t else 1)", "f'{t:,}'"),
+    ):
+        assert REMEDY.rewrites(loop.replace("{}", read)) == [], read
+    for read in (
+        *("print(f'{t / 2:.2f}')", "print(t, -t / len(data))", "f'{float(t):d}'", "f'{t}'"),
+        *("f'{t:8.3}'", "log.write(f'{100 * t:.1%}')"),
+    ):
+        assert len(REMEDY.rewrites(loop.replace("{}", read))) == 1, read
+
+
+@pytest.mark.parametrize("count", ["(p.argmax(1) == y).sum()", "p.eq(y).sum()", "eq(p, y).sum()"])
+def test_counts_stay_integers(count):
+    assert REMEDY.rewrites(f"for x in data:\n    n += {count}.item()\nprint(n)\n") == []

@@ -31,14 +31,45 @@ def _kept(tree: ast.AST) -> set[str]:
     What prints or formats a number, or makes a float of it, reads it at once.
     """
     at_once = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        or (isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "float", "str"))
-        for inner in ast.walk(node)
+        id(name) for node in ast.walk(tree) for read in _read_at_once(node) for name in _terms(read)
     }
     loads = (n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     return {node.id for node in loads if id(node) not in at_once}
+
+
+def _read_at_once(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.FormattedValue) and node.conversion == -1:
+        spec = ast.unparse(node.format_spec) if node.format_spec else ""
+        # A float has no integer format; one that is put together may be any.
+        is_of_float = not spec or spec[-2] in "eEfFgG%" or spec[-2].isdigit()
+        return [node.value] if is_of_float else []
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "float"):
+        return node.args
+    return []
+
+
+def _terms(node: ast.expr) -> Iterator[ast.Name]:
+    """Names in a sum, difference, product or quotient, where a tensor stands for a number."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+        yield from _terms(node.left)
+        yield from _terms(node.right)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        yield from _terms(node.operand)
+    elif isinstance(node, ast.Name):
+        yield node
+
+
+def _counts(node: ast.expr) -> bool:
+    """Whether a tensor is of integers by its text: comparisons, and what they are summed to."""
+    return any(
+        isinstance(each, ast.Compare)
+        or (isinstance(each, ast.Attribute | ast.Name) and _name(each) in _OF_INTEGERS)
+        for each in ast.walk(node)
+    )
+
+
+def _name(node: ast.Attribute | ast.Name) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
 
 
 def _reads(node: ast.expr) -> Iterator[SourceEdit]:
@@ -49,17 +80,29 @@ def _reads(node: ast.expr) -> Iterator[SourceEdit]:
         return
     if not isinstance(node, ast.Call) or node.args or node.keywords:
         return
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+    if not isinstance(node.func, ast.Attribute) or _counts(node.func.value):
+        return
+    if node.func.attr == "item":
         line, column = node.func.value.end_lineno, node.func.value.end_col_offset
         end_line, end_column = node.end_lineno, node.end_col_offset
         yield SourceEdit(line or 0, column or 0, end_line or 0, end_column or 0, _DEFERRED)
 
 
 _DEFERRED, _SWITCHED = ".detach().double()", "_traceview_read"
+_ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.Div
+_OF_INTEGERS = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "equal", "isclose", "logical_and", "logical_or"),
+    *("argmax", "argmin", "count_nonzero", "long", "int", "bool", "int64", "int32"),
+)
 
 
 def _install(torch: Any, run: RemedyRun) -> None:
-    setattr(torch.Tensor, _SWITCHED, lambda x: x.detach().double() if run.on else x.item())
+    def read(value: Any) -> Any:
+        if not value.is_floating_point():
+            run.reject("it sums integers, which would become floats")
+        return value.detach().double() if run.on else value.item()
+
+    setattr(torch.Tensor, _SWITCHED, read)
 
 
 REMEDY = ProgramRemedy(

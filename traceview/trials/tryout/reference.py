@@ -25,9 +25,20 @@ def _install(torch: Any, run: RemedyRun) -> None:
             module.double()
             run.applied()
         args, kwargs = torch.utils._pytree.tree_map(double, (args, kwargs))
-        return original(module, *args, **kwargs)
+        drawn = _drawn(torch)
+        result = original(module, *args, **kwargs)
+        if _drawn(torch) != drawn:
+            run.reject("the model draws random numbers, which are others in float64")
+        return result
 
     around_models(torch, call)
+
+
+def _drawn(torch: Any) -> list[bytes]:
+    """The state of generators: another one after numbers were drawn."""
+    uses_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+    states = [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if uses_gpu else [])]
+    return [state.numpy().tobytes() for state in states]
 
 
 REFERENCE = ProgramRemedy(

@@ -12,7 +12,7 @@ from traceview.base import statistics
 from traceview.base.records import record
 from traceview.base.statistics import Bounds
 from traceview.trials.remedies import Outcome
-from traceview.trials.remedies.base import TF32
+from traceview.trials.remedies.base import ROUNDING
 from traceview.trials.tryout.planned import Planned
 from traceview.trials.tryout.spec import BLOCK, SKIPPED, RunResult, Site, Spec
 
@@ -23,6 +23,10 @@ WORTH = 0.01
 (docs/gate.md: 0.7 to 1 %), and nobody notices them."""
 NOISE_FACTOR = 3.0
 """Two unchanged runs show one difference of the program's own; others may be some times larger."""
+REFERENCE = NOISE_FACTOR * ROUNDING
+"""Furthest, per step, that rounding in fp32 takes a program from itself in float64: the difference
+of two orders of its sums, with the margin that two unchanged runs get. Random numbers that are
+drawn in float64 are others, and differ by as much as what a remedy may have changed."""
 NORMS_FACTOR = 8.0
 """Gradients pass every layer once more: under autocast to bf16, losses of four small networks
 differed by up to 0.1 % in eight steps, gradient norms of one with BatchNorm by up to 5 %."""
@@ -149,10 +153,10 @@ def held_to(
 ) -> ResultComparison | None:
     """Whether results are about as near to those in float64 as the program's own; None if not.
 
-    A reference that is further off than TF32 would be is none: it may have drawn other numbers.
+    A reference that is further off than rounding is none: it may have drawn other numbers.
     """
     own, other = deviation(reference, base), deviation(reference, result)
-    if own > TF32 or other > NOISE_FACTOR * own:
+    if own > REFERENCE or other > NOISE_FACTOR * own:
         return None
     text = f"within {_share(other)} of float64 (the program: {_share(own)})"
     return ResultComparison(True, text, differs)
