@@ -21,7 +21,9 @@ DOCUMENTS = {
     "History": "history:history_document",
 }
 """What builds the document of an answer."""
-FORMATS = {"markdown": "markdown:render_markdown"}
+FORMATS = {
+    "markdown": "markdown:render_markdown",
+}
 """What lays out a document, and so any answer."""
 RENDERERS: Mapping[str, Mapping[str, str]] = {
     "text": {
