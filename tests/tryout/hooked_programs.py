@@ -156,6 +156,69 @@ def turned(run):
     return losses(convolutions, [images()], optimizer, after), seen
 
 
+def turned_settings(run, read):
+    """What a setting of the program's own is as a remedy is on, off, on and off."""
+    seen = []
+    for _ in range(4):
+        seen.append(read())
+        run.turn()
+    return seen
+
+
+def turned_groups(run, *groups):
+    """`foreach` and `fused` of parameter groups, of which the last one is added later."""
+    parameters = [{"params": [nn.Parameter(torch.ones(2))], **group} for group in groups]
+    adam = torch.optim.Adam(parameters[:-1], foreach=False)
+    adam.add_param_group(parameters[-1])
+    adam.load_state_dict(adam.state_dict())
+    return turned_settings(
+        run,
+        lambda: [(group["foreach"], group["fused"]) for group in adam.param_groups],
+    )
+
+
+def turned_layouts(run, *nhwc):
+    """Whether weights, gradients and states of convolutions are NHWC, on, off, on and off."""
+    layers = [nn.Conv2d(3, 3, 3) for _ in nhwc]
+    for layer, is_nhwc in zip(layers, nhwc, strict=True):
+        form = torch.channels_last if is_nhwc else torch.contiguous_format
+        layer.to(memory_format=form)
+    model = nn.Sequential(*layers)
+    sgd = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def step():
+        sgd.zero_grad()
+        model(images()).sum().backward()
+        sgd.step()
+
+    def read():
+        kept = [(w, w.grad, sgd.state[w]["momentum_buffer"]) for w in (x.weight for x in layers)]
+        forms = [
+            [x.is_contiguous(memory_format=torch.channels_last) for x in each] for each in kept
+        ]
+        step()
+        return forms
+
+    step()
+    return turned_settings(run, read)
+
+
+def noisy(_):
+    """A model that draws random numbers."""
+
+    class Noisy(nn.Linear):
+        def forward(self, x):
+            result = super().forward(x)
+            return result + torch.randn_like(result)
+
+    return losses(lambda: Noisy(8, 4), [vector()])
+
+
+def counts(run):
+    torch.tensor(1.5)._traceview_read()
+    return (torch.tensor([1, 2]) > 1).sum()._traceview_read()
+
+
 def fourier(_):
     class Transform(nn.Module):
         def __init__(self):
@@ -181,6 +244,19 @@ def with_gpu():
     torch.Tensor.is_pinned = lambda _: True
     torch.Tensor.to = lambda _self, *args, **named: (args, named)
     torch.cuda.empty_cache = lambda: 1 / 0
+
+
+def with_benchmark():
+    with_gpu()
+    torch.backends.cudnn.benchmark = True
+
+
+def with_high():
+    torch.set_float32_matmul_precision("high")
+
+
+def with_medium():
+    torch.set_float32_matmul_precision("medium")
 
 
 def without_gpu():
@@ -237,6 +313,14 @@ PROGRAMS = {
     "by_position": lambda _: Loader([1, 2], 2, False, None, None, 0).num_workers,
     "switched": switched,
     "turned": turned,
+    "benchmark": lambda run: turned_settings(run, lambda: torch.backends.cudnn.benchmark),
+    "precisions": lambda run: turned_settings(run, torch.get_float32_matmul_precision),
+    "groups": lambda run: turned_groups(run, {"foreach": True}, {}, {"fused": False}, {}),
+    "own_groups": lambda run: turned_groups(run, {"foreach": False}, {"foreach": True}),
+    "layouts": lambda run: turned_layouts(run, True, False),
+    "own_layouts": lambda run: turned_layouts(run, True, True),
+    "noisy": noisy,
+    "counts": counts,
     # What a remedy is wrong for.
     "group_norm": lambda _: losses(
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)), [images()]

@@ -71,6 +71,40 @@ def test_a_switched_remedy_takes_everything_back(name, on, off):
     assert [tuple(each) for _, *each in seen] == [off, on, off, on, off]
 
 
+NHWC, NCHW = [True] * 3, [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "on", "off"),
+    [
+        ("matmul_precision", "precisions", "high", "highest"),
+        ("matmul_precision", "precisions with_high", "high", "high"),
+        ("matmul_precision", "precisions with_medium", "medium", "medium"),
+        ("cudnn_benchmark", "benchmark with_gpu", True, False),
+        ("cudnn_benchmark", "benchmark with_benchmark", True, True),
+        (
+            "foreach",
+            "groups",
+            [[True, None], [True, None], [True, False], [True, None]],
+            [[True, None], [False, None], [False, False], [False, None]],
+        ),
+        (
+            "fused",
+            "groups",
+            [[True, True], [False, True], [False, False], [False, True]],
+            [[True, None], [False, None], [False, False], [False, None]],
+        ),
+        ("foreach", "own_groups", *[[[False, None], [True, None]]] * 2),
+        ("channels_last", "layouts", [NHWC, NHWC], [NHWC, NCHW]),
+        ("channels_last", "own_layouts", *[[NHWC, NHWC]] * 2),
+    ],
+)
+def test_what_the_program_sets_itself_comes_back_and_is_no_effect(name, program, on, off):
+    seen, calls, rejected = forked(name, *program.split())
+    assert (seen, rejected) == ([on, off, on, off], None)
+    assert bool(calls) is (on != off)
+
+
 @pytest.mark.parametrize(
     ("name", "program", "expected"),
     [
@@ -98,6 +132,8 @@ def test_arguments_and_settings_change(name, program, expected):
         ("channels_last", "group_norm", "the model has GroupNorm"),
         ("channels_last", "fourier", "torch.fft"),
         ("num_workers", "stream", "IterableDataset"),
+        ("float64", "noisy", "draws random numbers"),
+        ("deferred_reads", "counts", "sums integers"),
         *((name, "none", "GPU") for name in ("pin_memory", "non_blocking", "empty_cache")),
         *((name, "none", "GPU") for name in ("cudnn_benchmark", "cuda_graph")),
     ],

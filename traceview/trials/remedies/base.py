@@ -96,6 +96,45 @@ class ProgramRemedy:
     bounds: tuple[str, ...] = ()
 
 
+class Setting:
+    """A value of the program that a remedy changes to `choose(value)`, and gives back.
+
+    `before` is what the program would have without the remedy, where that has changed it already.
+    """
+
+    def __init__(self, choose: Callable[[Any], Any], before: Any = None) -> None:
+        self._choose = choose
+        self._before, self._after = before, None if before is None else choose(before)
+
+    def value(self, now: Any, *, on: bool) -> Any:
+        """What to set in place of `now`: with the remedy, or as the program last had it."""
+        if on:
+            wanted = self._choose(now)
+            if wanted != now:
+                self._before, self._after = now, wanted
+            return wanted
+        # What the program has set meanwhile stays.
+        return self._before if now == self._after else now
+
+
+def switch_setting(
+    run: RemedyRun,
+    read: Callable[[], Any],
+    write: Callable[[Any], object],
+    choose: Callable[[Any], Any],
+) -> None:
+    """Change a setting of torch to `choose(value)` while remedies are on."""
+    setting = Setting(choose)
+
+    def switch(on: bool) -> None:
+        now = read()
+        if (value := setting.value(now, on=on)) != now:
+            write(value)
+            run.applied()
+
+    run.at_switch(switch)
+
+
 Choose = Callable[[Mapping[str, Any]], Keywords | None]
 
 
@@ -103,12 +142,12 @@ def add_keywords(
     holder: Any,
     run: RemedyRun,
     choose: Choose,
-    added_to: Callable[[Any, Keywords, Keywords], object] = lambda *_: None,
+    added_to: Callable[[Any, Keywords, Keywords], bool] = lambda *_: True,
 ) -> None:
     """Let each creation of a class get the keywords that `choose(arguments)` returns.
 
     Where the program passes one of them by position all stay as they are. `added_to` gets the
-    object, what these arguments were, and the keywords.
+    object, what these arguments were, and the keywords, and says whether they have an effect.
     """
     original = holder.__init__
     signature = inspect.signature(original)
@@ -127,39 +166,75 @@ def add_keywords(
             by_position = list(signature.parameters)[: len(args) + 1]
             chosen = choose(given) or {}
             added = {} if set(chosen).intersection(by_position) else chosen
-        if added:
-            run.applied(holder.__name__, added)
         original(self, *args, **{**kwargs, **added})
-        if added:
-            added_to(self, {name: given[name] for name in added}, added)
+        if added and added_to(self, {name: given[name] for name in added}, added):
+            run.applied(holder.__name__, added)
 
     holder.__init__ = __init__
 
 
-def change_optimizers(torch: Any, run: RemedyRun, classes: Sequence[str], choose: Choose) -> None:
-    """Add keywords to optimizers of torch, which read them in each step, and can be switched."""
-    made: WeakKeyDictionary[Any, tuple[Keywords, Keywords]] = WeakKeyDictionary()
+class _Switched:
+    """An optimizer that was given keywords: `own` are those that each group sets itself."""
 
-    def added_to(optimizer: Any, before: Keywords, added: Keywords) -> None:
-        made[optimizer] = before, added
+    def __init__(self, before: Keywords, added: Keywords, own: list[set[str]]) -> None:
+        self._before, self._added, self._own = before, added, own
+        self._settings: dict[int, Setting] = {}
+
+    def switch(self, torch: Any, optimizer: Any, *, on: bool) -> bool:
+        """Switch the groups that leave it to the optimizer; whether there are any."""
+        before, added = self._before, self._added
+        optimizer.defaults.update(added if on else before)
+        # By their numbers: loading a state replaces the groups.
+        for number, (group, own) in enumerate(zip(optimizer.param_groups, self._own, strict=False)):
+            if not own.isdisjoint(added):
+                group.update({name: before[name] for name in added if name not in own})
+                continue
+            setting = self._settings.setdefault(number, Setting(lambda _: added, before))
+            group.update(setting.value({name: group.get(name) for name in added}, on=on))
+            if "fused" in added:
+                _place_counts(torch, optimizer, group)
+        if "fused" in added:
+            every = all(group.get("fused") for group in optimizer.param_groups)
+            optimizer._step_supports_amp_scaling = every
+        return bool(self._settings)
+
+
+def change_optimizers(torch: Any, run: RemedyRun, classes: Sequence[str], choose: Choose) -> None:
+    """Add keywords to optimizers of torch, which read them in each step, and can be switched.
+
+    Parameter groups that set one of them themselves stay as they are.
+    """
+    made, own = WeakKeyDictionary[Any, _Switched](), WeakKeyDictionary[Any, list[set[str]]]()
+
+    def noting(original: Any) -> Any:
+        def add_param_group(self: Any, param_group: Any) -> None:
+            keys = set(param_group) if isinstance(param_group, dict) else set()
+            original(self, param_group)
+            own.setdefault(self, []).append(keys)
+
+        return add_param_group
+
+    def added_to(optimizer: Any, before: Keywords, added: Keywords) -> bool:
+        made[optimizer] = _Switched(before, added, own.setdefault(optimizer, []))
+        return made[optimizer].switch(torch, optimizer, on=run.on)
 
     def switch(on: bool) -> None:
-        for optimizer, choices in made.items():
-            values = choices[on]
-            for each in (optimizer.defaults, *optimizer.param_groups):
-                each.update(values)
-            if "fused" not in values:
-                continue
-            optimizer._step_supports_amp_scaling = bool(values["fused"])
-            # The fused kernel counts steps on the GPU, the others on the CPU.
-            for parameter, state in optimizer.state.items():
-                if isinstance(state.get("step"), torch.Tensor):
-                    place = parameter.device if values["fused"] else "cpu"
-                    state["step"] = state["step"].to(place)
+        for optimizer, each in list(made.items()):
+            each.switch(torch, optimizer, on=on)
 
+    replace_function(torch.optim.Optimizer, "add_param_group", noting)
     for name in classes:
         add_keywords(getattr(torch.optim, name), run, choose, added_to)
     run.at_switch(switch)
+
+
+def _place_counts(torch: Any, optimizer: Any, group: Any) -> None:
+    """Put the numbers of steps where the kernels count: fused and captured ones on the GPU."""
+    for parameter in group["params"]:
+        state = optimizer.state.get(parameter, {})
+        if isinstance(state.get("step"), torch.Tensor):
+            on_gpu = group["fused"] or group.get("capturable")
+            state["step"] = state["step"].to(parameter.device if on_gpu else "cpu")
 
 
 Call = Callable[[Callable[..., Any], Any, Any, Any], Any]

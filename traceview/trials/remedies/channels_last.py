@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
 from traceview.trials.remedies import base
-from traceview.trials.remedies.base import ProgramRemedy, RemedyRun
+from traceview.trials.remedies.base import ProgramRemedy, RemedyRun, Setting
 
 _SLOW = ("GroupNorm", "InstanceNorm2d")
 """torch has no NHWC kernels for them: with GroupNorm a step took 41 % longer, a UNet's 32 %
@@ -15,7 +15,7 @@ _SLOW = ("GroupNorm", "InstanceNorm2d")
 _FFT = "torch.fft works on the last dimensions, so every call would copy to NCHW and back"
 
 
-_CONVOLUTIONS = ("Conv2d", "ConvTranspose2d", "LazyConv2d", "LazyConvTranspose2d")
+_CONVOLUTIONS = ("Conv2d", "ConvTranspose2d")
 _TRANSFORMS = ("fft2", "ifft2", "rfft", "irfft", "rfft2", "irfft2", "fftn", "rfftn", "irfftn")
 
 
@@ -32,15 +32,29 @@ def _is_image(torch: Any, value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == 4
 
 
-def _lay_out(torch: Any, form: Any, modules: Iterable[Any], optimizers: WeakSet[Any]) -> None:
-    """Give convolutions, their gradients and what optimizers keep of them a memory format."""
-    for layer in (layer for module in modules for layer in module.modules()):
-        if type(layer).__name__ in _CONVOLUTIONS:
-            layer.to(memory_format=form)
-    states = (state for each in optimizers for state in each.state.values())
-    for value in (value for state in states for value in state.values()):
-        if _is_image(torch, value):
-            value.data = value.contiguous(memory_format=form)
+def _settings(torch: Any, model: Any) -> list[tuple[Any, Setting]]:
+    """The strides of what convolutions keep as NCHW, also in their parametrizations."""
+    layers = (each for each in model.modules() if type(each).__name__ in _CONVOLUTIONS)
+    tensors = (each for layer in layers for each in (*layer.parameters(), *layer.buffers()))
+    known = (each for each in tensors if not torch.nn.parameter.is_lazy(each))
+    images = [(each, _nhwc(torch, each)) for each in known if _is_image(torch, each)]
+    return [(each, Setting(form)) for each, form in images if form(each.stride()) != each.stride()]
+
+
+def _nhwc(torch: Any, image: Any) -> Callable[[Any], Any]:
+    form = torch.empty(image.shape, device="meta", memory_format=torch.channels_last)
+    return lambda _: form.stride()
+
+
+def _lay_out(torch: Any, weight: Any, strides: Any, optimizers: WeakSet[Any]) -> None:
+    """Give a weight, its gradient and what optimizers keep of it these strides."""
+    states = (state for each in optimizers if (state := each.state.get(weight)))
+    kept = (value for state in states for value in state.values())
+    for value in (weight, weight.grad, *kept):
+        if _is_image(torch, value) and value.shape == weight.shape:
+            data = value.data
+            laid = torch.empty_strided(data.shape, strides, dtype=data.dtype, device=data.device)
+            value.data = laid.copy_(data)
 
 
 def _rejected(original: Any, run: RemedyRun) -> Any:
@@ -62,7 +76,8 @@ def _noted(original: Any, optimizers: WeakSet[Any]) -> Any:
 
 def _install(torch: Any, run: RemedyRun) -> None:
     nhwc, tree_map = torch.channels_last, torch.utils._pytree.tree_map
-    known: dict[int, Any] = {}
+    known: dict[int, tuple[Any, bool]] = {}
+    settings: list[tuple[Any, Setting]] = []
     optimizers: WeakSet[Any] = WeakSet()
 
     def converted(value: Any) -> Any:
@@ -70,17 +85,21 @@ def _install(torch: Any, run: RemedyRun) -> None:
 
     def call(original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         if id(module) not in known:
-            known[id(module)] = module if _takes_images(module, run) else None
-            if known[id(module)]:
-                _lay_out(torch, nhwc, [module], optimizers)
+            found = _settings(torch, module) if _takes_images(module, run) else []
+            known[id(module)] = module, bool(found)
+            if found:
+                settings.extend(found)
+                switch(run.on)
                 run.applied()
-        if run.on and known[id(module)]:
+        if run.on and known[id(module)][1]:
             args, kwargs = tree_map(converted, (args, kwargs))
         return original(module, *args, **kwargs)
 
     def switch(on: bool) -> None:
-        form = nhwc if on else torch.contiguous_format
-        _lay_out(torch, form, filter(None, known.values()), optimizers)
+        for weight, setting in settings:
+            now = weight.stride()
+            if (strides := setting.value(now, on=on)) != now:
+                _lay_out(torch, weight, strides, optimizers)
 
     for name in _TRANSFORMS:
         base.replace_function(torch.fft, name, lambda original: _rejected(original, run))

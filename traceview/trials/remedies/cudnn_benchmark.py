@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.trials.remedies.base import TF32, ProgramRemedy, RemedyRun, need_gpu
+from traceview.trials.remedies.base import (
+    TF32,
+    ProgramRemedy,
+    RemedyRun,
+    need_gpu,
+    switch_setting,
+)
 
 
 def _install(torch: Any, run: RemedyRun) -> None:
     need_gpu(torch, run)
-
-    def switch(on: bool) -> None:
-        if on and not torch.backends.cudnn.benchmark:
-            torch.backends.cudnn.benchmark = True
-            run.applied()
-        elif not on:
-            torch.backends.cudnn.benchmark = False
-
-    run.at_switch(switch)
+    cudnn = torch.backends.cudnn
+    switch_setting(
+        run,
+        lambda: cudnn.benchmark,
+        lambda value: setattr(cudnn, "benchmark", value),
+        lambda _: True,
+    )
 
 
 REMEDY = ProgramRemedy(

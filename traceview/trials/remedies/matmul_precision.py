@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.trials.remedies.base import TF32, ProgramRemedy, RemedyRun
+from traceview.trials.remedies.base import TF32, ProgramRemedy, RemedyRun, switch_setting
 
 
 def _install(torch: Any, run: RemedyRun) -> None:
     if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] < 8:
         run.reject("this GPU has no TF32")
 
-    def switch(on: bool) -> None:
-        if on and torch.get_float32_matmul_precision() == "highest":
-            torch.set_float32_matmul_precision("high")
-            run.applied()
-        elif not on:
-            torch.set_float32_matmul_precision("highest")
-
-    run.at_switch(switch)
+    switch_setting(
+        run,
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        lambda now: "high" if now == "highest" else now,
+    )
 
 
 REMEDY = ProgramRemedy(
