@@ -154,10 +154,11 @@ WORDS_IN_SIGHT = """selector => {
 def test_the_first_screen_is_short_and_in_the_words_of_the_plan(browser, path, report):
     with opened(browser, path) as shown:
         cards = shown.page.locator("#findings > .findings > .finding")
-        assert cards.count() == 3
+        # As many as the words of the first screen leave room for.
+        assert 2 <= cards.count() <= 3
         assert in_view(cards.last)
         plan = shown.page.locator(".plan").inner_text().lower()
-        for number in (1, 2):
+        for number in range(1, cards.count()):
             brief = cards.nth(number).locator(".action > .brief")
             assert brief.inner_text().lower() in plan
             button = cards.nth(number).get_by_role("button", name="Copy what to do")

@@ -35,7 +35,7 @@ def test_which_line_makes_the_gpu_wait_and_what_to_change(walked):
     card.get_by_role("button", name="Show in the timeline").click()
     opened.rest()
     assert "one_worker.py:44 in loss" in opened.facts()["CPU meanwhile"]
-    opened.select("step 7")
+    opened.select("step 80")
     assert opened.facts()["Median step"].endswith(": nothing unusual")
     card.locator("details.evidence > summary").click()
     assert "persistent_workers=True" in card.locator(".action").inner_text()
