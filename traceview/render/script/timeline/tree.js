@@ -24,11 +24,18 @@ export function treeOf(track) {
     const longest = new Int32Array(nodes);
     for (let node = 0; node < nodes; node++) {
       let best = -1;
-      for (let at = node * FEW; at < Math.min((node + 1) * FEW, below); at++) {
+      let most = -1;
+      let total = 0;
+      const last = Math.min((node + 1) * FEW, below);
+      for (let at = node * FEW; at < last; at++) {
         const row = under ? under.longest[at] : at;
-        busy[node] += under ? under.busy[at] : length(at);
-        if (best < 0 || length(row) > length(best)) best = row;
+        const taken = length(row);
+        total += under ? under.busy[at] : taken;
+        if (taken <= most) continue;
+        best = row;
+        most = taken;
       }
+      busy[node] = total;
       longest[node] = best;
     }
     tree.push({ busy, longest, rows });
