@@ -144,3 +144,15 @@ def test_gpus_are_those_that_did_work_and_all_where_none_did(tmp_path):
     assert [gpu.device_id for gpu in facts_of(worked.load(tmp_path)).gpus] == [1]
     idle = Export().gpu(0).gpu(1).range("step", 0, 10)
     assert [gpu.device_id for gpu in facts_of(idle.load(tmp_path)).gpus] == [0, 1]
+
+
+def test_a_report_is_asked_by_name_and_an_attribute_says_how(unpack):
+    report = traceview.report(unpack("mlp_print_loss"))
+    assert report["steps"]["series"] is report["steps"].tables["series"]
+    assert list(report["steps"]) == list(report["steps"].tables)
+    with pytest.raises(InputError, match=r"no table 'serie'.*series"):
+        report["steps"]["serie"]
+    with pytest.raises(AttributeError, match=r"'gpu_idle': write report\['gpu-idle'\]$"):
+        _ = report.gpu_idle
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = report.nothing

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from threading import Thread
+from typing import NoReturn
 
 import numpy as np
 
@@ -174,6 +175,13 @@ class Report(display.Written):
                 f"the report has no analysis {name!r}", suggestion(name, [*self.outcomes])
             )
         return self.outcomes[name]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refer from `report.gpu_idle` to `report["gpu-idle"]`."""
+        analysis = name.replace("_", "-")
+        known = self.__dict__.get("outcomes", ())
+        hint = f": write report[{analysis!r}]" if analysis in known else ""
+        raise AttributeError(f"a report has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __iter__(self) -> Iterator[str]:
         """Names of the analyses, in reading order."""

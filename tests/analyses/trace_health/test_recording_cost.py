@@ -163,7 +163,7 @@ def test_samples_and_call_chains_cost_time_as_well(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
     [finding] = [each for each in result.findings if "cost_ns" in each.evidence.values]
 
-    assert "cost one thread up to 5.50 ms, 27.5 % (estimate): " in finding.message
+    assert "cost one thread up to 5.50 ms, 27.5 % of its time (estimate): " in finding.message
     for part in ("100 Python samples", "100 native samples", "100 call chains"):
         assert part in finding.message
     assert "--python-sampling-frequency=100" in finding.action

@@ -59,7 +59,7 @@ CPU = add(Activity(
     amount="other CPU work",
     by_frame=(
         (r"(?:site|dist)-packages/(?:torch/utils/tensorboard|tensorboardX|tensorboard)/",
-         "Log less often or fewer tensors: each is copied to the CPU and worked through there."),
+         "Log less often or fewer tensors: each is copied to the CPU and processed there."),
         (r"jax/_src/callback\.py::",
          "Compute this in JAX instead of a host callback, or on the CPU before the step: the GPU "
          "waits for what a callback returns."),
@@ -82,7 +82,7 @@ DATA_WAIT = add(Activity(
     by_frame=(
         (r"/multiprocessing/popen_\w+\.py::",
          "Keep the DataLoader's workers between epochs (persistent_workers=True): each epoch "
-         "starts them anew, which takes longer the more they are."),
+         "starts them again, which takes longer with more workers."),
     ),
 ))
 DATA_LOADING = add(Activity(

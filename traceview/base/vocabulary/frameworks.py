@@ -106,7 +106,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         one_memory="managed memory (cupy.cuda.malloc_managed, shared by torch.from_dlpack)",
         copies_on_gpu="Write results where they are read (in-place operations, out=), and avoid "
         "clone() and contiguous() of what stays as it is.",
-        fuse="Use torch.compile on the model, which fuses them.",
+        fuse="Use torch.compile, which fuses them.",
         replay="torch.compile(mode='reduce-overhead') or torch.cuda.CUDAGraph",
         product="torch.matmul",
         attention="Use torch.nn.functional.scaled_dot_product_attention; with "

@@ -40,7 +40,6 @@ SHORT: Mapping[str, str] = {
     "Keep them as NHWC": "keep tensors as NHWC",
     "Write it as a matrix product": "use a matrix product",
     "Pad or align": "align the sizes",
-    "Use torch.compile on the model": "use torch.compile",
     "Raise num_workers of that DataLoader": "raise num_workers",
     "Instantiate and upload CUDA graphs": "upload graphs before the loop",
     "Put several steps into one CUDA graph": "put steps into one CUDA graph",

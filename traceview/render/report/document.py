@@ -102,7 +102,7 @@ def nothing_found(report: Report) -> str:
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):
-        return f"Nothing found{where} by {', '.join(report)}; the whole report asks more."
+        return f"Found nothing{where} that would save time by {', '.join(report)} alone."
     return f"Nothing found{where} that would save time."
 
 

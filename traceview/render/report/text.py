@@ -37,6 +37,7 @@ from traceview.render.base.text import (
 )
 from traceview.render.document import MOST_ROWS as JSON_ROWS
 from traceview.render.report import document, plan
+from traceview.traces import analyses as registered
 from traceview.traces.analyses.base import Analysis, Result, Skipped
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
@@ -190,8 +191,14 @@ def render_text(
     verdict = report.verdict
     texts = [text for text in (verdict.text, verdict.shares_text) if text] if verdict else []
     told = [Prose(visible(text, SENTENCE)) for text in texts]
-    opening = [*told, _header(report), _findings(report, page, links)]
-    return drawn([*opening, *sections], width, color)
+    answers = [_findings(report, page, links), *sections]
+    title, facts, warnings = _header(report)
+    # Who asks one question wants its answer first.
+    if len(report.analyses) < len(registered.ALL):
+        parts = [Group(title, *warnings), *answers, facts]
+    else:
+        parts = [Group(title, facts, *warnings), *answers]
+    return drawn([*told, *parts], width, color)
 
 
 @record
@@ -203,14 +210,14 @@ class _Page:
     options: TextOptions
 
 
-def _header(report: Report) -> RenderableType:
+def _header(report: Report) -> tuple[Text, RenderableType, list[RenderableType]]:
+    """Name of the recording, what is known of it, and warnings."""
     trace = report.trace
     rows = grid("", "")
     for name, value in document.header_facts(trace):
         rows.add_row(Text(name, "dim"), sentence(value))
     title = Text(visible(PurePath(trace.path).name), "bold")
-    warnings = [note_block("Warning: ", text, "yellow") for text in trace.warnings]
-    return Group(title, rows, *warnings)
+    return title, rows, [note_block("Warning: ", text, "yellow") for text in trace.warnings]
 
 
 def _findings(report: Report, page: _Page, links: bool) -> RenderableType:

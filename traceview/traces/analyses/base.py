@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from traceview.base import display
+from traceview.base.errors import InputError, suggestion
 from traceview.base.findings import Finding
 from traceview.base.records import record
 from traceview.base.tables import Cell, Table, TableSpec
@@ -92,6 +93,18 @@ class Result(display.Drawn):
     summary: Mapping[str, Cell] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     analysis: Analysis | None = field(default=None, compare=False)
+
+    def __getitem__(self, table: str) -> Table:
+        """The table of that name. Raises InputError if there is none."""
+        if table not in self.tables:
+            raise InputError(
+                f"the result has no table {table!r}", suggestion(table, [*self.tables])
+            )
+        return self.tables[table]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the tables."""
+        return iter(self.tables)
 
     def figure(self, table: str) -> Figure:
         """The chart of that table as a matplotlib figure, such as `figure("causes")`.

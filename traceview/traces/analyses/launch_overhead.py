@@ -254,7 +254,7 @@ MESSAGE = (
 )
 LONG_CALLS = Clause(
     " {long_ns} of that passed in {long_calls:call} of more than {least_ns}, where a launch takes "
-    "some 5 µs: {api}[, the longest before {kernel}]."
+    "about 5 µs: {api}[, the longest before {kernel}]."
 )
 
 

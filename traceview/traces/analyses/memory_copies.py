@@ -55,8 +55,8 @@ _TAIL_FRACTION = 0.2
 _SLOW_UPLOAD = ("H2D", "pageable")
 _KEEP = "Keep on the GPU what is copied back and forth: about as many bytes come back as go up. "
 _OF_NUMBA = (
-    "Pass kernels arrays of cuda.to_device, as Numba copies NumPy arrays up before each launch and "
-    "back after it. "
+    "Pass device arrays (cuda.to_device) to kernels: Numba copies NumPy arrays to the GPU before "
+    "each launch and back after it. "
 )
 _REMEDIES = {
     ("small", "H2D"): "Make the values on the GPU, or copy many at once: each copy takes "

@@ -419,7 +419,8 @@ def recording_cost(trace: Trace) -> Iterator[Check]:
     for each in listed:
         values |= {each.name: int(each.events[thread]), f"{each.name}_each_ns": each.each_ns}
     parts = " and ".join(f"{each.template} ({{{each.name}_each_ns}} each)" for each in listed)
-    text = f"Recording cost one thread up to {{cost_ns}}, {{cost_pct}} (estimate): {parts}."
+    text = "Recording cost one thread up to {cost_ns}, {cost_pct} of its time (estimate): "
+    text += f"{parts}."
     status: Status = "warning" if cost_pct >= NOTABLE_PCT and cost_ns >= LEAST_NS else "ok"
     remedy = None
     if status == "warning":

@@ -245,9 +245,10 @@ KEEP_STREAM_FREE = (
 _SHORT_GAPS = "Fuse small kernels, or give each more work."
 _SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
 _SHARED_GPU = (
-    "Look for other processes on this GPU (nvidia-smi, rocm-smi): they take turns by time slices, "
-    "and launched work waits for its turn. Stop them, or run them beside each other under MPS."
+    "Look for other processes on this GPU (%s): they take turns by time slices, and "
+    "launched work waits for its turn. Stop them%s."
 )
+_SIDE_BY_SIDE = ", or run them beside each other under MPS"
 _WITH_GRAPHICS = (
     "The program draws on this GPU, too: graphics work takes turns with CUDA's, and is not in this "
     "recording. Record it as well (--trace=cuda,opengl or vulkan), and draw less often, or on "
@@ -375,7 +376,11 @@ def allocation_remedy(trace: Trace, rows: Array) -> str:
 def shared_gpu(trace: Trace) -> str:
     """The remedy where a free GPU starts launched work late."""
     draws = trace.recorded("api_calls").texts("name").matching(_GRAPHICS.match).any()
-    return _WITH_GRAPHICS if draws else _SHARED_GPU
+    if draws:
+        return _WITH_GRAPHICS
+    return _SHARED_GPU % (
+        ("rocm-smi", "") if wording.on_amd(trace) else ("nvidia-smi", _SIDE_BY_SIDE)
+    )
 
 
 _MANY_KEPT = 100
