@@ -52,6 +52,27 @@ def test_a_tooltip_names_the_row_below_the_pointer(opened):
     assert tip.is_hidden()
 
 
+def test_keys_act_under_the_pointer_and_two_of_them_anywhere(opened):
+    page = opened.page
+    opened.key("ArrowDown")
+    page.locator(CANVAS).scroll_into_view_if_needed()
+    box, before = canvas_box(opened), opened.window
+
+    def press(key, x, y):
+        page.evaluate("document.activeElement.blur()")
+        page.mouse.move(x, y)
+        page.keyboard.press(key)
+
+    press("+", 5, box["y"])
+    assert opened.window == before
+    press("+", box["x"] + MARGIN + 100, box["y"] + AXIS + 20)
+    assert opened.window != before
+    press("?", 5, box["y"])
+    assert page.locator(".tl-help").is_visible()
+    press("/", 5, box["y"])
+    assert page.evaluate("document.activeElement.type") == "search"
+
+
 def test_the_minimap_shows_the_window_and_moves_it(opened):
     opened.select("gelu_backward")
     end = document(opened)["end"]

@@ -162,10 +162,13 @@ export class Lanes {
     });
     if (!this.role.addressed) return;
     addEventListener("hashchange", () => this.open(location.hash));
+    // Letters move what the pointer is over; a click on the lanes first is not needed.
     document.body.addEventListener("keydown", (event) => {
-      if (event.target !== document.body || event.key !== "/") return;
-      event.preventDefault();
-      search.focus();
+      const anywhere = event.key === "/" || event.key === "?";
+      if (event.target !== document.body || event.key.length > 1 || !(anywhere || this.pointerY >= 0)) return;
+      if (anywhere) event.preventDefault();
+      canvas.focus({ preventScroll: !anywhere });
+      canvas.dispatchEvent(new KeyboardEvent("keydown", event));
     });
   }
 
