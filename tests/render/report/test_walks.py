@@ -37,6 +37,12 @@ def test_which_line_makes_the_gpu_wait_and_what_to_change(walked):
     assert "one_worker.py:44 in loss" in opened.facts()["CPU meanwhile"]
     opened.select("step 80")
     assert opened.facts()["Median step"].endswith(": nothing unusual")
+    # Of the hits that begin with it, the range of the thread answers as the step does.
+    for _ in range(2):
+        opened.select("step 77")
+        facts = opened.facts()
+        assert facts["Median step"].endswith("longer")
+        assert "data loading +" in facts["More on the CPU"]
     card.locator("details.evidence > summary").click()
     assert "persistent_workers=True" in card.locator(".action").inner_text()
 

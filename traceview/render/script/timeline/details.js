@@ -61,7 +61,8 @@ export function factsOf(model, place) {
   if (launch) facts.push(...launchFacts(launch));
   facts.push(...linkFacts(model, place));
   if (track.content === "operations") facts.push(...instanceFacts(model, place));
-  if (track.content === "steps") facts.push(...stepFacts(model, place));
+  const step = track.content === "steps" ? place : track.content === "ranges" && stepOf(model, place);
+  if (step) facts.push(...stepFacts(model, step));
   if (track.content === "gaps") facts.push(["Cause", model.causes[names.texts[name]] ?? ""], ...meanwhile(model, place));
   const wait = model.waits.get(track.offset + row);
   if (wait) {
@@ -71,6 +72,18 @@ export function factsOf(model, place) {
   }
   if (names.whole[name] && names.whole[name] !== names.texts[name]) facts.push(["Name", names.whole[name]]);
   return facts;
+}
+
+/** The step whose range a row is: a search finds either. @param {Model} model @param {Place} range */
+function stepOf({ tracks, names }, { track, row }) {
+  const text = names.texts[track.name[row]];
+  for (const steps of tracks) {
+    if (steps.content !== "steps") continue;
+    for (let at = firstAfter(steps, track.start[row]); at < steps.start.length && steps.start[at] < track.end[row]; at++) {
+      if (names.texts[steps.name[at]] === text) return { track: steps, row: at };
+    }
+  }
+  return null;
 }
 
 /** How a step differs from the median one. @param {Model} model @param {Place} step @returns {[string, string][]} */
