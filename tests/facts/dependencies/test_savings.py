@@ -11,6 +11,7 @@ from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.facts.steps.steps import steady_operations
+from traceview.traces.trace import Selection
 
 US = 1_000
 STEPS, KERNELS = 12, 10
@@ -157,6 +158,9 @@ def test_a_replay_without_the_recorder_takes_what_steps_took_without_it(tmp_path
     trace = export.run(unrecorded_step_ns=str(round(share * step_ns))).load(tmp_path)
     assert model(trace).recorded.mean() == pytest.approx(step_ns, rel=0.02)
     assert model(trace).before_cheaper.mean() == pytest.approx(share * step_ns, rel=0.02)
+    # Of a step that is selected, which may be the slow one, the timed ones say nothing.
+    selected = model(trace.but(selection=Selection(("step_3",))))
+    assert selected.call_ns == forecasts.RECORDER_CALL_NS
 
 
 @pytest.mark.parametrize("share", [1.1, 0.99, 0.8])

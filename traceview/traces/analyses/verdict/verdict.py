@@ -19,7 +19,7 @@ from traceview.traces.analyses.verdict.parts import (
     steady_rows,
 )
 from traceview.traces.facts.copies import outer_migration_time
-from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
+from traceview.traces.facts.dependencies.forecast import unrecorded_step_ns, without_recorder
 from traceview.traces.facts.idle.gaps import UnknownIdle, long_starts
 from traceview.traces.facts.idle.launching import drained_in_steps
 from traceview.traces.facts.kernel_classes import KernelClass
@@ -234,8 +234,9 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     """
     if median_ns is None:
         return None
-    if (measured := trace.run.get(UNRECORDED_NS, "")).isdecimal():
-        return int(measured) if int(measured) <= (1 - DIFFERS) * median_ns else None
+    measured = unrecorded_step_ns(trace)
+    if measured is not None:
+        return measured if measured <= (1 - DIFFERS) * median_ns else None
     times = without_recorder(trace)
     if times is None:
         return None
@@ -270,7 +271,7 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     plain = ""
     if plain_ns is not None:
         tool = "nsys" if trace.recorder == "nsys" else "the profiler"
-        about = "" if UNRECORDED_NS in trace.run else "about "
+        about = "about " if unrecorded_step_ns(trace) is None else ""
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
     after = f" after {units.counted(loop.warm_up, 'warm-up step')}" if loop.warm_up else ""
     counted = units.counted(loop.steps - loop.warm_up, "step")

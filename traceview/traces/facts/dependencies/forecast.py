@@ -259,18 +259,18 @@ class Model(StepModel):
         another time, the nearest cost with which it takes as long. Steps that the GPU limits take
         as long with any.
         """
-        told = self.trace.run.get(UNRECORDED_NS, "")
-        if not told.isdecimal() or not len(self.follows):
+        told = unrecorded_step_ns(self.trace)
+        if told is None or not len(self.follows):
             return RECORDER_CALL_NS
 
         def step_ns(call_ns: int) -> float:
             return float(self.durations(replay(self.graph, [cheaper_by(call_ns)])).mean())
 
         usual_ns = step_ns(RECORDER_CALL_NS)
-        longer = usual_ns > int(told)
+        longer = usual_ns > told
         near, far = RECORDER_CALL_NS, MOST_CALL_NS if longer else 0
         # Of a time that no cost explains, the nearest that one does.
-        wanted_ns = (max if longer else min)(int(told), step_ns(far))
+        wanted_ns = (max if longer else min)(told, step_ns(far))
         if abs(usual_ns - wanted_ns) <= NOISE * wanted_ns:
             return near
         while abs(far - near) > MOST_CALL_NS // 512:
@@ -284,8 +284,13 @@ class Model(StepModel):
         changed.cheaper_calls(self.call_ns)
 
 
-UNRECORDED_NS = "unrecorded_step_ns"
-"""Name in TRACEVIEW_RUN of the time per step before the recorded window."""
+def unrecorded_step_ns(trace: Trace) -> int | None:
+    """The mean step before the recorded window, where `traceview record --steps` timed these.
+
+    Of selected steps, which may be the slow ones, it says nothing.
+    """
+    told = trace.run.get("unrecorded_step_ns", "")
+    return int(told) if told.isdecimal() and not trace.selection else None
 
 
 def cheaper_by(call_ns: int) -> Edit:
