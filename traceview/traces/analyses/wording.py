@@ -86,7 +86,7 @@ def inside(trace: Trace, path: str | None, name: str) -> str:
         where = " outside the steps" if inferred else " outside any range"
         return where if len(trace.recorded("ranges")) else ""
     if inferred and path in steps.loop_names(trace).values:
-        return " in each step"
+        return " in the steps"
     return f" in {{{name}}}"
 
 
