@@ -167,6 +167,12 @@ def test_a_part_of_the_report_does_not_say_that_nothing_was_found(unpack):
     assert nothing_found(whole) == "Nothing found that would save time."
 
 
+@pytest.mark.parametrize(("only", "answer_first"), [((), False), (("steps",), True)])
+def test_who_asks_one_question_reads_its_answer_before_the_facts(unpack, only, answer_first):
+    text = render_text(analyze(traceview.load(unpack("mlp_print_loss")), only))
+    assert (text.index("outliers first") < text.index("recorded by")) is answer_first
+
+
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_what_a_finding_saves_is_whole_at_any_width(severity, unpack):
     report = analyze(traceview.load(unpack("training")))
