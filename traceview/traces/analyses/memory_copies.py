@@ -129,7 +129,11 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         if severity_of(exposed_ns + staging_ns, span_ns):
             own_ns = exposed_ns + staging_ns
             gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
-            if kept := kept_ns(trace, own, device):
+            # Copies that start earlier hide behind what is not copying, and behind nothing else.
+            hides = (
+                span_ns - exposed_ns if _only_starts_earlier(trace, copies, row, device) else own_ns
+            )
+            if kept := max(kept_ns(trace, own, device), own_ns - hides):
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
                 gain = Gain(most.own_ns, most.saved_ns)
@@ -143,6 +147,14 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
                 gain = gain.at_most(own_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             yield replace(claim, saving="about" if about else "at-most")
+
+
+def _only_starts_earlier(trace: Trace, copies: Table, row: Mapping[str, Cell], device: int) -> bool:
+    """Whether the remedy for uploads to a GPU leaves each as it is: they are pinned already."""
+    if (row["direction"], row["host_memory"]) != ("H2D", "pinned") or _kind(row) != "pinned":
+        return False
+    on_gpu = copies.take(copies["device"] == device)
+    return not (shares_memory(trace) or terms(trace).data_region or _comes_back(on_gpu))
 
 
 def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:

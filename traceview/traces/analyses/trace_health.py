@@ -32,7 +32,12 @@ from traceview.traces.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
-from traceview.traces.analyses.trace_health_work import gpu_work, how_to_record, without_gpu
+from traceview.traces.analyses.trace_health_work import (
+    gpu_work,
+    how_to_record,
+    other_accelerator,
+    without_gpu,
+)
 from traceview.traces.analyses.verdict.series import cold_passes
 from traceview.traces.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.traces.facts.idle.gaps import unknown_idle
@@ -99,7 +104,7 @@ _BLIND_INSIDE = (
 
 def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
-    if without_gpu(trace):
+    if without_gpu(trace) or other_accelerator(trace):
         return
     if "api_calls" not in trace.tables:
         missing = (
@@ -239,7 +244,7 @@ def _cold(trace: Trace) -> Iterator[Check]:
         of_two = " the first takes {first_ns}, the second {second_ns}."
         passes = of_two if cold.first_ns else f", {_MOSTLY_ONCE}"
         if cold.passes:
-            text = f"{_COLD}of {{passes}} passes{passes}"
+            text = f"{_COLD}of {{passes:pass|passes}}{passes}"
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
         else:
             yield Check("cold", "note", _MOSTLY_ONCE, None, values)

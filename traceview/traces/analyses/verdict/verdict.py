@@ -20,11 +20,13 @@ from traceview.traces.analyses.verdict.parts import (
 )
 from traceview.traces.facts.copies import outer_migration_time
 from traceview.traces.facts.dependencies.forecast import UNRECORDED_NS, without_recorder
-from traceview.traces.facts.idle.gaps import UnknownIdle, long_starts
+from traceview.traces.facts.idle.gaps import UnknownIdle, device_work, long_starts
 from traceview.traces.facts.idle.launching import drained_in_steps
 from traceview.traces.facts.kernel_classes import KernelClass
+from traceview.traces.facts.operations import operations
 from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import StepsSource
+from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import steps_source
 from traceview.traces.trace import Trace, fact
@@ -103,12 +105,11 @@ def _limited(trace: Trace) -> Verdict:
     if parts.unknown is not None:
         text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
-    operations = len(steady_rows(trace, parts.device))
-    too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
+    few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
+    too_few = few and parts.busy_ns < LEAST_NS
     if too_few or series.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
-        counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
-        text = f"Next to no GPU work was recorded: {counted} of {busy}"
+        text = f"Next to no GPU work was recorded: {_all_work(trace, parts.device)}"
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
@@ -119,6 +120,13 @@ def _limited(trace: Trace) -> Verdict:
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
+
+
+def _all_work(trace: Trace, device: int) -> str:
+    """The selected operations of a GPU and its busy time, those of warm-up included."""
+    own = selected_operations(trace) & (operations(trace).device == device)
+    busy = units.duration(device_work(trace)[device].all_ns)
+    return f"{units.counted(int(own.sum()), 'operation')} of {busy}"
 
 
 def _runs_kernels(trace: Trace) -> bool:
@@ -250,9 +258,8 @@ def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
     if cold.first_ns:
         return f"Cold: the first of 2 passes takes {first}, the second {second}"
     if cold.passes:
-        return (
-            f"Cold: first uses and compilation take {once} of the {total} of {cold.passes} passes"
-        )
+        passes = units.counted(cold.passes, "pass", "passes")
+        return f"Cold: first uses and compilation take {once} of the {total} of {passes}"
     left = units.duration(parts.span_ns)
     return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
 
