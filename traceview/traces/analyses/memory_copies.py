@@ -71,6 +71,12 @@ _REMEDIES = {
     ("pinned", "D2H"): "Start the copies on a stream of their own while kernels run, or copy less "
     "often: results can stay on the GPU.",
 }
+_ONCE = {
+    "H2D": "Make the data on the GPU where that is possible, or give the GPU more work on it: what "
+    "is copied once and used little costs more than it saves.",
+    "D2H": "Copy back what the CPU needs alone: compute on the GPU what it needs of it.",
+}
+"""Of what directives copy, where nothing copies it again."""
 _ONE_MEMORY = (
     "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
     "here, so that nothing needs a copy."
@@ -193,7 +199,9 @@ def _exposed_claim(
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
         remedy = f"{_KEEP}{why}{terms(trace).data_region or others}"
     elif terms(trace).data_region:
-        remedy = terms(trace).data_region
+        # Without a loop around it, a data region copies as often.
+        again = int(row["calls"] or 0) >= _OFTEN
+        remedy = terms(trace).data_region if again else _ONCE[str(row["direction"])]
     return replace(
         copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
         subject=subject,
