@@ -93,7 +93,8 @@ def verdict(trace: Trace) -> Verdict:
     parts = steady_parts(trace)
     shares = run_shares(trace, parts.device if parts else None)
     # Without GPU work and without steps there is nothing that a recording could be mostly about.
-    text = shares_text(shares) if parts or shares.loops else ""
+    warms_up = parts is not None and _warms_up(trace, parts.device)
+    text = shares_text(shares, warms_up) if parts or shares.loops else ""
     return replace(result, shares=shares, shares_text=text)
 
 
@@ -124,9 +125,16 @@ def _limited(trace: Trace) -> Verdict:
 
 def _all_work(trace: Trace, device: int) -> str:
     """The selected operations of a GPU and its busy time, those of warm-up included."""
-    own = selected_operations(trace) & (operations(trace).device == device)
     busy = units.duration(device_work(trace)[device].all_ns)
-    return f"{units.counted(int(own.sum()), 'operation')} of {busy}"
+    return f"{units.counted(_count(trace, device), 'operation')} of {busy}"
+
+
+def _warms_up(trace: Trace, device: int) -> bool:
+    return len(steady_rows(trace, device)) < _count(trace, device)
+
+
+def _count(trace: Trace, device: int) -> int:
+    return int((selected_operations(trace) & (operations(trace).device == device)).sum())
 
 
 def _runs_kernels(trace: Trace) -> bool:
