@@ -151,3 +151,20 @@ def test_what_wins_only_after_others_says_so(tmp_path):
     assert claimed.parts() == ["saves nothing alone, 1.00 ms per step after the others (plan)"]
     first = ranked_claim(RankedFinding("a", nothing, of_step, replace(won, place=0)))
     assert first.parts() == ["save up to 1.00 µs of 10.0 ms per step (<0.1 %)"]
+
+
+@pytest.mark.parametrize(
+    ("error_ms", "said"),
+    [
+        (2, "save about 4.0 ± 2.0 of 10.0 ms per step (40.0 %)"),
+        (5, "save up to 9.00 of 10.0 ms per step (90.0 %)"),
+        (6, "save part of 4.00 of 10.0 ms per step (40.0 %)"),
+        (40, "save part of 4.00 of 10.0 ms per step (40.0 %)"),
+    ],
+)
+def test_an_error_that_spans_the_whole_step_bounds_nothing(error_ms, said):
+    finding = Finding("high", "m", "a", 4 * MS, share_of_step_pct=40.0, saving="about")
+    of_step = Forecast(
+        *(4 * MS, 10 * MS, None, "about"), share_of_step_pct=40.0, error_ns=error_ms * MS
+    )
+    assert ranked_claim(RankedFinding("a", finding, of_step)).parts() == [said]

@@ -152,5 +152,6 @@ def test_cpu_work_before_the_first_kernel_is_no_first_use(
     assert ("idle before the first kernel" in report.verdict.text) is mostly
     late = [each for each in report.findings if "before its first kernel" in each.finding.message]
     assert len(late) == mostly
-    assert all(each.finding.severity == "medium" for each in late)
+    assert all(each.finding.severity == "high" for each in late)
+    assert late == [*report.findings[: len(late)]]
     assert all("first uses" not in each.finding.message for each in report.findings)

@@ -18,18 +18,20 @@ def verdict(*, drained=False, full_ns=0, **idle_ns):
     [
         ("gpu-bound", {}),
         ("queue-full", {"full_ns": 1}),
+        ("gpu-bound", {"sync_drain": 50}),
+        ("sync-drained", {"sync_drain": 60, "launch_late": 50}),
         ("sync-drained", {"drained": True, "full_ns": 1}),
-        ("gpu-bound", {"launch_late": 50}),  # 50 of 1,050 is less than 5 %
-        ("launch-bound", {"launch_late": 60}),
-        ("launch-bound", {"launch_late": 60, "sync_drain": 50}),
-        ("sync-drained", {"launch_late": 50, "sync_drain": 60}),
-        ("mixed", {"launch_late": 50, "sync_drain": 50}),
+        ("gpu-bound", {"launch_late": 110}),  # 110 of 1,110 is less than 10 %
+        ("launch-bound", {"launch_late": 120}),
+        ("launch-bound", {"launch_late": 120, "sync_drain": 50}),
+        ("sync-drained", {"launch_late": 50, "sync_drain": 120}),
+        ("mixed", {"launch_late": 80, "sync_drain": 80}),
         ("launch-bound", {"launch_late": 60, "graph_launch": 50, "sync_drain": 100}),
         # Where most of the idle time is that of queued work, launching earlier cannot help.
-        ("dependency-bound", {"dependency": 100}),
-        ("dependency-bound", {"dependency": 100, "drained": True}),
+        ("dependency-bound", {"dependency": 120}),
+        ("dependency-bound", {"dependency": 120, "drained": True}),
         ("dependency-bound", {"dependency": 500, "launch_late": 100}),
-        ("launch-bound", {"dependency": 90, "launch_late": 100}),
+        ("launch-bound", {"dependency": 110, "launch_late": 140}),
         ("mixed", {"dependency": 90, "launch_late": 80, "sync_drain": 50}),
     ],
 )

@@ -6,6 +6,7 @@ import traceview
 from tests.build import Export
 from tests.places import DATA
 from traceview.traces.analyses.verdict import verdict
+from traceview.traces.analyses.verdict.loops import RunShares, shares_text
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.reporting import duration_ns
 from traceview.traces.trace import Selection
@@ -77,3 +78,10 @@ def test_two_loops_by_hand(tmp_path):
 
 def loaded(name):
     return with_steps(traceview.load(DATA / f"{name}.sqlite.xz"))
+
+
+@pytest.mark.parametrize("warms_up", [True, False])
+def test_gpu_work_before_what_is_judged_is_not_said_to_be_missing(warms_up):
+    text = shares_text(RunShares(1_000, (), 900, 0, 50), warms_up)
+    assert ("first to last GPU work" in text) is not warms_up
+    assert text.endswith("5.0 % · before 90.0 % · after 5.0 %")

@@ -443,3 +443,36 @@ def test_a_few_large_copies_among_many_small_ones_take_the_time(tmp_path):
     [finding] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D, " in f.message]
 
     assert finding.action.startswith("Start the copies earlier")
+
+
+@pytest.mark.parametrize("copied", [1, 3, 9, 30])
+@pytest.mark.parametrize("source", ["pinned", "pageable"])
+def test_pinned_uploads_that_start_earlier_hide_behind_other_work_alone(tmp_path, copied, source):
+    export, at = Export(), 1_000
+    for number in range(20):
+        call, end = 20 * number, at + copied * MS
+        export.copy((call, call + 9), (at, end), source=source, bytes=copied * 25_000_000)
+        export.launch((call + 10, call + 19), (end, end + 2 * MS))
+        at = end + 2 * MS
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    [finding] = [each for each in findings if each.severity != "info"]
+    # The first upload is start-up.
+    others = 20 * 2 + copied if source == "pinned" else 19 * copied
+    assert finding.time_at_stake_ns == pytest.approx(min(19 * copied, others) * MS, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["main_53_gpu", "nvkernel_push__F1L664_1_"])
+@pytest.mark.parametrize("kind", ["H2D", "D2H"])
+@pytest.mark.parametrize("passes", [1, 2, 4, 30])
+def test_a_data_region_helps_where_a_loop_copies_again(tmp_path, name, kind, passes):
+    ends = {"H2D": {"source": "pinned"}, "D2H": {"source": "device", "destination": "pinned"}}
+    export, at = Export(), 1_000
+    for number in range(passes):
+        call, end = 20 * number, at + 3 * MS
+        export.copy((call, call + 9), (at, end), kind=kind, bytes=75_000_000, **ends[kind])
+        export.launch((call + 10, call + 19), (end, end + MS), name=name)
+        at = end + MS
+    [finding] = [f for f in ask(ANALYSIS, export, tmp_path).findings if kind in f.message]
+    # The first upload of a loop is start-up.
+    copied = passes - (kind == "H2D" and passes > 8)
+    assert ("in a data region" in finding.action) is (copied >= 4)

@@ -2,8 +2,11 @@
 
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask
 from tests.build import Export
+from tests.trace.kineto import traces
+from traceview.base import units
 from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 US = 1_000
@@ -132,3 +135,21 @@ def test_other_kernels_on_nchw_are_more_than_the_conversions(tmp_path):
     assert finding.severity == "medium"
     # The conversions are the least that is saved.
     assert (finding.time_at_stake_ns, finding.saving) == (2_000 * US, "at-least")
+
+
+@pytest.mark.parametrize("tile", ["16x32_half", "64x16_pack_4x1_ediv_2x1_half", "32x32_dword"])
+@pytest.mark.parametrize("each_us", [40, 400])
+def test_conversions_of_miopen_ask_it_for_the_layout(tmp_path, tile, each_us):
+    around = {"header": {"deviceProperties": [traces.MI300], "hip_runtime_version": 70051831}}
+    names = (f"batched_transpose_{tile}", "igemm_fwd_gtcx2_nhwc_bf16_bx0_ex1", RELU)
+    events, at = [], 1_000
+    for number in range(60):
+        took = each_us if number % 3 == 0 else 500
+        events.append(traces.call("hipLaunchKernel", 6 * number, 4, number))
+        events.append(traces.kernel(names[number % 3], at, took, number))
+        at += took
+    trace = traceview.load(traces.write(tmp_path / "t.json", events, **around))
+    said = [f.finding for f in traceview.analyze(trace).findings if "MIOpen" in f.finding.message]
+    assert [f"take {units.duration(20 * each_us * US)}" in f.message for f in said] == [True]
+    assert "PYTORCH_MIOPEN_SUGGEST_NHWC=1" in said[0].action
+    assert "cuDNN" not in said[0].message

@@ -86,9 +86,17 @@ def test_a_failed_launch_on_one_gpu_says_nothing_about_another(tmp_path):
     assert unknown_idle(export.load(tmp_path)) == {1: UnknownIdle(5, 7, 50)}
 
 
-def cut_window(draw, waited, blocking):
-    """A window of torch.profiler that begins within a step: a read-back waits for its kernels."""
+def cut_window(draw, waited, blocking, behind):
+    """A window of torch.profiler that begins within a step: a read-back waits for its kernels.
+
+    So do kernels on a stream of theirs, `behind` of which are launched before the read-back.
+    """
     events, at = [traces.call("cudaLaunchKernel", 0, 5, 1), traces.kernel("add", 8, 3, 1)], 20
+    for number in range(behind):
+        begin = at + 20 + 20 * behind + waited + 4 * number
+        events.append(traces.call("cudaLaunchKernel", at, 5, 1_000 + number))
+        events.append(traces.kernel("queued", begin, 4, 1_000 + number, stream=13))
+        at += 20
     if blocking:
         events.append(traces.call("cudaMemcpy", at, waited + 10, 2))
     else:
@@ -103,15 +111,16 @@ def cut_window(draw, waited, blocking):
     return events
 
 
+@pytest.mark.parametrize("behind", [0, 1, 4])
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("waited", [2_000, 30_000, 463_000])
-def test_the_first_wait_of_a_window_is_for_work_from_before_it(tmp_path, waited, blocking):
+def test_the_first_wait_of_a_window_is_for_work_from_before_it(tmp_path, waited, blocking, behind):
     draw = np.random.default_rng(waited)
-    events = cut_window(draw, waited, blocking)
+    events = cut_window(draw, waited, blocking, behind)
     trace = traceview.load(traces.write(tmp_path / "t.json", events))
     every = gaps(trace)
     lost = [CAUSE_NAMES[cause] == "lost-work" for cause in every.cause]
-    assert [int(each) // 1_000 for each in every.idle_ns[lost]] == [waited + 9]
+    assert [int(each) // 1_000 for each in every.idle_ns[lost]] == [waited + 9 + 20 * behind]
     [unknown] = unknown_idle(trace).values()
     assert (unknown.lost, unknown.gaps_ns) == (0, int(every.idle_ns[lost][0]))
 

@@ -26,6 +26,8 @@ SHORT: Mapping[str, str] = {
     "Start the copies": "start the copies earlier",
     "Remove it if the CPU needs nothing": "remove the wait",
     "Keep these arrays in a data region": "open a data region",
+    "Make the data on the GPU": "make the data on the GPU",
+    "Copy back what the CPU needs alone": "copy back less",
     "Make parallel regions not wait": "add async clauses",
     "Make target regions not wait": "add nowait clauses",
     "Record its counters": "measure the kernel",

@@ -270,9 +270,11 @@ def _of_whole(
     # A bound has no error.
     error_ns = forecast.error_ns if forecast.saving == "about" else None
     if error_ns and error_ns >= part_ns:
-        # It may save nothing: all that is known is a bound.
-        most_ns = min(part_ns + error_ns, whole_ns)
+        # It may save nothing: all that is known is a bound, and not even that where it is all.
+        most_ns = part_ns + error_ns
         forecast = replace(forecast, saving="at-most", speedup_at_most=None)
+        if most_ns >= whole_ns:
+            return _of_whole(PARTIAL, part_of_ns, which, share, forecast)
         most = 100.0 * most_ns / whole_ns
         return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, most, forecast)
     return Claim(

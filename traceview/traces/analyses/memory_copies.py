@@ -71,6 +71,12 @@ _REMEDIES = {
     ("pinned", "D2H"): "Start the copies on a stream of their own while kernels run, or copy less "
     "often: results can stay on the GPU.",
 }
+_ONCE = {
+    "H2D": "Make the data on the GPU where that is possible, or give the GPU more work on it: what "
+    "is copied once and used little costs more than it saves.",
+    "D2H": "Copy back what the CPU needs alone: compute on the GPU what it needs of it.",
+}
+"""Of what directives copy, where nothing copies it again."""
 _ONE_MEMORY = (
     "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
     "here, so that nothing needs a copy."
@@ -129,7 +135,11 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         if severity_of(exposed_ns + staging_ns, span_ns):
             own_ns = exposed_ns + staging_ns
             gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
-            if kept := kept_ns(trace, own, device):
+            # Copies that start earlier hide behind what is not copying, and behind nothing else.
+            hides = (
+                span_ns - exposed_ns if _only_starts_earlier(trace, copies, row, device) else own_ns
+            )
+            if kept := max(kept_ns(trace, own, device), own_ns - hides):
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
                 gain = Gain(most.own_ns, most.saved_ns)
@@ -143,6 +153,14 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
                 gain = gain.at_most(own_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             yield replace(claim, saving="about" if about else "at-most")
+
+
+def _only_starts_earlier(trace: Trace, copies: Table, row: Mapping[str, Cell], device: int) -> bool:
+    """Whether the remedy for uploads to a GPU leaves each as it is: they are pinned already."""
+    if (row["direction"], row["host_memory"]) != ("H2D", "pinned") or _kind(row) != "pinned":
+        return False
+    on_gpu = copies.take(copies["device"] == device)
+    return not (shares_memory(trace) or terms(trace).data_region or _comes_back(on_gpu))
 
 
 def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
@@ -181,7 +199,9 @@ def _exposed_claim(
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
         remedy = f"{_KEEP}{why}{terms(trace).data_region or others}"
     elif terms(trace).data_region:
-        remedy = terms(trace).data_region
+        # Without a loop around it, a data region copies as often.
+        again = int(row["calls"] or 0) >= _OFTEN
+        remedy = terms(trace).data_region if again else _ONCE[str(row["direction"])]
     return replace(
         copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
         subject=subject,

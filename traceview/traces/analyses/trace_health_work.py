@@ -8,7 +8,7 @@ from traceview.base import groups, intervals
 from traceview.base.units import Value
 from traceview.traces.analyses.base import EXPORT_AGAIN
 from traceview.traces.analyses.trace_health_checks import Check, without_cuda
-from traceview.traces.analyses.wording import AS_NODES, by_recorder
+from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts.launches import loses_graphs
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.trace import Trace
@@ -37,6 +37,8 @@ def gpu_work(trace: Trace) -> list[Check]:
             )
             remedy = AS_NODES
         return [Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)]
+    if accelerator := other_accelerator(trace):
+        return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
     if without_gpu(trace):
         why = (
             "None was recorded: PyTorch found no GPU, or was profiled without "
@@ -54,6 +56,8 @@ def gpu_work(trace: Trace) -> list[Check]:
     return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
 
 
+_OTHER = "The work of an accelerator that is no GPU ({accelerator}) is not read: CPU time alone is."
+_ITS_TOOLS = "Read it with that accelerator's own tools; reports here are of GPUs."
 _NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
 _SEE_CUDA = (
     "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
@@ -98,6 +102,11 @@ def without_gpu(trace: Trace) -> bool:
     return trace.recorder == TORCH_PROFILER and not (
         len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
     )
+
+
+def other_accelerator(trace: Trace) -> str:
+    """The accelerator that torch.profiler recorded beside the CPU, where that is no GPU."""
+    return "" if "kernels" in trace.tables or on_amd(trace) else trace.run.get("gpu_vendor", "")
 
 
 def how_to_record(trace: Trace) -> str:

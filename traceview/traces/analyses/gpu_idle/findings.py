@@ -242,7 +242,7 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
         what = causes.CAUSES[main].idle or causes.CAUSES[main].lost
         idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
         if device in gaps.long_starts(trace):
-            severity = "medium"
+            severity = "high"
             idle.lost = "before its first kernel"
             idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), causes.LAUNCH_LATE)
             line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)

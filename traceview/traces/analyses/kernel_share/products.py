@@ -16,6 +16,7 @@ from traceview.base.tables import Integers, RowNumbers, Texts
 from traceview.base.units import Value
 from traceview.base.vocabulary.frameworks import Framework
 from traceview.base.vocabulary.libraries import aligned_elements, is_fp32_gemm_on_cuda_cores
+from traceview.traces.analyses.wording import on_amd
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
     CUFFT,
@@ -275,6 +276,7 @@ FP32_GEMMS = FindingRule(
 # conversions is not known beforehand: most kernels that work on channels are faster on NHWC.
 
 _CONVERSION = r"\b(?:nchwTo(?:Folded)?Nhwc|(?:folded)?[nN]hwcToNchw)Kernel\b"
+_CONVERSION_OF_MIOPEN = r"^batched_transpose_\d+x\d+_"
 # Kernels of cuDNN and PyTorch that normalize or convolve images in NCHW.
 _NCHW = r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)"
 _NCHW_ONLY = rf"{CUFFT}|\bCompute(?:Backward)?FusedParamsCUDAKernel\b"
@@ -352,13 +354,14 @@ def _conversions(trace: Trace) -> Iterator[TimeClaim]:
     conversions than it saves. With channels_last a Fourier neural operator took 13.9 ms per step
     instead of 11.1, a network with GroupNorm 16.1 instead of 11.4 (docs/accuracy.md).
     """
-    rows = steady(trace, named(trace, _CONVERSION))
+    amd = on_amd(trace)
+    rows = steady(trace, named(trace, _CONVERSION_OF_MIOPEN if amd else _CONVERSION))
     if not len(rows) or framework(trace) != "torch" or named(trace, _NCHW_ONLY).any():
         return
     duration_ns = trace.recorded("kernels").duration_ns
     on_nchw = by_gpu(trace, steady(trace, named(trace, _NCHW)))
     for device, own in by_gpu(trace, rows).items():
-        if capability(trace, device) < _FIRST_TF32 or not duration_ns[own].any():
+        if (not amd and capability(trace, device) < _FIRST_TF32) or not duration_ns[own].any():
             continue
         kernel_ns = int(steady_ns(trace)[device])
         nchw_ns = int(duration_ns[on_nchw.get(device, own[:0])].sum())
@@ -367,10 +370,17 @@ def _conversions(trace: Trace) -> Iterator[TimeClaim]:
             claim,
             values={**claim.values, "nchw_ns": nchw_ns},
             figures={**claim.figures, "kernel_ns": kernel_ns},
+            words={**claim.words, "library": "MIOpen" if amd else "cuDNN"},
+            remedy=_AS_NHWC + _FOR_MIOPEN if amd else "",
             at_least="medium" if nchw_ns >= _MUCH * kernel_ns else "info",
         )
 
 
+_AS_NHWC = (
+    "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input, or "
+    "torch.channels_last_3d for videos and volumes"
+)
+_FOR_MIOPEN = ", and set PYTORCH_MIOPEN_SUGGEST_NHWC=1, without which PyTorch asks MIOpen for NCHW."
 _HALVED = Clause(
     " Other 32-bit kernels between them, such as normalization, take {halved_ns}, and half of that "
     "at best in 16 bits."
@@ -394,10 +404,9 @@ IN_FP32 = FindingRule(
 # the conversions take 5.3, and 20.4 where they take 0.8 (docs/accuracy.md).
 LAYOUT = FindingRule(
     _conversions,
-    "cuDNN's conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of kernel "
-    "time after warm-up) in {kernels:kernel}.",
-    "Keep them as NHWC: .to(memory_format=torch.channels_last) of the model and of its input, or "
-    "torch.channels_last_3d for videos and volumes.",
+    "{library}'s conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of "
+    "kernel time after warm-up) in {kernels:kernel}.",
+    _AS_NHWC + ".",
     (
         Clause(
             " Normalization and depthwise convolutions on NCHW take another {nchw_ns}; most are "

@@ -8,7 +8,7 @@ begins is warm-up until then. While code is compiled, the phase is compilation, 
 happens. Stretches below 1 ms join the one before.
 
 `busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
-gpu-bound from 95 %, else that of the causes of more than half of the idle time, else mixed.
+gpu-bound from 90 %, else that of the causes of more than half of the idle time, else mixed.
 """
 
 from __future__ import annotations

@@ -95,18 +95,22 @@ LEAST_OUTSIDE = 0.1
 _MOST_LOOPS, _LONGEST_NAME, _LEAST_PCT = 3, 30, 1.0
 
 
-def shares_text(shares: RunShares) -> str:
-    """`Of 3.98 s recorded: eager_# 0.6 % (6 steps of 3.61 ms) · …`, where it is not one loop."""
+def shares_text(shares: RunShares, warms_up: bool = False) -> str:
+    """`Of 3.98 s recorded: eager_# 0.6 % (6 steps of 3.61 ms) · …`, where it is not one loop.
+
+    Without steps, GPU work after warm-up is said to be that where other work `warms_up`.
+    """
     left_out = shares.outside_ns > LEAST_OUTSIDE * shares.run_ns
     if len(shares.loops) <= 1 and not left_out:
         return ""
-    parts = [*_loops_parts(shares), *_outside_parts(shares)]
+    work = "GPU work after warm-up" if warms_up else "first to last GPU work"
+    parts = [*_loops_parts(shares, work), *_outside_parts(shares)]
     return f"Of {units.duration(shares.run_ns)} recorded: {' · '.join(parts)}"
 
 
-def _loops_parts(shares: RunShares) -> Iterator[str]:
+def _loops_parts(shares: RunShares, work: str) -> Iterator[str]:
     if len(shares.loops) <= 1:
-        what = "steps" if shares.loops else "first to last GPU work"
+        what = "steps" if shares.loops else work
         inside_ns = shares.run_ns - shares.outside_ns
         yield f"{what} {units.percent(100.0 * inside_ns / max(shares.run_ns, 1))}"
         return

@@ -19,12 +19,17 @@ from traceview.traces.analyses.verdict.parts import (
     steady_rows,
 )
 from traceview.traces.facts.copies import outer_migration_time
-from traceview.traces.facts.dependencies.forecast import unrecorded_step_ns, without_recorder
-from traceview.traces.facts.idle.gaps import UnknownIdle, long_starts
+from traceview.traces.facts.dependencies.forecast import (
+    unrecorded_step_ns,
+    without_recorder,
+)
+from traceview.traces.facts.idle.gaps import UnknownIdle, device_work, long_starts
 from traceview.traces.facts.idle.launching import drained_in_steps
 from traceview.traces.facts.kernel_classes import KernelClass
+from traceview.traces.facts.operations import operations
 from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import StepsSource
+from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import steps_source
 from traceview.traces.trace import Trace, fact
@@ -91,7 +96,8 @@ def verdict(trace: Trace) -> Verdict:
     parts = steady_parts(trace)
     shares = run_shares(trace, parts.device if parts else None)
     # Without GPU work and without steps there is nothing that a recording could be mostly about.
-    text = shares_text(shares) if parts or shares.loops else ""
+    warms_up = parts is not None and _warms_up(trace, parts.device)
+    text = shares_text(shares, warms_up) if parts or shares.loops else ""
     return replace(result, shares=shares, shares_text=text)
 
 
@@ -103,12 +109,11 @@ def _limited(trace: Trace) -> Verdict:
     if parts.unknown is not None:
         text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
-    operations = len(steady_rows(trace, parts.device))
-    too_few = operations < LEAST_OPERATIONS and parts.busy_ns < LEAST_NS
+    few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
+    too_few = few and parts.busy_ns < LEAST_NS
     if too_few or series.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
-        counted, busy = units.counted(operations, "operation"), units.duration(parts.busy_ns)
-        text = f"Next to no GPU work was recorded: {counted} of {busy}"
+        text = f"Next to no GPU work was recorded: {_all_work(trace, parts.device)}"
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
@@ -119,6 +124,20 @@ def _limited(trace: Trace) -> Verdict:
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
+
+
+def _all_work(trace: Trace, device: int) -> str:
+    """The selected operations of a GPU and its busy time, those of warm-up included."""
+    busy = units.duration(device_work(trace)[device].all_ns)
+    return f"{units.counted(_count(trace, device), 'operation')} of {busy}"
+
+
+def _warms_up(trace: Trace, device: int) -> bool:
+    return len(steady_rows(trace, device)) < _count(trace, device)
+
+
+def _count(trace: Trace, device: int) -> int:
+    return int((selected_operations(trace) & (operations(trace).device == device)).sum())
 
 
 def _runs_kernels(trace: Trace) -> bool:
@@ -251,9 +270,8 @@ def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
     if cold.first_ns:
         return f"Cold: the first of 2 passes takes {first}, the second {second}"
     if cold.passes:
-        return (
-            f"Cold: first uses and compilation take {once} of the {total} of {cold.passes} passes"
-        )
+        passes = units.counted(cold.passes, "pass", "passes")
+        return f"Cold: first uses and compilation take {once} of the {total} of {passes}"
     left = units.duration(parts.span_ns)
     return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
 

@@ -174,12 +174,17 @@ LEAST_WAIT_NS = 1_000_000
 
 def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
     """True for the gaps that the first wait of a process takes up, in a window that torch.profiler
-    recorded: a thread waits so long only for work, and that was launched before the window."""
+    recorded: a thread waits so long only for work, and that was launched before the window.
+
+    Work that is queued behind it on its stream is late for the same reason, if it is the first
+    there: a stream runs in order.
+    """
     result = np.zeros(len(gaps), bool)
     if trace.recorder != TORCH_PROFILER:
         return result
     every, ops = waits(trace), operations.operations(trace)
     process, copies = ops.process[gaps.after], ops.kind[gaps.after] == operations.Kind.COPY
+    behind = copies | np.isin(gaps.after, groups.group(ops.stream).first)
     # Freeing memory and loading code take long for reasons of their own.
     long = np.isin(every.does, _FOR_WORK) & (every.duration_ns >= LEAST_WAIT_NS)
     for number in groups.different(process).tolist():
@@ -188,7 +193,7 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
         waited = intervals.covered(every, first)
         shared_ns = intervals.overlap(waited, gaps.start_ns, gaps.end_ns)
         # Whatever else was launched before the wait may itself be late.
-        alone = copies | (issued_ns(trace)[gaps.after] >= every.end_ns[first].max(initial=0))
+        alone = behind | (issued_ns(trace)[gaps.after] >= every.end_ns[first].max(initial=0))
         result |= (process == number) & (shared_ns >= LEAST_WAIT_NS) & alone
     return result
 

@@ -41,6 +41,11 @@ def with_migrations(
     return row, parts, cause
 
 
+def fault_times(trace: Trace) -> dict[int, Intervals]:
+    """When pages of each GPU moved that the program did not prefetch: what touches them waits."""
+    return {device: moved for device, asked, moved in _moved(trace) if not asked}
+
+
 def _moved(trace: Trace) -> list[tuple[int, bool, Intervals]]:
     """When pages of each GPU moved, those that the program prefetched apart."""
     moving = np.flatnonzero(migrations(trace))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ _CATEGORIES = {
     "hip_runtime": "cuda_runtime",
     "hip_driver": "cuda_runtime",
 }
+_OTHER_ACCELERATOR = re.compile(r"(mtia|hpu|xpu|npu|glow|privateuse1)_")
+"""How kineto's categories begin that hold calls and work of accelerators other than GPUs."""
 _TIMES = ("start_ns", "end_ns", "time_ns")
 _DISTRIBUTED = ("backend", "rank", "world_size", "nccl_version")
 _HOST_NAME = "host_name"
@@ -66,6 +69,7 @@ class Gathered:
     memory: cpu_work.MemoryEvents = field(default_factory=cpu_work.MemoryEvents)
     python: PythonCalls = field(default_factory=PythonCalls)
     categories: set[str] = field(default_factory=set)
+    accelerator: str = ""
     events: int = 0
     scanned: ScannedRows = field(init=False)
 
@@ -116,6 +120,8 @@ class Gathered:
             if read := readers.get(category):
                 self.categories.add(category)
                 read(some)
+            elif found := _OTHER_ACCELERATOR.match(category):
+                self.accelerator = found[1].upper()
 
     def _operators(self, events: Events) -> None:
         self.cpu.add_operators(events)
@@ -183,13 +189,13 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
         recorder_version=None,
         export_schema_version=None,
         tables={name: tables[name] for name in TABLES if name in tables},
-        run=_run(source.metadata, origin),
+        run=_run(source.metadata, origin, gathered.accelerator),
         warnings=warnings,
         impossible=impossible,
     )
 
 
-def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
+def _run(metadata: Mapping[str, Any], origin: int, accelerator: str) -> dict[str, str]:
     """The facts of the run in the metadata, with the start of its clock in ns since 1970."""
     base = int(integers([metadata.get("baseTimeNanoseconds")], 0)[0])
     run = {"clock_origin_ns": str(base + origin)}
@@ -198,7 +204,8 @@ def _run(metadata: Mapping[str, Any], origin: int) -> dict[str, str]:
         run |= {key: str(distributed[key]) for key in _DISTRIBUTED if key in distributed}
         run |= {HOST: str(metadata[_HOST_NAME])} if _HOST_NAME in metadata else {}
     run |= {key: str(int(metadata[key] in (1, True))) for key in _OPTIONS if key in metadata}
-    return run | {"gpu_vendor": "AMD"} if _on_amd(metadata) else run
+    vendor = "AMD" if _on_amd(metadata) else accelerator
+    return run | {"gpu_vendor": vendor} if vendor else run
 
 
 def _tables(
