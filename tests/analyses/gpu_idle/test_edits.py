@@ -251,4 +251,4 @@ def test_a_loop_of_one_launch_per_step_that_the_cpu_limits_says_so(
     assert [each.severity for each in late] == ["high"]
     shown = claim(late[0].finding, late[0].forecast)
     assert shown is not None
-    assert late[0].finding.edit or (shown.qualifier, shown.speedup) == ("part of", "")
+    assert late[0].finding.edit or (shown.qualifier, shown.speedup) == ("up to", "")
