@@ -5,7 +5,7 @@
     python benchmarks/error_rates/what_if_pairs.py edits [OUT/measured.json]   as what-if edits
     python benchmarks/error_rates/what_if_pairs.py run NAME VERSION     one program, to record
     python benchmarks/error_rates/what_if_pairs.py forecast OUT/measured.json OUT    said, measured
-    python benchmarks/error_rates/what_if_pairs.py findings OUT/measured.json OUT    by the report
+    python benchmarks/error_rates/what_if_pairs.py table OUT     all, as in docs/accuracy.md
 
 The programs are in two folders, and what was expected of them before any measurement is in the
 expected.toml of each: in what_if/ ten programs whose remedies, alone and together, are edits that
@@ -481,9 +481,6 @@ def forecast(measured: Path, recordings: Path) -> None:
     A step under the recorder takes longer than one without: the forecast is the measured step with
     the fault times replayed ÷ recorded step, both as without the recorder.
     """
-    import traceview
-    from traceview.base.errors import InputError
-
     programs = json.loads(measured.read_text(encoding="utf-8"))["programs"]
     print("program version recorded_ms replayed_ms error_ms before_ms said_ms measured_ms off_pct")
     for name, found in programs.items():
@@ -492,18 +489,9 @@ def forecast(measured: Path, recordings: Path) -> None:
         for version, each in found["versions"].items():
             if version == "fault" or not path.exists():
                 continue
-            trace, known = traceview.load(path), []
-            for word in as_words(each["edit"]):
-                try:
-                    traceview.what_if(trace, word)
-                except InputError as error:
-                    print(f"{name} {version}: {word[:60]}: {error}", file=sys.stderr)
-                else:
-                    known.append(word)
-            if not known:
+            if (said := replayed(path, each["edit"], f"{name} {version}")) is None:
                 continue
-            plain = traceview.what_if(trace, "no-recorder").forecast
-            edited = traceview.what_if(trace, "no-recorder", *known).forecast
+            plain, edited = said
             said_ms = before_ms * edited.replayed_ns / plain.replayed_ns
             figures = (
                 *(plain.recorded_ns / 1e6, edited.replayed_ns / 1e6, edited.error_ns / 1e6),
@@ -512,63 +500,95 @@ def forecast(measured: Path, recordings: Path) -> None:
             print(name, version, *(f"{figure:.3f}" for figure in figures))
 
 
-SAID_COLUMNS = (
-    *(
-        "program",
-        "limit",
-        "expected",
-        "remedy",
-        "finding",
-        "place",
-        "saves, ms",
-        "recorded, ms",
-        "without recorder",
-    ),
-    *("before", "said raw", "said scaled", "measured", "off raw", "off scaled"),
+def replayed(path: Path, edits: Sequence[str], what: str) -> tuple[Any, Any] | None:
+    """The forecasts of a recording without the recorder: without and with edits; None if none fits.
+
+    What edits name may be missing in a recording: they are left out, and said.
+    """
+    import traceview
+    from traceview.base.errors import InputError
+
+    trace, known = traceview.load(path), []
+    for word in as_words(edits):
+        try:
+            traceview.what_if(trace, word)
+        except InputError as error:
+            print(f"{what}: {word[:60]}: {error}", file=sys.stderr)
+        else:
+            known.append(word)
+    if not known:
+        return None
+    plain, edited = (
+        traceview.what_if(trace, "no-recorder", *words).forecast for words in ((), known)
+    )
+    return plain, edited
+
+
+COLUMNS = (
+    *("program", "remedy", "finding, its place", "recorded, ms", "without nsys, ms"),
+    *("before, ms", "said, ms", "measured, ms", "off"),
 )
 
 
-def findings(measured: Path, recordings: Path, show_held_back: bool) -> None:
-    """Print what reports on the recordings say of each remedy beside what it won.
+PLACES = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("later",) * 90,
+)
 
-    Said is the measured step without what the finding saves: in ms as the report has it (raw), and
-    in the same share of the step, replayed as without the recorder (scaled). Programs that are held
-    back are left out unless `show_held_back`.
+
+def table(folder: Path, show_held_back: bool) -> None:
+    """Print the table of docs/accuracy.md: what this version says of each remedy, and what it won.
+
+    Said is the measured step with the fault times the share that the remedy leaves of it, by the
+    finding of the report, or by edits of what-if; off is said − measured, as a share of the step
+    before. Programs that are held back are in italics, and left out unless `show_held_back`.
     """
     import traceview
 
-    table: list[tuple[str, ...]] = [SAID_COLUMNS]
-    offs: dict[str, list[Sequence[float]]] = {"worked with": [], "held back": []}
-    for name, found in json.loads(measured.read_text(encoding="utf-8"))["programs"].items():
-        path, is_held = recordings / f"{name}.sqlite.xz", held_back(name)
-        if is_held and not show_held_back:
+    print(f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", sep="\n")
+    offs: dict[bool, list[float]] = {False: [], True: []}
+    measured = json.loads((folder / MEASURED).read_text(encoding="utf-8"))["programs"]
+    for name in sorted(measured, key=lambda each: (FOLDER_OF[each], list(PAIRS).index(each))):
+        path, found = folder / f"{name}.sqlite.xz", measured[name]["versions"]
+        if held_back(name) and not show_held_back:
             continue
-        if not path.exists() or not found["versions"]:
+        if not path.exists() or not found:
             print(f"{name}: no recording or no measurement", file=sys.stderr)
             continue
         report: Any = traceview.analyze(traceview.load(path))
-        for version in list(found["versions"])[1:]:
-            expected, what = (PAIRS[name][version][key] for key in ("finding", "what"))
-            before, after = (found["versions"][each]["ms"] for each in ("fault", version))
-            told, left = said_by(report, expected)
-            said = (before - left[0], before * left[1]) if left else (math.nan, math.nan)
-            off = [100 * (each - after) / before for each in said]
-            if not expected.get("absent"):
-                offs["held back" if is_held else "worked with"].append(off)
-            figures = (f"{each:.3f}" for each in (before, *said, after))
-            limits = (report.verdict.limit, PAIRS[name]["limit"])
-            table.append(
-                (name, *limits, what, *told, *figures, *(f"{each:+.1f} %" for each in off))
+        told, program = report.verdict, PAIRS[name]["program"]
+        before = found["fault"]["ms"]
+        steps = [told.step_median_ns or 0, told.step_unrecorded_ns or told.step_median_ns or 0]
+        for version in list(found)[1:]:
+            expected, after = PAIRS[name][version], found[version]["ms"]
+            if "finding" in expected:
+                (what, place, *_), left = said_by(report, expected["finding"])
+                at = PLACES[int(place.split()[0]) - 1] if place else ""
+                source, share = ", ".join(filter(None, (what, at))), left[1] if left else None
+            else:
+                said = replayed(path, found[version]["edit"], f"{name} {version}")
+                source = "`what-if`"
+                share = said[1].replayed_ns / said[0].replayed_ns if said else None
+            off = None if share is None else 100 * (before * share - after) / before
+            if off is not None and not expected.get("finding", {}).get("absent"):
+                offs[held_back(name)].append(abs(off))
+            cells = (
+                *(f"*{program}*" if held_back(name) else program, expected["what"], source),
+                *(_ms(each / 1e6) for each in steps),
+                *(_ms(before), "–" if share is None else _ms(before * share), _ms(after)),
+                "" if off is None else f"{off:+.1f} %".replace("-", "−"),
             )
-    print_aligned(table)
-    for which, those in offs.items():
-        for how, each in zip(("raw", "scaled"), zip(*those, strict=True), strict=False):
-            known = sorted(abs(off) for off in each if not math.isnan(off)) or [math.nan]
+            print(f"| {' | '.join(cells)} |")
+    for which, those in (("worked with", offs[False]), ("held back", offs[True])):
+        if those:
             print(
-                f"{which}, {how}: {sum(off <= 15 for off in known)} of {len(each)} within 15 % of "
-                f"the step before, {sum(math.isnan(off) for off in each)} not said; "
-                f"median {statistics.median(known):.1f} %, at most {known[-1]:.1f} %"
+                f"{which}: {sum(off <= 15 for off in those)} of {len(those)} within 15 % of the "
+                f"step before; median {statistics.median(those):.1f} %, at most {max(those):.1f} %"
             )
+
+
+def _ms(time_ms: float) -> str:
+    return f"{time_ms:.3g}" if time_ms < 100 else f"{time_ms:.1f}"
 
 
 def said_by(
@@ -643,11 +663,11 @@ def arguments() -> argparse.ArgumentParser:
     runs, measures, children, edits = (
         commands.add_parser(each) for each in ("run", "measure", "child", "edits")
     )
-    said, by_report = (commands.add_parser(each) for each in ("forecast", "findings"))
-    for each in (said, by_report):
-        each.add_argument("measured", type=Path)
-        each.add_argument("recordings", type=Path)
-    by_report.add_argument("--held-back", action="store_true", help="show held-back programs, too")
+    said, tables = (commands.add_parser(each) for each in ("forecast", "table"))
+    said.add_argument("measured", type=Path)
+    said.add_argument("recordings", type=Path)
+    tables.add_argument("folder", type=Path)
+    tables.add_argument("--held-back", action="store_true", help="show held-back programs, too")
     runs.add_argument("name", choices=PAIRS)
     runs.add_argument("version", choices=["fault", "A", "B", "A+B"])
     runs.add_argument("--steps", type=int, default=60)
@@ -670,8 +690,8 @@ def main() -> None:
     match options.command:
         case "forecast":
             forecast(options.measured, options.recordings)
-        case "findings":
-            findings(options.measured, options.recordings, options.held_back)
+        case "table":
+            table(options.folder, options.held_back)
         case "run":
             run(options.name, options.version, options.steps, options.device, options.ranges)
         case "measure":
