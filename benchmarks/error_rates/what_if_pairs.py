@@ -391,7 +391,7 @@ def measure(options: argparse.Namespace) -> bool:
             plain.with_suffix(".sqlite.xz").write_bytes(lzma.compress(plain.read_bytes(), preset=6))
             plain.unlink()
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         list(pool.map(one, names))
     if options.device == "cpu":
         for name, figures in found["programs"].items():
