@@ -1,6 +1,6 @@
 """What remedies win in programs with a fault: the truth for forecasts.
 
-    python benchmarks/error_rates/what_if_pairs.py measure OUT       needs a GPU and nsys, 8 minutes
+    python benchmarks/error_rates/what_if_pairs.py measure OUT    needs a GPU and nsys, 12 minutes
     python benchmarks/error_rates/what_if_pairs.py measure OUT --device cpu    a dry run
     python benchmarks/error_rates/what_if_pairs.py edits [OUT/measured.json]   as what-if edits
     python benchmarks/error_rates/what_if_pairs.py run NAME VERSION     one program, to record
@@ -391,7 +391,7 @@ def measure(options: argparse.Namespace) -> bool:
             plain.with_suffix(".sqlite.xz").write_bytes(lzma.compress(plain.read_bytes(), preset=6))
             plain.unlink()
 
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(options.at_once) as pool:
         list(pool.map(one, names))
     if options.device == "cpu":
         for name, figures in found["programs"].items():
@@ -674,6 +674,7 @@ def arguments() -> argparse.ArgumentParser:
     runs.add_argument("--ranges", action="store_true", help="an NVTX range around each step")
     children.add_argument("kind", choices=MEASUREMENTS)
     measures.add_argument("--folder", choices=FOLDERS)
+    measures.add_argument("--at-once", type=int, default=1, help="programs that start or end")
     measures.add_argument("--limit", type=float, default=math.inf, help="s; begins none after it")
     edits.add_argument("measured", type=Path, nargs="?")
     for each in (runs, measures, children):
