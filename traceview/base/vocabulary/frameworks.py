@@ -98,7 +98,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         ranges=r"aten::|torch\.|Optimizer\.step#",
         # torch.compile took 1.8 of the 18.3 ms of a step of nanoGPT off, with this mode 12.3; a
         # replay with one launch per step says 13.7 (docs/accuracy.md).
-        fewer_launches="replay CUDA graphs, as torch.compile(mode='reduce-overhead') does, or "
+        fewer_launches="replay CUDA graphs, as torch.compile's mode='reduce-overhead' does, or "
         "batch",
         elsewhere="on another thread or process (DataLoader workers)",
         pool="torch's allocator",
