@@ -148,7 +148,7 @@ def test_what_wins_only_after_others_says_so(tmp_path):
     nothing = Finding("low", "m", "a", 1000, share_of_step_pct=0.01)
     of_step = Forecast(1000, 10 * MS, None, share_of_step_pct=0.01)
     claimed = ranked_claim(RankedFinding("a", nothing, of_step, won))
-    assert claimed.parts() == ["saves nothing alone, 1.00 ms per step after the others (plan)"]
+    assert claimed.parts() == ["saves nothing alone, 1.00 ms per step after those before it (plan)"]
     first = ranked_claim(RankedFinding("a", nothing, of_step, replace(won, place=0)))
     assert first.parts() == ["save up to 1.00 µs of 10.0 ms per step (<0.1 %)"]
 

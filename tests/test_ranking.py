@@ -91,7 +91,7 @@ def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
     assert [each.forecast.is_partial for each in found] == [False, True, False]
     assert claim(found[1].finding, found[1].forecast).parts() == [
-        "save part of 300 ns of 1.00 µs after warm-up (30.0 %)"
+        "save up to 300 ns of 1.00 µs after warm-up (30.0 %)"
     ]
     (alone,) = ranked({"gpu-idle": Result({}, (late,))})
     assert not alone.forecast.is_partial

@@ -1,33 +1,41 @@
 """What remedies win in programs with a fault: the truth for forecasts.
 
-    python benchmarks/error_rates/what_if_pairs.py measure OUT.json     needs a GPU, 4 minutes
-    python benchmarks/error_rates/what_if_pairs.py measure OUT.json --device cpu    a dry run
-    python benchmarks/error_rates/what_if_pairs.py edits [OUT.json]     remedies as what-if edits
+    python benchmarks/error_rates/what_if_pairs.py measure OUT    needs a GPU and nsys, 12 minutes
+    python benchmarks/error_rates/what_if_pairs.py measure OUT --device cpu    a dry run
+    python benchmarks/error_rates/what_if_pairs.py edits [OUT/measured.json]   as what-if edits
     python benchmarks/error_rates/what_if_pairs.py run NAME VERSION     one program, to record
-    benchmarks/error_rates/what_if/record.sh OUT                        all faults, recorded by nsys
-    python benchmarks/error_rates/what_if_pairs.py forecast OUT.json RECORDINGS    said and measured
-    python benchmarks/error_rates/what_if_pairs.py findings OUT.json RECORDINGS    by the report
+    python benchmarks/error_rates/what_if_pairs.py forecast OUT/measured.json OUT    said, measured
+    python benchmarks/error_rates/what_if_pairs.py table OUT     all, as in docs/accuracy.md
 
 The programs are in two folders, and what was expected of them before any measurement is in the
 expected.toml of each: in what_if/ ten programs whose remedies, alone and together, are edits that
-we give; in findings/ eighteen whose remedy is that of a finding of the report (`--folder findings`;
-FOLDER=findings for record.sh).
+we give; in findings/ those whose remedy is that of a finding of the report.
 
-Three processes each build all versions of a program and run them in turn in blocks of 20 steps,
-timed between CUDA events at the end of each step without the first five of a block. A time is the
-median of the processes' medians. Of programs in what_if/ another process profiles the operations
-that a remedy makes faster, each alone, for the factors on kernels that the edits contain.
+Processes of a program differ by more than most remedies win, so one process does all: it runs
+under `traceview record`, which does not record yet, builds all versions and runs them in turn, in
+blocks of 8 to 56 steps timed between CUDA events at the end of each step, without the first quarter
+of a block. A time is the median of the blocks' medians. Then steps with the fault are timed by the
+clock, and 12 to 40 more are recorded into OUT/NAME.sqlite.xz, as by `traceview record --steps`. Of
+programs in what_if/ another process profiles the operations that a remedy makes faster, each alone,
+for the factors on kernels that the edits contain.
+
+A third of the programs is held back while the model is worked on: those whose name's hash says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import gc
+import hashlib
 import importlib
 import json
+import lzma
 import math
+import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -35,6 +43,7 @@ import time
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +58,21 @@ FOLDERS: Mapping[str, Mapping[str, Any]] = {
 }
 PAIRS = {name: pair for pairs in FOLDERS.values() for name, pair in pairs.items()}
 FOLDER_OF = {name: folder for folder, pairs in FOLDERS.items() for name in pairs}
-BLOCK, DROPPED = 20, 5
-ROUNDS = (3, 8)
-"""Rounds over all versions of a program in one process: at least, at most."""
-CHILD_LIMIT_S = 240
+BLOCK_S, BLOCK = 0.3, (8, 56)
+"""Time of a block, and its steps: at least, at most."""
+ROUNDS = (4, 12)
+"""Rounds over all versions of a program: at least, at most."""
+RECORDED_S, RECORDED = 0.4, (12, 40)
+CHILD_LIMIT_S = 180
 CONTEXT_LOST = 3
 TIMES = "times"
 FACTORS = "factors"
+MEASURED = "measured.json"
+LOCK = "PAIRS_LOCK"
+
+
+def held_back(name: str) -> bool:
+    return hashlib.sha256(name.encode()).digest()[0] % 3 == 0
 
 
 def versions(name: str) -> dict[str, list[str]]:
@@ -95,39 +112,71 @@ def run(name: str, version: str, steps: int, device: str, ranges: bool) -> None:
 
 
 def times(name: str, device: str, seconds: float) -> dict[str, Any]:
-    """Medians of the blocks of each version, in ms per step, and the last result."""
+    """Medians of the blocks of each version in ms per step, and the last result; then a recording.
+
+    Programs take turns: one is built and measured while others start, or write what they recorded.
+    """
     module = program(name)
-    steps = {key: module.build(words, device) for key, words in versions(name).items()}
-    dry = device == "cpu"
-    time_block = _time_on_cpu if dry else _time_on_gpu
-    for step in steps.values():
-        time_block(step)
-    medians: dict[str, list[float]] = {key: [] for key in steps}
-    results: dict[str, float] = {}
-    began = time.perf_counter()
-    for number in range(1 if dry else ROUNDS[1]):
-        if number >= ROUNDS[0] and time.perf_counter() - began > seconds:
-            break
-        # Back and forth: a drift of the clocks is no advantage of a version.
-        order = list(steps) if number % 2 == 0 else list(reversed(steps))
-        for key in order:
-            durations, result = time_block(steps[key])
-            medians[key].append(statistics.median(durations))
-            results[key] = float(result)
-    return {"blocks_ms": medians, "results": results}
+    with turn():
+        steps = {key: module.build(words, device) for key, words in versions(name).items()}
+        medians: dict[str, list[float]] = {key: [] for key in steps}
+        results: dict[str, float] = {}
+        if device == "cpu":
+            for key, step in steps.items():
+                durations, result = _time_on_cpu(step)
+                medians[key].append(statistics.median(durations))
+                results[key] = float(result)
+            return {"blocks_ms": medians, "results": results}
+        for step in reversed(steps.values()):
+            _time_on_gpu(step, BLOCK[0])
+        fault_ms = statistics.median(_time_on_gpu(steps["fault"], BLOCK[0])[0])
+        number = within(BLOCK_S * 1e3 / fault_ms, BLOCK)
+        began = time.perf_counter()
+        for round_number in range(ROUNDS[1]):
+            if round_number >= ROUNDS[0] and time.perf_counter() - began > seconds:
+                break
+            # Back and forth: a drift of the clocks is no advantage of a version.
+            order = list(steps) if round_number % 2 == 0 else list(reversed(steps))
+            for key in order:
+                durations, result = _time_on_gpu(steps[key], number)
+                medians[key].append(statistics.median(durations))
+                results[key] = float(result)
+        record_steps(steps["fault"], within(RECORDED_S * 1e3 / fault_ms, RECORDED))
+    return {"blocks_ms": medians, "results": results, "block": number}
 
 
-def _time_on_gpu(step: Callable[[], Any]) -> tuple[list[float], Any]:
+def within(number: float, bounds: tuple[int, int]) -> int:
+    return max(bounds[0], min(math.ceil(number), bounds[1]))
+
+
+@contextlib.contextmanager
+def turn() -> Iterator[None]:
+    """One process at a time of those with the same lock file."""
+    path = os.environ.get(LOCK)
+    if not path:
+        yield
+        return
+    with Path(path).open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            # Loader workers have inherited the file: to close it is not enough.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def _time_on_gpu(step: Callable[[], Any], number: int) -> tuple[list[float], Any]:
     """Steps of one block in ms on the clock of the GPU without the first, and the last result."""
     import torch
 
     torch.cuda.synchronize()
-    ends = [torch.cuda.Event(enable_timing=True) for _ in range(BLOCK)]
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(number)]
     for end in ends:
         result = step()
         end.record()
     torch.cuda.synchronize()
-    pairs = zip(ends[DROPPED - 1 : -1], ends[DROPPED:], strict=True)
+    dropped = number // 4
+    pairs = zip(ends[dropped - 1 : -1], ends[dropped:], strict=True)
     return [before.elapsed_time(after) for before, after in pairs], result
 
 
@@ -139,6 +188,40 @@ def _time_on_cpu(step: Callable[[], Any]) -> tuple[list[float], Any]:
         result = step()
         durations.append((time.perf_counter() - began) * 1e3)
     return durations, result
+
+
+def record_steps(step: Callable[[], Any], number: int) -> None:
+    """Time `number` steps by the clock and record as many more, as `traceview record --steps`.
+
+    That option counts the steps of one optimizer, but here each version has its own.
+    """
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from traceview_injected import python_sampler, start
+    from traceview_injected.annotations import training_steps
+
+    for each in gc.get_objects():
+        if type(each) is training_steps.TrainingSteps:
+            # The next optimizer that works is that of the loop.
+            each.forget()
+    optimizers: list[None] = []
+    register_optimizer_step_post_hook(lambda *_: optimizers.append(None))
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(number):
+        step()
+    torch.cuda.synchronize()
+    took_ns = round((time.perf_counter() - began) / number * 1e9)
+    if optimizers:
+        # Programs without have no steps that `--steps` could time.
+        unrecorded = Path(os.environ[start.GATHER], training_steps.UNRECORDED)
+        unrecorded.write_text(f"{took_ns} {number}", encoding="utf-8")
+    torch.cuda.cudart().cudaProfilerStart()
+    python_sampler.mark_clock()
+    for _ in range(number + 1):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()
 
 
 def factors(name: str, device: str, _: float) -> dict[str, Any]:
@@ -234,15 +317,16 @@ def measured_in_children(
     kind: str, names: Sequence[str], options: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
     """The lines of one process over all programs: of several, if programs end it."""
-    lines = Path(f"{options.out}.{kind}.lines")
+    lines = options.out / f"{kind}.{names[0]}.lines"
     answers: dict[str, dict[str, Any]] = {}
     while left := [name for name in names if name not in answers]:
         lines.unlink(missing_ok=True)
-        command = [sys.executable, str(Path(__file__).resolve()), "child", kind, str(lines)]
-        flags = ["--device", options.device, "--seconds", str(options.seconds), "--only", *left]
-        status: int | None = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = subprocess.run([*command, *flags], timeout=CHILD_LIMIT_S).returncode
+        command = [str(Path(__file__).resolve()), "child", kind, str(lines)]
+        command += ["--device", options.device, "--seconds", str(options.seconds), "--only", *left]
+        if kind == TIMES and options.device == "cuda":
+            command = [*RECORD, "-o", str(options.out / f"{left[0]}.sqlite"), *command]
+        log = options.out / f"{left[0]}.{kind}.log"
+        status = run_process([sys.executable, *command], environment(options), log)
         written = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
         for line in map(json.loads, written):
             answers[line.pop("name")] = line
@@ -257,24 +341,58 @@ def measured_in_children(
     return answers
 
 
+def run_process(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int | None:
+    """The status of a command; None if it and what it started were killed, as it took too long."""
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            command, env=environment, stdout=file, stderr=file, start_new_session=True
+        )
+        try:
+            return process.wait(CHILD_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
+
+
+RECORD = (
+    *("-m", "traceview", "record", "--backend", "nsys", "--force", "--whole"),
+    *("--nsys-option=--capture-range=cudaProfilerApi", "--nsys-option=--capture-range-end=stop"),
+)
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, LOCK: str(options.out / "lock")}
+
+
 def measure(options: argparse.Namespace) -> bool:
-    """Measure all programs, write what was found after each process; whether all succeeded."""
-    names = options.only or list(FOLDERS[options.folder])
-    processes = 1 if options.device == "cpu" else options.processes
+    """Measure all programs, write what was found after each; whether all succeeded."""
+    names = options.only or [name for name in PAIRS if options.folder in (None, FOLDER_OF[name])]
+    options.out = options.out.absolute()
+    options.out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     found: dict[str, Any] = {"machine": machine(options.device), "programs": {}}
-    edited = [name for name in names if FOLDER_OF[name] == "what_if"]
+    edited = [name for name in names if "@" in json.dumps(PAIRS[name])]
     factors_of = measured_in_children(FACTORS, edited, options) if edited else {}
-    times_of: list[dict[str, dict[str, Any]]] = []
-    for number in range(processes):
-        times_of.append(measured_in_children(TIMES, names, options))
-        found["programs"] = {
-            name: combined(name, [each[name] for each in times_of], factors_of.get(name, {}))
-            for name in names
-        }
-        found["seconds"] = round(time.perf_counter() - began, 1)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(f"process {number + 1} of {processes}: {found['seconds']} s", file=sys.stderr)
+
+    def one(name: str) -> None:
+        if time.perf_counter() - began > options.limit:
+            return
+        answer = measured_in_children(TIMES, [name], options)[name]
+        found["programs"][name] = combined(name, answer, factors_of.get(name, {}))
+        took = time.perf_counter() - began
+        (options.out / MEASURED).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(
+            f"{name}: {answer.get('seconds')} s, {took:.0f} s in all", file=sys.stderr, flush=True
+        )
+        plain = options.out / f"{name}.sqlite"
+        if plain.exists():
+            plain.with_suffix(".sqlite.xz").write_bytes(lzma.compress(plain.read_bytes(), preset=6))
+            plain.unlink()
+
+    with ThreadPoolExecutor(options.at_once) as pool:
+        list(pool.map(one, names))
     if options.device == "cpu":
         for name, figures in found["programs"].items():
             results = {key: f"{each['result']:.6g}" for key, each in figures["versions"].items()}
@@ -291,34 +409,22 @@ def machine(device: str) -> dict[str, str]:
     return {"gpu": gpu, "torch": str(torch.__version__), "python": sys.version.split()[0]}
 
 
-def combined(
-    name: str, processes: Sequence[Mapping[str, Any]], factors: Mapping[str, Any]
-) -> dict[str, Any]:
+def combined(name: str, answer: Mapping[str, Any], factors: Mapping[str, Any]) -> dict[str, Any]:
     """All figures of a program: per version its times, what it saves, what was expected."""
-    good = [each["measured"] for each in processes if "measured" in each]
-    medians = {
-        version: [statistics.median(each["blocks_ms"][version]) for each in good]
-        for version in versions(name)
-    }
-    alone = factors.get("measured", {})
+    measured, alone = answer.get("measured"), factors.get("measured", {})
     entries: dict[str, Any] = {}
-    for version in versions(name) if good else ():
-        entry: dict[str, Any] = {
-            "ms": statistics.median(medians[version]),
-            "processes_ms": medians[version],
-            "blocks_ms": [each["blocks_ms"][version] for each in good],
-            "result": good[-1]["results"][version],
-        }
+    for version in versions(name) if measured else ():
+        blocks, faults = measured["blocks_ms"][version], measured["blocks_ms"]["fault"]
+        entry = {"ms": statistics.median(blocks), "blocks_ms": blocks}
+        entry["result"] = measured["results"][version]
         if version != "fault":
-            pairs = zip(medians["fault"], medians[version], strict=True)
-            saved = [before - after for before, after in pairs]
-            entry["saved_ms"] = statistics.median(medians["fault"]) - entry["ms"]
-            entry["saved_by_process_ms"] = saved
+            saved = [before - after for before, after in zip(faults, blocks, strict=True)]
+            entry["saved_ms"] = statistics.median(faults) - entry["ms"]
             entry["saved_min_ms"], entry["saved_max_ms"] = min(saved), max(saved)
             if "edit" in PAIRS[name][version]:
                 entry["edit"] = edit(name, version, alone)
         entries[version] = entry
-    errors = [each["error"] for each in (*processes, factors) if "error" in each]
+    errors = [each["error"] for each in (answer, factors) if "error" in each]
     return {"expected": PAIRS[name], "versions": entries, "alone": alone, "errors": errors}
 
 
@@ -375,9 +481,6 @@ def forecast(measured: Path, recordings: Path) -> None:
     A step under the recorder takes longer than one without: the forecast is the measured step with
     the fault times replayed ÷ recorded step, both as without the recorder.
     """
-    import traceview
-    from traceview.base.errors import InputError
-
     programs = json.loads(measured.read_text(encoding="utf-8"))["programs"]
     print("program version recorded_ms replayed_ms error_ms before_ms said_ms measured_ms off_pct")
     for name, found in programs.items():
@@ -386,18 +489,9 @@ def forecast(measured: Path, recordings: Path) -> None:
         for version, each in found["versions"].items():
             if version == "fault" or not path.exists():
                 continue
-            trace, known = traceview.load(path), []
-            for word in as_words(each["edit"]):
-                try:
-                    traceview.what_if(trace, word)
-                except InputError as error:
-                    print(f"{name} {version}: {word[:60]}: {error}", file=sys.stderr)
-                else:
-                    known.append(word)
-            if not known:
+            if (said := replayed(path, each["edit"], f"{name} {version}")) is None:
                 continue
-            plain = traceview.what_if(trace, "no-recorder").forecast
-            edited = traceview.what_if(trace, "no-recorder", *known).forecast
+            plain, edited = said
             said_ms = before_ms * edited.replayed_ns / plain.replayed_ns
             figures = (
                 *(plain.recorded_ns / 1e6, edited.replayed_ns / 1e6, edited.error_ns / 1e6),
@@ -406,63 +500,95 @@ def forecast(measured: Path, recordings: Path) -> None:
             print(name, version, *(f"{figure:.3f}" for figure in figures))
 
 
-SAID_COLUMNS = (
-    *(
-        "program",
-        "limit",
-        "expected",
-        "remedy",
-        "finding",
-        "place",
-        "saves, ms",
-        "recorded, ms",
-        "without recorder",
-    ),
-    *("before", "said raw", "said scaled", "measured", "off raw", "off scaled"),
+def replayed(path: Path, edits: Sequence[str], what: str) -> tuple[Any, Any] | None:
+    """The forecasts of a recording without the recorder: without and with edits; None if none fits.
+
+    What edits name may be missing in a recording: they are left out, and said.
+    """
+    import traceview
+    from traceview.base.errors import InputError
+
+    trace, known = traceview.load(path), []
+    for word in as_words(edits):
+        try:
+            traceview.what_if(trace, word)
+        except InputError as error:
+            print(f"{what}: {word[:60]}: {error}", file=sys.stderr)
+        else:
+            known.append(word)
+    if not known:
+        return None
+    plain, edited = (
+        traceview.what_if(trace, "no-recorder", *words).forecast for words in ((), known)
+    )
+    return plain, edited
+
+
+COLUMNS = (
+    *("program", "remedy", "finding, its place", "recorded, ms", "without nsys, ms"),
+    *("before, ms", "said, ms", "measured, ms", "off"),
 )
 
 
-def findings(measured: Path, recordings: Path, held_back: bool) -> None:
-    """Print what reports on the recordings say of each remedy beside what it won.
+PLACES = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("later",) * 90,
+)
 
-    Said is the measured step without what the finding saves: in ms as the report has it (raw), and
-    in the same share of the step, replayed as without the recorder (scaled). Programs that are held
-    back are left out unless `held_back`.
+
+def table(folder: Path, show_held_back: bool) -> None:
+    """Print the table of docs/accuracy.md: what this version says of each remedy, and what it won.
+
+    Said is the measured step with the fault times the share that the remedy leaves of it, by the
+    finding of the report, or by edits of what-if; off is said − measured, as a share of the step
+    before. Programs that are held back are in italics, and left out unless `show_held_back`.
     """
     import traceview
 
-    table: list[tuple[str, ...]] = [SAID_COLUMNS]
-    offs: dict[str, list[Sequence[float]]] = {"worked with": [], "held back": []}
-    for name, found in json.loads(measured.read_text(encoding="utf-8"))["programs"].items():
-        path, is_held = recordings / f"{name}.sqlite.xz", PAIRS[name].get("held_back", False)
-        if is_held and not held_back:
+    print(f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", sep="\n")
+    offs: dict[bool, list[float]] = {False: [], True: []}
+    measured = json.loads((folder / MEASURED).read_text(encoding="utf-8"))["programs"]
+    for name in sorted(measured, key=lambda each: (FOLDER_OF[each], list(PAIRS).index(each))):
+        path, found = folder / f"{name}.sqlite.xz", measured[name]["versions"]
+        if held_back(name) and not show_held_back:
             continue
-        if not path.exists() or not found["versions"]:
+        if not path.exists() or not found:
             print(f"{name}: no recording or no measurement", file=sys.stderr)
             continue
         report: Any = traceview.analyze(traceview.load(path))
-        for version in list(found["versions"])[1:]:
-            expected, what = (PAIRS[name][version][key] for key in ("finding", "what"))
-            before, after = (found["versions"][each]["ms"] for each in ("fault", version))
-            told, left = said_by(report, expected)
-            said = (before - left[0], before * left[1]) if left else (math.nan, math.nan)
-            off = [100 * (each - after) / before for each in said]
-            if not expected.get("absent"):
-                offs["held back" if is_held else "worked with"].append(off)
-            figures = (f"{each:.3f}" for each in (before, *said, after))
-            limits = (report.verdict.limit, PAIRS[name]["limit"])
-            table.append(
-                (name, *limits, what, *told, *figures, *(f"{each:+.1f} %" for each in off))
+        told, program = report.verdict, PAIRS[name]["program"]
+        before = found["fault"]["ms"]
+        steps = [told.step_median_ns or 0, told.step_unrecorded_ns or told.step_median_ns or 0]
+        for version in list(found)[1:]:
+            expected, after = PAIRS[name][version], found[version]["ms"]
+            if "finding" in expected:
+                (what, place, *_), left = said_by(report, expected["finding"])
+                at = PLACES[int(place.split()[0]) - 1] if place else ""
+                source, share = ", ".join(filter(None, (what, at))), left[1] if left else None
+            else:
+                said = replayed(path, found[version]["edit"], f"{name} {version}")
+                source = "`what-if`"
+                share = said[1].replayed_ns / said[0].replayed_ns if said else None
+            off = None if share is None else 100 * (before * share - after) / before
+            if off is not None and not expected.get("finding", {}).get("absent"):
+                offs[held_back(name)].append(abs(off))
+            cells = (
+                *(f"*{program}*" if held_back(name) else program, expected["what"], source),
+                *(_ms(each / 1e6) for each in steps),
+                *(_ms(before), "–" if share is None else _ms(before * share), _ms(after)),
+                "" if off is None else f"{off:+.1f} %".replace("-", "−"),
             )
-    print_aligned(table)
-    for which, those in offs.items():
-        for how, each in zip(("raw", "scaled"), zip(*those, strict=True), strict=False):
-            known = sorted(abs(off) for off in each if not math.isnan(off)) or [math.nan]
+            print(f"| {' | '.join(cells)} |")
+    for which, those in (("worked with", offs[False]), ("held back", offs[True])):
+        if those:
             print(
-                f"{which}, {how}: {sum(off <= 15 for off in known)} of {len(each)} within 15 % of "
-                f"the step before, {sum(math.isnan(off) for off in each)} not said; "
-                f"median {statistics.median(known):.1f} %, at most {known[-1]:.1f} %"
+                f"{which}: {sum(off <= 15 for off in those)} of {len(those)} within 15 % of the "
+                f"step before; median {statistics.median(those):.1f} %, at most {max(those):.1f} %"
             )
+
+
+def _ms(time_ms: float) -> str:
+    return f"{time_ms:.3g}" if time_ms < 100 else f"{time_ms:.1f}"
 
 
 def said_by(
@@ -537,27 +663,26 @@ def arguments() -> argparse.ArgumentParser:
     runs, measures, children, edits = (
         commands.add_parser(each) for each in ("run", "measure", "child", "edits")
     )
-    of_folder = commands.add_parser("names")
-    of_folder.add_argument("folder", choices=FOLDERS, nargs="?", default="what_if")
-    said, by_report = (commands.add_parser(each) for each in ("forecast", "findings"))
-    for each in (said, by_report):
-        each.add_argument("measured", type=Path)
-        each.add_argument("recordings", type=Path)
-    by_report.add_argument("--held-back", action="store_true", help="show held-back programs, too")
+    said, tables = (commands.add_parser(each) for each in ("forecast", "table"))
+    said.add_argument("measured", type=Path)
+    said.add_argument("recordings", type=Path)
+    tables.add_argument("folder", type=Path)
+    tables.add_argument("--held-back", action="store_true", help="show held-back programs, too")
     runs.add_argument("name", choices=PAIRS)
     runs.add_argument("version", choices=["fault", "A", "B", "A+B"])
     runs.add_argument("--steps", type=int, default=60)
     runs.add_argument("--ranges", action="store_true", help="an NVTX range around each step")
     children.add_argument("kind", choices=MEASUREMENTS)
-    measures.add_argument("--processes", type=int, default=3)
-    measures.add_argument("--folder", choices=FOLDERS, default="what_if")
+    measures.add_argument("--folder", choices=FOLDERS)
+    measures.add_argument("--at-once", type=int, default=1, help="programs that start or end")
+    measures.add_argument("--limit", type=float, default=math.inf, help="s; begins none after it")
     edits.add_argument("measured", type=Path, nargs="?")
     for each in (runs, measures, children):
         each.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     for each in (measures, children):
         each.add_argument("out", type=Path)
         each.add_argument("--only", nargs="+", choices=list(PAIRS))
-        each.add_argument("--seconds", type=float, default=2.5, help="per program and process")
+        each.add_argument("--seconds", type=float, default=5, help="of blocks, per program")
     return parser
 
 
@@ -566,8 +691,8 @@ def main() -> None:
     match options.command:
         case "forecast":
             forecast(options.measured, options.recordings)
-        case "findings":
-            findings(options.measured, options.recordings, options.held_back)
+        case "table":
+            table(options.folder, options.held_back)
         case "run":
             run(options.name, options.version, options.steps, options.device, options.ranges)
         case "measure":
@@ -577,8 +702,6 @@ def main() -> None:
             child(options.kind, names, options.out, options.device, options.seconds)
         case "edits":
             print_edits(options.measured)
-        case "names":
-            print(*FOLDERS[options.folder])
 
 
 if __name__ == "__main__":

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
 import traceview
-from benchmarks.error_rates.what_if_pairs import FOLDERS, HERE, program, said_by, versions
+from benchmarks.error_rates.what_if_pairs import (
+    FOLDERS,
+    HERE,
+    held_back,
+    program,
+    said_by,
+    versions,
+)
 from tests.places import DATA
 
 pytestmark = pytest.mark.slow
@@ -22,17 +28,14 @@ def test_each_program_has_an_expectation():
     assert files == PAIRS.keys()
     assert not PAIRS.keys() & FOLDERS["what_if"].keys()
     for name, pair in PAIRS.items():
-        assert pair.keys() - {"held_back"} - versions(name).keys() == {
-            *("program", "limit", "step_ms")
-        }
+        assert pair.keys() - versions(name).keys() == {*("program", "limit", "step_ms")}
         for version in versions(name).keys() - {"fault"}:
             assert pair[version].keys() == {"remedies", "what", "limit", "finding", "saved_pct"}
 
 
 def test_a_third_of_the_programs_is_held_back():
-    names = sorted(PAIRS)
-    held_back = {name for name in names if PAIRS[name].get("held_back")}
-    assert held_back == set(random.Random(42).sample(names, len(names) // 3))
+    names = [*FOLDERS["findings"], *FOLDERS["what_if"]]
+    assert 0.25 * len(names) < sum(map(held_back, names)) < 0.4 * len(names)
 
 
 @pytest.mark.parametrize("name", PAIRS)

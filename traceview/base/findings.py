@@ -116,6 +116,15 @@ class LoopTime:
         """The step time that savings refer to: the mean of uneven steps, else the median."""
         return self.mean_ns if self.is_uneven else self.median_ns
 
+    def is_as(self, other: LoopTime) -> bool:
+        """Whether it is the other loop in another process: of one name, and about as long steps."""
+        apart_ns = abs(self.step_ns - other.step_ns)
+        return self.name == other.name and apart_ns <= _ALIKE * other.step_ns
+
+
+_ALIKE = 0.05
+"""Steps of the ranks of a job last equally long, but for where each begins."""
+
 
 @dataclass(frozen=True, repr=False)
 class Finding(display.Drawn):
@@ -237,7 +246,8 @@ class Forecast:
 
     `error_ns` is the error (±) of that time per step, or of the run without steps; None where the
     remedy was not replayed.
-    `step_ns` is the median step of the loop that the finding is about, its mean where `is_mean`;
+    `step_ns` is the median step of the loop that the finding is about, its mean where `is_mean`, or
+    that of the main loop where this is the same in another process and takes about as long;
     `saved_per_step_ns` is saved in each. Both are None without steps, where the time is lost
     outside them, and where that loop has less than half of the loss and of the steady time.
     `share_of_step_pct` is the saving as a share of that step, `share_of_run_pct` of the steady
@@ -297,11 +307,12 @@ def forecast(
         of_step = min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)
     if not of_step:
         return replace(of_run, speedup_at_most=None)
-    saved = min(round(loop.step_ns * of_step / 100.0), finding.time_at_stake_ns)
+    told = loops[0] if loop.is_as(loops[0]) else loop
+    saved = min(round(told.step_ns * of_step / 100.0), finding.time_at_stake_ns)
     error = finding.error_ns
     return Forecast(
         saved,
-        loop.step_ns,
+        told.step_ns,
         _speedup(of_step),
         finding.saving,
         share_of_step_pct=of_step,

@@ -176,7 +176,7 @@ def planned(
     of = whole(model, loops[0] if loops else None, steady_ns)
     result, keys = [*in_order], {at: rank(row) for at, row in enumerate(in_order)}
     severity, least_ns = 0, np.inf
-    for at, won in _greedy(model, rows, of):
+    for at, won in _greedy(model, rows, of, accidents(in_order)):
         won_ns = won.before_ns - won.after_ns
         # What wins more behind others than they do is no worse than they are.
         severity = max(severity, of.severity(rows[at], won_ns))
@@ -230,14 +230,31 @@ def _plannable(row: RankedFinding, of_steps: bool) -> bool:
     return in_step or not of_steps
 
 
-def _greedy(model: Model, rows: Mapping[int, Finding], of: Whole) -> Iterator[tuple[int, Won]]:
+def accidents(findings: Sequence[RankedFinding]) -> list[Edit]:
+    """The edits of findings on what came a few times, whose time has no share of a step.
+
+    What every step wins is told of the run without them: a long call in which the GPU would have
+    had work left, if the steps before it were shorter, is theirs.
+    """
+    rows = (each.finding for each in findings)
+    return [
+        each.edit
+        for each in rows
+        if each.edit and each.time_at_stake_ns and not each.share_of_step_pct
+    ]
+
+
+def _greedy(
+    model: Model, rows: Mapping[int, Finding], of: Whole, given: Sequence[Edit]
+) -> Iterator[tuple[int, Won]]:
     """What each remedy wins on top of those before it, the best of the rest at each place.
 
     The best is the one whose card would be first: by severity, then by what is likely to be won.
     The error of each place is that of the replay, and no less than those of the remedies so far,
     as squares.
     """
-    left, done, saved, squares = dict(rows), list[Edit](), 0, 0.0
+    left, done, squares = dict(rows), [*given], 0.0
+    saved = model.saved_ns(*done) if done else 0
     alone: dict[int, int] = {}
     before_ns, place = of.time_ns, 0
     while left:
@@ -251,7 +268,8 @@ def _greedy(model: Model, rows: Mapping[int, Finding], of: Whole) -> Iterator[tu
         done.append(_edit(finding))
         after_ns = max(before_ns - wins[best], 0)
         squares += ((finding.error_ns or 0) / of.steady_ns * of.time_ns) ** 2
-        error_ns = max(model.forecast(*done).error_ns * of.per_ns, np.sqrt(squares))
+        replayed = model.forecast(*done[len(given) :], given=given)
+        error_ns = max(replayed.error_ns * of.per_ns, np.sqrt(squares))
         now = alone[best] >= of.least_ns
         yield best, Won(place, before_ns, after_ns, round(error_ns), now, of.per_step, alone[best])
         before_ns, place, saved = after_ns, place + 1, together[best]

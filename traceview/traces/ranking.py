@@ -14,6 +14,7 @@ from traceview.base import intervals
 from traceview.base.findings import (
     LOW,
     SEVERITIES,
+    Edit,
     Finding,
     LoopTime,
     LostTime,
@@ -25,7 +26,7 @@ from traceview.base.intervals import Intervals
 from traceview.traces.analyses import phases, trace_health
 from traceview.traces.analyses.base import Result, Skipped
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
-from traceview.traces.plan import RankedFinding, likely_ns, planned, rank, whole
+from traceview.traces.plan import RankedFinding, accidents, likely_ns, planned, rank, whole
 
 Outcome = Result | Skipped
 
@@ -64,7 +65,7 @@ def ranked(
         of = whole(model(), loops[0] if loops else None, steady_ns)
         times = of.per_ns * steady_ns / of.time_ns
         findings = [
-            _replayed(row, model(), times)
+            _replayed(row, model(), times, accidents(findings))
             if _in_steps(row.finding, loops)
             else replace(row, finding=replace(row.finding, edit=None))
             for row in findings
@@ -155,15 +156,18 @@ def _in_steps(finding: Finding, loops: Sequence[LoopTime]) -> bool:
     return 2 * max(inside) >= finding.lost.time.total()
 
 
-def _replayed(row: RankedFinding, model: Model, times: float) -> RankedFinding:
+def _replayed(
+    row: RankedFinding, model: Model, times: float, given: Sequence[Edit]
+) -> RankedFinding:
     """A finding whose edit was not replayed yet, with what that saves; `times` that of the model.
 
-    Its severity follows from that, unless it is a note.
+    It is what it saves on top of what is `given`. Its severity follows from that, unless it is a
+    note.
     """
     finding = row.finding
     if not finding.edit or finding.error_ns is not None or not finding.share_of_step_pct:
         return row
-    replayed = model.forecast(finding.edit)
+    replayed = model.forecast(finding.edit, given=given)
     saved_ns = round(max(replayed.saved_ns, 0) * times)
     span_ns = 100 * finding.time_at_stake_ns / finding.share_of_step_pct
     severity = finding.severity

@@ -1,4 +1,4 @@
-"""nanoGPT without torch.compile: with it."""
+"""nanoGPT without torch.compile: with it, and with its two passes as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,4 +9,5 @@ from benchmarks.error_rates.what_if.parts import Step
 
 
 def build(remedies: Collection[str], device: str) -> Step:
-    return nanogpt(device, compile_model="compiled" in remedies)
+    mode = "reduce-overhead" if "graphs" in remedies else "default"
+    return nanogpt(device, mode if remedies else None)

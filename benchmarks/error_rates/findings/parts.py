@@ -57,9 +57,12 @@ def in_bf16(device: str, function: Callable[..., Any], *arguments: Any) -> Step:
     return call
 
 
-def compiled(function: Callable[..., Any], device: str) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], device: str, mode: str = "default"
+) -> Callable[..., Any]:
     """By Inductor on a GPU; on a CPU only traced, as a test."""
-    result: Callable[..., Any] = torch.compile(function, backend=sized(device, "inductor", "eager"))
+    how = sized(device, {"mode": mode}, {"backend": "eager"})
+    result: Callable[..., Any] = torch.compile(function, **how)
     return result
 
 
@@ -94,14 +97,14 @@ def adamw(parameters: Iterable[Any]) -> Any:
     return torch.optim.AdamW(parameters, lr=1e-4, fused=True)
 
 
-def nanogpt(device: str, compile_model: bool = False) -> Step:
+def nanogpt(device: str, mode: str | None = None) -> Step:
     """nanoGPT's train.py for characters without dropout: 6 layers of 384, batch 32, bf16, eager."""
     torch.manual_seed(8)
     tf32()
     layers, dim, length, rows = sized(device, (6, 384, 256, 32), (2, 64, 16, 4))
     model = GPT(65, layers, dim, length).to(device)
     optimizer = adamw(model.parameters())
-    called: Callable[..., Any] = compiled(model, device) if compile_model else model
+    called: Callable[..., Any] = compiled(model, device, mode) if mode else model
     data = torch.randint(65, (1_000_000,))
     places = torch.Generator().manual_seed(8)
 

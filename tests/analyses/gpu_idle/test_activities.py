@@ -46,6 +46,47 @@ def test_time_off_the_cpu_is_told_apart_by_the_library_functions(tmp_path, stack
     assert result.findings[0].subject.kind == "line"
 
 
+STFT = (f"{SITE}/torch/functional.py", 681, "stft")
+MEL = (f"{SITE}/torchaudio/functional/functional.py", 120, "spectrogram")
+MODULE = (f"{SITE}/torch/nn/modules/module.py", 1790, "_call_impl")
+UPDATE = (f"{SITE}/torch/optim/adamw.py", 243, "step")
+
+
+@pytest.mark.parametrize(
+    ("stack", "gap_ms", "activity"),
+    [
+        ((STFT, MAIN), 4, "tensors"),
+        ((MEL, MODULE, MAIN), 20, "tensors"),
+        ((MAIN, MODULE, MAIN), 4, "tensors"),
+        # Launches of torch are as close as that; so is what comes between them.
+        ((STFT, MAIN), 1, "cpu"),
+        ((UPDATE, MAIN), 20, "cpu"),
+        ((MAIN,), 20, "cpu"),
+    ],
+)
+def test_torch_computes_on_the_cpu_where_nothing_calls_cuda_for_long(
+    tmp_path, stack, gap_ms, activity
+):
+    export = sample_gaps(loop(gap_ms=gap_ms), *stack, gap_ms=gap_ms)
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert rows(result, "lines", "activity") == [(activity,)]
+    names = result.findings[0].action.startswith("Compute this on the GPU")
+    assert names == (activity == "tensors")
+
+
+def test_a_line_that_stalls_now_and_then_computes_nothing_on_the_cpu(tmp_path):
+    """torch's lines between launches: of the samples at a line few are in its longest pauses."""
+    export = sample_gaps(loop(gap_ms=4), STFT, MAIN, gap_ms=4)
+    for number in range(20):
+        for launch in range(20):
+            at = (1 << 30) + (number * 20 + launch) * MS
+            export.launch((at, at + 5_000), (at + 10_000, at + 20_000))
+            export.python_sample(at + MS // 2, STFT, MAIN)
+
+    assert set(rows(ask(ANALYSIS, export, tmp_path), "lines", "activity")) == {("cpu",)}
+
+
 def test_compilation_is_left_to_phases(tmp_path):
     compiler = (f"{SITE}/triton/compiler/compiler.py", 9, "compile")
     result = ask(ANALYSIS, sample_gaps(loop(gap_ms=4), compiler, MAIN, gap_ms=4), tmp_path)

@@ -65,6 +65,14 @@ CPU = add(Activity(
          "waits for what a callback returns."),
     ),
 ))
+TENSORS = add(Activity(
+    "tensors", colors=("#d9cdb4", "#5c543f"), rank="computes with torch",
+    lost="while torch computed on the CPU",
+    amount="computing with torch on the CPU",
+    apart="waiting while torch computes on the CPU",
+    action="Compute this on the GPU: move its tensors there first. Or compute it ahead, in "
+    "DataLoader workers.",
+))
 SLEEP = add(Activity(
     "sleep", colors=_WAITS, rank="sleeps", os_calls="(clock_)?nanosleep|u?sleep",
     lost="while the CPU slept",

@@ -122,25 +122,28 @@ def _listed(lead: str, texts: Sequence[str]) -> str:
 
 def ranked_findings(job: JobReport) -> tuple[RankedFinding, ...]:
     """The findings, worst first, each with the table that shows it and its forecast."""
+    told = job.verdict
     rows = tuple(
-        RankedFinding(each.evidence.table or "ranks", each, forecast(each, _loop(job, each)))
+        RankedFinding(
+            each.evidence.table or "ranks",
+            each,
+            (saving := forecast(each, _loop(job, each)))
+            and replace(saving, is_mean=bool(saving.step_ns) and told.is_uneven),
+        )
         for each in job.result.findings
     )
-    told = job.verdict
     return unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
 
 
 def _loop(job: JobReport, finding: Finding) -> tuple[LoopTime, ...]:
-    """The steps that a finding's share refers to, as one loop; empty without steps or a share.
-
-    Its step time is the mean: a rank that is late in some steps does not show in the median step.
-    """
-    share, steps = finding.share_of_step_pct, job.verdict.steps
-    if not share or not steps or not job.verdict.step_median_ns:
+    """The steps that a finding's share refers to, as one loop; empty without steps or a share."""
+    share, told = finding.share_of_step_pct, job.verdict
+    if not share or not told.steps or not told.step_median_ns:
         return ()
     total = round(100.0 * finding.time_at_stake_ns / share)
     none = np.zeros(0, np.int64)
-    return (LoopTime(Intervals(none, none), total, round(total / steps)),)
+    step_ns = told.step_mean_ns if told.is_uneven else told.step_median_ns
+    return (LoopTime(Intervals(none, none), total, step_ns or 0),)
 
 
 def job_tiles(job: JobReport) -> tuple[ScoreTile, ...]:

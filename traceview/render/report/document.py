@@ -168,8 +168,6 @@ _LEAST_SHARE_PCT = 0.1
 """A smaller share of a step is nothing."""
 _MUCH_MORE = 2.0
 """A card that said less than half of what the plan says would contradict it."""
-PARTIAL = "part of"
-"""Qualifier of a general loss listed behind a smaller one: one change seldom saves all of it."""
 
 
 @record
@@ -208,14 +206,14 @@ class Claim:
         """The lines below the amount. Of a known whole, the share says how much faster it gets."""
         if self.after_others:
             per = f" {self.of}" if self.of else ""
-            return [f"{self.after_others}{per} after the others (plan)"]
+            return [f"{self.after_others}{per} after those before it (plan)"]
         lines = [f"{self.share} {self.of}".strip()] if self.of else [self.share, self.speedup]
         return [line for line in lines if line]
 
     def brief(self) -> str:
         """The same in one line, without what the plan and the verdict say: `per step, 60.7 %`."""
         if self.after_others:
-            return f"{self.after_others} after the others"
+            return f"{self.after_others} after those before it"
         which = self.of.split(" ", 3)[-1] if self.of else ""
         return ", ".join(filter(None, (which, self.share)))
 
@@ -246,8 +244,10 @@ def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
     at_stake, share = finding.time_at_stake_ns, finding.share_of_step_pct
     if not at_stake:
         return None
+    if forecast and forecast.is_partial:
+        # One change seldom saves all of a general loss.
+        forecast = replace(forecast, saving="at-most")
     lead = QUALIFIERS[forecast.saving if forecast else finding.saving]
-    lead = PARTIAL if forecast and forecast.is_partial else lead
     if forecast and forecast.saved_per_step_ns is not None and forecast.step_ns:
         saved, step = forecast.saved_per_step_ns, forecast.step_ns
         on_average = " on average" if forecast.is_mean else ""

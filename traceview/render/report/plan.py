@@ -41,7 +41,7 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     texts, unit = [f"{before} {per}"], before.rpartition(" ")[2]
     for time, label, row in zip(_times(rows), _labels(report, rows), rows, strict=True):
         number, _, its_unit = time.rpartition(" ")
-        only = "" if row.wins_now else " (only after the others)"
+        only = "" if row.wins_now else " (only then)"
         texts.append(f"{number if its_unit == unit else time} {label}{only}")
         unit = its_unit
     more = len(plan) - len(rows)

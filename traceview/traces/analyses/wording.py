@@ -151,7 +151,7 @@ def fewer_launches(trace: Trace) -> str:
     graphs = cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
-    if _reads_between(trace):
+    if reads_between(trace):
         return _READS_BETWEEN
     if is_compiled(trace):
         return _COMPILED
@@ -166,7 +166,7 @@ def fewer_launches(trace: Trace) -> str:
     )
 
 
-def _reads_between(trace: Trace) -> bool:
+def reads_between(trace: Trace) -> bool:
     """Whether steady steps read values on the CPU again and again between their launches."""
     ops, start_ns = operations(trace), steps.warm_up_end_ns(trace)
     steady = ops.start_ns >= start_ns

@@ -106,8 +106,9 @@ class JobVerdict:
 
     `limit` is a limit of a rank's report, `straggler` if ranks wait for a late one, or
     `communication`. `steps` counts the steady steps that all ranks share; `step_median_ns` is the
-    median over these steps of the longest duration on any rank, None without steps.
-    `step_unrecorded_ns` is that without the recorder, None where about the same or not known.
+    median over these steps of the longest duration on any rank, `step_mean_ns` the mean, both None
+    without steps. `step_unrecorded_ns` is the median without the recorder, None where about the
+    same or not known.
     """
 
     text: str
@@ -118,6 +119,15 @@ class JobVerdict:
     gpu_busy_pct: float | None
     figures: Mapping[str, int | float | None] = field(default_factory=dict)
     step_unrecorded_ns: int | None = None
+    step_mean_ns: int | None = None
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether savings are told of a mean step: a rank late in some steps has no usual one."""
+        return (self.step_mean_ns or 0) > (1 + _ALIKE) * (self.step_median_ns or 0)
+
+
+_ALIKE = 0.05
 
 
 @dataclass(frozen=True, repr=False)

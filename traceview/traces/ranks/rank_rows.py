@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -226,6 +227,7 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
     steady = np.flatnonzero(job.steps.steady & (heat.duration_ns != NULL).all(axis=0))
     longest = heat.duration_ns[:, steady].max(axis=0) if len(steady) else steady
     median = int(np.median(longest)) if len(steady) else None
+    mean = round(float(longest.mean())) if len(steady) else None
     span = sum(rank.span_ns for rank in job.ranks)
     busy = sum(rank.busy_pct * rank.span_ns for rank in job.ranks) / span if span else None
     # A rank without steps counts as one step.
@@ -239,11 +241,8 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
     paced = any(
         finding.general and finding.cause == CAUSE_NAMES[LAUNCH_LATE] for finding in findings
     )
-    phrases = [*_phrases(job, len(steady), median, busy, waiting)]
-    if paced:
-        phrases.append("the CPU sets the pace")
-    return JobVerdict(
-        text=" · ".join(phrases),
+    verdict = JobVerdict(
+        text="",
         limit=_limit(job, lasting, exposed, paced=paced),
         ranks=len(job.ranks),
         steps=len(steady),
@@ -257,7 +256,10 @@ def verdict_of(job: JobFacts, heat: HeatMap, findings: Sequence[Finding] = ()) -
             "saved_ns": saved,
         },
         step_unrecorded_ns=_unrecorded_ns(job, median),
+        step_mean_ns=mean,
     )
+    phrases = [*_phrases(job, verdict, waiting), *(["the CPU sets the pace"] if paced else [])]
+    return replace(verdict, text=" · ".join(phrases))
 
 
 def _unrecorded_ns(job: JobFacts, median: int | None) -> int | None:
@@ -275,18 +277,23 @@ def _limit(job: JobFacts, saved_ns: int, exposed: float, *, paced: bool) -> str:
     return known.most_common(1)[0][0] if known else "unknown"
 
 
-def _phrases(
-    job: JobFacts, steps: int, median: int | None, busy: float | None, waiting: float | None
-) -> Iterator[str]:
+def _phrases(job: JobFacts, told: JobVerdict, waiting: float | None) -> Iterator[str]:
     yield units.counted(len(job.ranks), "rank")
-    if median is not None:
-        plain_ns = _unrecorded_ns(job, median)
-        plain = f" (about {units.duration(plain_ns)} without nsys)" if plain_ns else ""
-        yield f"{units.counted(steps, 'steady step')} of {units.duration(median)}{plain}"
+    if told.step_median_ns is not None:
+        # Of a mean step, where that is what savings are told of.
+        mean_ns = told.step_mean_ns if told.is_uneven else None
+        plain_ns = _unrecorded_ns(job, mean_ns or told.step_median_ns)
+        beside = [
+            *([f"mean {units.duration(mean_ns)}"] if mean_ns else []),
+            *([f"about {units.duration(plain_ns)} without nsys"] if plain_ns else []),
+        ]
+        aside = f" ({', '.join(beside)})" if beside else ""
+        steps = units.counted(told.steps, "steady step")
+        yield f"{steps} of {units.duration(told.step_median_ns)}{aside}"
     else:
         yield f"no common steps in {units.duration(job.span_ns)}"
-    if busy is not None:
-        yield f"GPU busy {units.percent(busy)}"
+    if told.gpu_busy_pct is not None:
+        yield f"GPU busy {units.percent(told.gpu_busy_pct)}"
     if waiting is not None and waiting >= _WORTH_SAYING:
         yield f"{units.percent(100.0 * waiting)} waiting for slower ranks"
     yield from _late(job)

@@ -81,7 +81,10 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     """The claim on idle time of one cause without the parts that have claims of their own."""
     device, line, site = usual.device, usual.line, usual.site
     rows = np.flatnonzero(usual.gaps)
+    edit = _edit(trace, cause, usual)
     action = remedies.action_for(trace, cause)
+    if cause == causes.LAUNCH_LATE and edit is None:
+        action = remedies.of_lone_launches(trace)
     if cause == causes.ALLOCATION:
         action = remedies.allocation_remedy(trace, rows)
     lost = remedies.lost_by(trace, cause)
@@ -103,7 +106,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     sentences.on_other_gpus(idle, others)
     return replace(
         _shown(idle, severity, cause, line, usual.rest),
-        edit=_edit(trace, cause, usual),
+        edit=edit,
         general=not _names_one_place(trace, cause, usual),
     )
 

@@ -56,7 +56,8 @@ def of_cause(trace: Trace, cause: int, rows: Array) -> Edit | None:
 def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
     """All work of a step is launched by one call, as by a CUDA graph; of the run without steps.
 
-    Work that was launched after a wait still is: what the CPU read there may decide on it.
+    Work that was launched after a wait still is: what the CPU read there may decide on it. So is
+    work that was launched after an allocation: its memory was not there before.
     """
     late = gaps(trace).after[rows]
     if not (operations(trace).call[late] >= 0).any():
@@ -76,9 +77,9 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
 def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     """Operations that one call could launch, and the number of the call.
 
-    They are of one step and thread, no wait comes between their launches, and some of each group
-    are among `late`. Copies stay as they are: the host memory of most must be ready. So do groups
-    with an accident, which has an edit of its own, if there are others.
+    They are of one step, thread and stream, no wait or allocation comes between their launches, and
+    some of each group are among `late`. Copies stay as they are: the host memory of most must be
+    ready. So do groups with an accident, which has an edit of its own, if there are others.
     """
     ops, calls, every = operations(trace), api_calls(trace), waits(trace)
     launched = np.flatnonzero((ops.call >= 0) & (ops.kind != Kind.COPY))
@@ -86,10 +87,19 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     thread, issued = calls.thread[call], calls.start_ns[call]
     waited = np.zeros(len(launched), np.int64)
     blocking = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
+    allocates = calls.does == CallKind.ALLOCATE
     for number, own in groups.rows_of(thread).items():
-        ends = np.sort(every.end_ns[blocking & (every.thread == number)])
+        ends = np.sort(
+            np.concatenate(
+                [
+                    every.end_ns[blocking & (every.thread == number)],
+                    calls.end_ns[allocates & (calls.thread == number)],
+                ]
+            )
+        )
         waited[own] = np.searchsorted(ends, issued[own], side="right")
-    group = groups.group(step_of_operations(trace)[launched], thread, waited).ids
+    step, stream = step_of_operations(trace)[launched], ops.stream[launched]
+    group = groups.group(step, thread, stream, waited).ids
     is_late = np.zeros(len(ops), bool)
     is_late[late] = True
     chosen = groups.isin(group, group[is_late[launched]])
@@ -327,6 +337,16 @@ def _do_elsewhere(trace: Trace) -> str:
     if len(pace(trace).timed):
         return "take the CPU work between launches out of the loop"
     return "do the CPU work between launches earlier or later"
+
+
+def of_lone_launches(trace: Trace) -> str:
+    """The remedy for late launches that no other could be joined with (see launch_at_once)."""
+    action = action_for(trace, causes.LAUNCH_LATE)
+    calls = api_calls(trace)
+    if not (calls.does == CallKind.ALLOCATE).any() or wording.reads_between(trace):
+        return action
+    elsewhere = _do_elsewhere(trace)
+    return f"{elsewhere[0].upper()}{elsewhere[1:]}: allocations keep launches from being joined."
 
 
 _MUCH_PYTHON = 0.1

@@ -18,7 +18,7 @@ was measured on an H200 (docs/accuracy.md).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -115,21 +115,31 @@ class StepModel(ABC):
         return end
 
     def forecast(
-        self, *edits: Edit, recorder: bool = False, alike: RowNumbers | None = None
+        self,
+        *edits: Edit,
+        recorder: bool = False,
+        alike: RowNumbers | None = None,
+        given: Sequence[Edit] = (),
     ) -> StepForecast:
         """What these edits together win per step; with the `recorder`, as it was recorded.
+
+        It is what they win on top of what is `given`.
 
         Its spread is that over the steps, or over spans of steps that begin at the rows `alike`:
         what wins in every third step differs from step to step all the same.
         """
-        as_recorded = self._as_recorded(edits)
-        without = self._unrecorded(edits)
+
+        def beyond(saved: Callable[[Sequence[Edit]], Array]) -> Array:
+            every = saved([*given, *edits])
+            return every - saved(given) if given else every
+
+        as_recorded, without = beyond(self._as_recorded), beyond(self._unrecorded)
         saved, other = (as_recorded, without) if recorder else (without, as_recorded)
         recorded, mean = float(self.recorded.mean()), float(saved.mean())
         spans = np.arange(len(saved)) if alike is None else alike
         each, lasted = (np.add.reduceat(times, spans) for times in (saved, self.recorded))
         spread = spread_of(each, lasted) * len(each) / len(saved)
-        inferred = abs(float(as_recorded.mean()) - self._mean_without_inferred(edits))
+        inferred = abs(float((as_recorded - beyond(self._without_inferred)).mean()))
         cost = abs(mean - float(other.mean())) / (1 if recorder else 2)
         error = float(np.sqrt(spread**2 + inferred**2 + cost**2))
         steps = len(saved) if len(self.follows) else 0
@@ -157,15 +167,15 @@ class StepModel(ABC):
         times = float(self.recorded.mean()) / max(float(self.before_cheaper.mean()), 1.0)
         return (self.before_cheaper - after) * times
 
-    def _mean_without_inferred(self, edits: Sequence[Edit]) -> float:
+    def _without_inferred(self, edits: Sequence[Edit]) -> Array:
         if not len(self._recorded_alone[0]):
-            return float(self._as_recorded(edits).mean())
+            return self._as_recorded(edits)
         rows, lag_ns = self._recorded_alone
 
         def recorded_alone(changed: Changed) -> None:
             changed.begin_ns[rows] = lag_ns
 
-        return float(self._as_recorded([recorded_alone, *edits]).mean())
+        return self._as_recorded([recorded_alone, *edits])
 
     @cached_property
     def _recorded_alone(self) -> tuple[Array, Integers]:

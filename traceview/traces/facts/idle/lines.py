@@ -20,8 +20,15 @@ from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, Texts
-from traceview.base.vocabulary.activities import ACTIVITIES, ACTIVITY_NAMES, CPU, RESULT_WAIT, SLEEP
-from traceview.traces.facts.idle import cpu_activity, gaps, stack_sites
+from traceview.base.vocabulary.activities import (
+    ACTIVITIES,
+    ACTIVITY_NAMES,
+    CPU,
+    RESULT_WAIT,
+    SLEEP,
+    TENSORS,
+)
+from traceview.traces.facts.idle import cpu_activity, cpu_tensors, gaps, stack_sites
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.samples import stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
@@ -139,6 +146,7 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
             ]
             sample = own[part.sample]
             doing, stack = _doing(trace, sample), stacks[part.sample]
+            doing = np.where(cpu_tensors.computing(trace)[sample] & (doing == CPU), TENSORS, doing)
             doing, stack = stack_sites.after_waits(trace, doing, stack, before)
             all_sampled = np.ones(len(sample), bool)
             yield IdleSamples(launched.rows[part.gap], stack, part.time_ns, doing, all_sampled)
