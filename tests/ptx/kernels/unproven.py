@@ -120,3 +120,21 @@ def outer(x_ptr, y_ptr, z_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     tile = tl.load(x_ptr + at) * tl.load(y_ptr + columns)[None, :]
     tl.store(x_ptr + at, tile)
     tl.store(z_ptr + tl.program_id(0) * ROWS + rows, tl.sum(tile, 1))
+
+
+@triton.jit
+def turned_pieces(x_ptr, y_ptr, rows, columns, SIDE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    along, across = row * columns + at, at * rows + row
+    x = tl.load(x_ptr + (along if SIDE == "store" else across), at < columns)
+    tl.store(y_ptr + (across if SIDE == "store" else along), x, at < columns)
+
+
+@triton.jit
+def turned_tiles(x_ptr, y_ptr, rows, columns, SIDE: tl.constexpr, BLOCK: tl.constexpr):
+    row = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
+    at = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    inside = (row < rows) & (at < columns)
+    x = tl.trans(tl.load(x_ptr + row * columns + at, inside))
+    tl.store(y_ptr + tl.trans(at) * rows + tl.trans(row), x, tl.trans(inside))

@@ -6,6 +6,7 @@ from traceview.kernels.ptx.instruction_mix import instruction_mix
 from traceview.kernels.ptx.issue_cycles import loop_cycles
 from traceview.kernels.ptx.loops import Jump
 from traceview.kernels.ptx.model import Function, Instruction
+from traceview.kernels.ptx.pipes import L2_LATENCY, READ_LATENCY
 from traceview.kernels.ptx.scoreboards import Control
 
 ADD = ["FADD"] * 8
@@ -52,6 +53,41 @@ def test_what_takes_the_cycles_of_a_full_sm(body, capability, expected):
 def test_one_warp_per_scheduler_waits_for_its_stall_counts():
     (loop,) = cycles(["FADD", "BRA", "EXIT"], [Jump(1, (0,), True)], "9.0", [4, 6, 1], (1, 4))
     assert (loop.sm_cycles_per_warp, loop.limit, loop.warps_per_sm) == (2.5, "latency", 4)
+
+
+@pytest.mark.parametrize(
+    ("body", "issued"),
+    [
+        (["FFMA R1, R2, R3, R4"], 3),
+        (["FFMA R1, R2, 2, R4"], 2),
+        (["FFMA R1, -R2, R3, -R2"], 2),
+        (["FADD R5, R2.reuse, R6", "FFMA R1, R2, R3, R4"], 3),
+        (["FADD R5, R6, R2.reuse", "FFMA R1, R2, R3, R4"], 4),
+    ],
+)
+def test_three_registers_to_fetch_take_two_cycles(body, issued):
+    """A register that the instruction before keeps in the same place is not fetched again."""
+    body = [*body, "BRA", "EXIT"]
+    end = len(body) - 2
+    (hopper,), (ampere,) = (cycles(body, [Jump(end, (0,), True)], c) for c in ("9.0", "8.6"))
+    assert hopper.sm_cycles_per_warp == issued / 4
+    assert ampere.sm_cycles_per_warp == (end + 1) / 4
+
+
+def test_operands_are_read_before_the_result_is_there():
+    """The next pass waits for the address of this one, not for its data from L2."""
+    code = tuple(
+        Instruction(n, "R1, [R2]", None, at) for at, n in enumerate(("LDG.E", "BRA", "EXIT"))
+    )
+    function = Function("k", "sass", True, code, jumps=(Jump(1, (0,), True),))
+    loops, free = instruction_mix(function).loops, frozenset[int]()
+    found = {}
+    for reads in (free, frozenset((1,))):
+        load = Control(1, frozenset((0, 1)), frozenset((1,)), reads)
+        controls = (load, Control(1, free, free), Control(1, free, free))
+        (loop,) = loop_cycles(function, loops, controls, "9.0", 1, 4)
+        found[reads] = loop.sm_cycles_per_warp * 4
+    assert found[free] > L2_LATENCY > 10 * READ_LATENCY > found[frozenset((1,))]
 
 
 @pytest.mark.parametrize("left", [0, 1])

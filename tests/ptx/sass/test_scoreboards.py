@@ -39,9 +39,10 @@ def by_position(bits: str) -> Control:
     """The control code in CuAssembler's order: reuse, wait, read, write, yield, stall."""
     code = bits[2:23]
     wait, read, write, stall = code[4:10], code[10:13], code[13:16], code[17:21]
-    barriers = {int(text, 2) for text in (read, write) if text != "111"}
+    reads, writes = ({int(text, 2)} - {7} for text in (read, write))
     waits = {5 - place for place, bit in enumerate(wait) if bit == "1"}
-    return Control(int(stall, 2), frozenset(barriers), frozenset(waits))
+    sets = frozenset(reads | writes)
+    return Control(int(stall, 2), sets, frozenset(waits), frozenset(reads - writes))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -109,6 +109,19 @@ def test_a_profile_of_proton_has_those_of_lines(tmp_path):
     assert samples.by_line == {SourceLine(*line): Counter(stalls) for line, stalls in lines.items()}
 
 
+def test_a_recorded_profile_of_proton_is_read_by_line():
+    """Of two kernels in kernels/, recorded on one H200 with Triton 3.6.0."""
+    by_name = {each.symbol: each for each in read_samples(DATA / "proton-3.6.0.hatchet")}
+    gelu, softmax = by_name.pop("gelu_kernel"), by_name.pop("softmax_kernel")
+    assert not by_name
+    stalls = gelu.by_line[SourceLine("/src/kernels/gelu.py", 107)]
+    assert stalls.most_common(1)[0][0] == "long_scoreboard"
+    assert {line.file for line in softmax.by_line} == {
+        "/src/kernels/softmax.py",
+        "/lib/triton/language/standard.py",
+    }
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -6,6 +6,7 @@ of the warps that an SM holds, of the bits that a load moves, of the bytes that 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
@@ -313,16 +314,16 @@ def _occupancy(before: KernelReport, after: KernelReport) -> UpgradeChange | Non
 def _spills(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
     """Spilled bytes, as the share of a thread's values that live in memory."""
     one, other = before.spill_bytes, after.spill_bytes
-    if one is None or other is None or abs(other - one) < _LEAST_SPILL_BYTES:
+    # A tenth of what was spilled, however little of a thread's values it is, is traffic in loops.
+    if one is None or other is None:
+        return None
+    if abs(other - one) < max(_LEAST_SPILL_BYTES, LEAST * max(one, other)):
         return None
     shares = [
         spilled / (spilled + _REGISTER_BYTES * (kernel.registers or 1))
         for spilled, kernel in ((one, before), (other, after))
     ]
-    loss = shares[1] - shares[0]
-    if not (one and other):
-        # Traffic that was not there before, however little, is a loss.
-        loss = max(loss, LEAST) if other else min(loss, -LEAST)
+    loss = math.copysign(max(abs(shares[1] - shares[0]), LEAST), other - one)
     texts = [f"{units.size(n)} spilled per thread" if n else "no spills" for n in (one, other)]
     return UpgradeChange("spills", texts[0], texts[1], loss)
 

@@ -17,7 +17,14 @@ from traceview.base.records import record
 from traceview.kernels.ptx.instruction_mix import LoopMix, Passes
 from traceview.kernels.ptx.loops import loop_nest
 from traceview.kernels.ptx.model import Function, Instruction, SourceLine
-from traceview.kernels.ptx.pipes import BARRIER, L2_LATENCY, SCHEDULERS, PipeUse, need_of
+from traceview.kernels.ptx.pipes import (
+    BARRIER,
+    READ_LATENCY,
+    SCHEDULERS,
+    PipeUse,
+    issue_cycles,
+    need_of,
+)
 from traceview.kernels.ptx.scoreboards import PRODUCTS, Control, closes, named
 
 _PASSES, _SETTLED = 4, 2
@@ -70,7 +77,11 @@ def loop_cycles(
         path = passes.heaviest((code[at], controls[at].stall_cycles) for at in own)
         needs = [need_of(each, capability) for each in path]
         known = [need for need in needs if need]
-        steps = [_step(i, control[id(i)], need) for i, need in zip(path, known, strict=False)]
+        befores = [*path[-1:], *path[:-1]]
+        steps = [
+            _step(i, control[id(i)], need, issue_cycles(i, before, capability))
+            for i, before, need in zip(path, befores, known, strict=False)
+        ]
         # A block's warps are spread over the schedulers, those of small blocks over all.
         per_block = max(1, warps // SCHEDULERS)
         shares = [per_block] * math.ceil(blocks * warps / SCHEDULERS / per_block)
@@ -88,27 +99,34 @@ def loop_cycles(
 
 @record
 class _Step:
-    """An instruction of a pass. `blocking` are the pipes of which one must be free.
+    """An instruction of a pass. `issue` are the cycles that its scheduler issues nothing else.
+
+    `blocking` are the pipes of which one must be free. `sets` are the scoreboards that its result
+    frees, `reads` those that it frees once its operands are read.
 
     `ends` has the scoreboard of the group, of copies or products, that ends with it. `leaves` has
     how many groups of a scoreboard may be under way when it issues.
     """
 
     need: PipeUse
+    issue: int
     blocking: tuple[str, ...]
     stall: int
     sets: frozenset[int]
+    reads: frozenset[int]
     waits: frozenset[int]
     ends: frozenset[int]
     leaves: tuple[tuple[int, int], ...]
 
 
-def _step(instruction: Instruction, control: Control, need: PipeUse) -> _Step:
+def _step(instruction: Instruction, control: Control, need: PipeUse, issue: int) -> _Step:
     ends = closes(instruction) or (instruction.opcode == "LDGDEPBAR" and control.sets)
     blocking = () if need.queued else need.pipes
     stall = max(1, control.stall_cycles)
     leaves = tuple(named(instruction).items())
-    return _Step(need, blocking, stall, control.sets, control.waits, ends or frozenset(), leaves)
+    sets = control.sets - control.reads
+    ends = ends or frozenset()
+    return _Step(need, issue, blocking, stall, sets, control.reads, control.waits, ends, leaves)
 
 
 def _of_sm(steps: Sequence[_Step], shares: Sequence[int]) -> tuple[float, str] | None:
@@ -116,7 +134,7 @@ def _of_sm(steps: Sequence[_Step], shares: Sequence[int]) -> tuple[float, str] |
     warps = sum(shares)
     if _PASSES * len(steps) * warps > MOST_STEPS:
         return None
-    taken = defaultdict[str, float](float, {"issue": len(steps)})
+    taken = defaultdict[str, float](float, {"issue": sum(step.issue for step in steps)})
     # What one pipe alone can do first.
     for need in sorted((step.need for step in steps), key=lambda need: len(need.pipes)):
         if need.pipes:
@@ -159,8 +177,10 @@ class _Scheduler:
             ]
             now = max(now, min(ready))
             able = (w for w, at in zip(running, ready, strict=True) if at <= now)
-            self._issue(min(able, key=lambda w: w.issued), now)
-            now += 1
+            first = min(able, key=lambda w: w.issued)
+            busy = self._steps[first.at].issue
+            self._issue(first, now)
+            now += busy
             running = [w for w in running if w.passes < _PASSES]
         return (self._ends[_PASSES] - self._ends[_SETTLED]) / (_PASSES - _SETTLED)
 
@@ -176,26 +196,28 @@ class _Scheduler:
                     self._go_on(each, now + step.need.latency)
                 waiting.clear()
             return
-        done = self._done(step.need, now)
-        for board in step.sets:
-            warp.boards[board] = max(warp.boards[board], done)
+        read, done = self._done(step.need, now)
+        for boards, at in ((step.reads, read), (step.sets, done)):
+            for board in boards:
+                warp.boards[board] = max(warp.boards[board], at)
         if step.need.copies:
-            warp.copied = max(warp.copied, done + L2_LATENCY - step.need.latency)
+            warp.copied = max(warp.copied, done)
         for board in step.ends:
             warp.groups[board].append(done if board == PRODUCTS else warp.copied)
         self._go_on(warp, now + step.stall)
 
-    def _done(self, need: PipeUse, now: float) -> float:
-        """When the result is there; takes the pipe."""
+    def _done(self, need: PipeUse, now: float) -> tuple[float, float]:
+        """When the operands are read, and when the result is there; takes the pipe."""
         begin = now
         if need.pipes:
             pipe = min(need.pipes, key=lambda name: self._free[name])
             begin = max(now, self._free[pipe])
             self._free[pipe] = begin + need.cycles
+        read = begin + need.cycles + READ_LATENCY
         if need.l2_bytes:
             begin = max(begin, self._free["L2"])
             self._free["L2"] = begin + need.l2_cycles
-        return begin + need.cycles + need.latency
+        return read, begin + need.cycles + need.latency
 
     def _go_on(self, warp: _Warp, at: float) -> None:
         warp.at += 1

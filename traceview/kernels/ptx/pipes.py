@@ -3,28 +3,31 @@
 All times are cycles of one of the four schedulers; what the four share (load and store, L2) takes
 four times as long for each. Per SM and clock:
 
-- fp32, fp64: `hardware.lanes_of`. Special functions: 16 lanes, by the whitepapers of Volta (GV100),
-  Turing, Ampere, Ada and Hopper. Counts of bits: 16 lanes, integers, comparison, packing: 64,
-  shared memory and shuffles: 32 (CUDA C++ Programming Guide, throughput of arithmetic
-  instructions). Which pipe: Nsight Compute, Kernel Profiling Guide, pipelines. One half of the fp32
-  lanes multiplies integers.
-- Products with a 64-bit result or its upper half: half of that, `sm__pipe_fma_cycles_active` of an
-  H200, where VIADD counts to that pipe, too.
+- fp32, fp64: `hardware.lanes_of`. Special functions and counts of bits: 16 lanes, integers,
+  comparison and packing: 64, shared memory and shuffles: 32. One half of the fp32 lanes multiplies
+  integers; products with a 64-bit result or its upper half take twice as long, and VIADD counts to
+  that pipe, too (`sm__pipe_fma_cycles_active` of an H200). Which pipe: Nsight Compute, Kernel
+  Profiling Guide, pipelines.
+- An FFMA of sm_90 that fetches three registers keeps its scheduler for two cycles.
 - Tensor cores of sm_90: 2048 multiply-adds in 16 bits (Hopper whitepaper), of which mma.sync
   reaches 62.9 % (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
-  Microbenchmarking", 2024).
+  Microbenchmarking", 2024, arXiv 2402.13499).
 - L2: 64 bytes for an SM (NVIDIA, GTC 2020 S21819, for V100 and A100).
 
-Latencies: Luo et al., of an H100, for shared memory, L1, L2 and mma.sync; special functions:
-Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture through Microbenchmarking and
-Instruction-level Analysis" (2022); a barrier of one warp: Zhang et al., "A Study of Single and
-Multi-device Synchronization Methods in Nvidia GPUs" (2020), of a V100.
+Measured on one H200 (driver 580, CUDA 13.0): the lanes, and the latencies of shared memory,
+shuffles and special functions, by benchmarks/kernels/issue_rates.cu; the three registers by
+benchmarks/kernels/fma_operands.py. Lanes of other GPUs: their whitepapers and the CUDA C++
+Programming Guide. From papers, of which the figures were not looked up again:
+latencies of L1, L2 and mma.sync, Luo et al., of an H100; a barrier of one warp, Zhang et al., "A
+Study of Single and Multi-device Synchronization Methods in Nvidia GPUs" (2020, arXiv 2004.05371),
+of a V100. That operands are read as late as a result from shared memory is assumed.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 from traceview.base.hardware import lanes_of
 from traceview.base.records import frequent_record
@@ -35,8 +38,9 @@ from traceview.kernels.ptx.model import Instruction
 
 SCHEDULERS = 4
 TENSOR, BARRIER = "tensor cores", "barrier"
-SHARED_LATENCY, L1_LATENCY, L2_LATENCY = 29, 41, 262
-SPECIAL_LATENCY, BARRIER_LATENCY, MMA_LATENCY = 18, 22, 33
+READ_LATENCY = SHARED_LATENCY = 19
+SHUFFLE_LATENCY, L1_LATENCY, L2_LATENCY = 22, 41, 262
+SPECIAL_LATENCY, BARRIER_LATENCY, MMA_LATENCY = 9, 22, 33
 
 _MMA_SYNC = 0.629
 # 16×8 by 32 bytes of k are 2048 multiply-adds of 16 bits, of 512 per clock and scheduler.
@@ -46,13 +50,13 @@ _WGMMA_SHAPE = re.compile(r"64x(?P<n>\d{1,3})x\d{1,3}")
 _ELEMENT_BYTES = {"HMMA": 2.0, "IMMA": 1.0, "QMMA": 1.0, "BMMA": 1 / 8, "DMMA": 8.0}
 _SPECIAL_LANES = dict.fromkeys(("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"), 16)
 _INTEGER_LANES = _HALF_LANES = 64
+_REGISTER = re.compile(r"[-|~]*(?P<name>R\d{1,3})(?P<kept>\.reuse)?")
 _WAVEFRONT_BYTES, _L2_BYTES = 128, 64
 _MULTIPLIES = re.compile(r"IMAD|IMUL|IDP|VIADD$")
 _FLOATS = re.compile(r"F(ADD|MUL|FMA|SWZADD)|H(ADD|MUL|FMA)")
 _SPECIAL = re.compile(r"MUFU|I2F$|F2I$|F2F$|FRND|POPC|FLO|BREV")
-_ON_INTEGER_PIPE = {"integer", "fp32", "fp16", "conversion", "move"}
 _MEMORY = {"async copy", "shuffle", "barrier", "atomic"}
-_FROM_L2 = {"global load", "atomic"}
+_FROM_L2 = {"global load", "atomic", "async copy"}
 
 
 @frequent_record
@@ -61,7 +65,7 @@ class PipeUse:
 
     `pipes` are those that can do it, one of them does. `queued` is whether the warp goes on while
     they are taken. `l2_bytes` are those of the warp, without TMA copies, whose size is not in the
-    code. `copies` to shared memory: `latency` is when they have read their operands.
+    code. `copies` are those to shared memory.
     """
 
     pipes: tuple[str, ...] = ()
@@ -107,6 +111,25 @@ def need_of(instruction: Instruction, capability: str) -> PipeUse | None:
     return PipeUse()
 
 
+def issue_cycles(instruction: Instruction, before: Instruction, capability: str) -> int:
+    """The cycles for which the scheduler issues nothing else: two for three registers to fetch.
+
+    A register marked `.reuse` by the instruction before is not fetched again in the same place.
+    """
+    if capability != "9.0" or not instruction.opcode.startswith("FFMA"):
+        return 1
+    kept = {at for at in _sources(before) if at[2]}
+    fetched = {name for place, name, _ in _sources(instruction) if (place, name, True) not in kept}
+    return 2 if len(fetched) > 2 else 1
+
+
+def _sources(instruction: Instruction) -> Iterator[tuple[int, str, bool]]:
+    """The registers that an instruction reads: place, name, and whether it is kept."""
+    for place, operand in enumerate(instruction.operands.split(",")[1:]):
+        if found := _REGISTER.match(operand.strip()):
+            yield place, found["name"], bool(found["kept"])
+
+
 def _cycles(lanes: int | None) -> float:
     return SCHEDULERS * WARP_THREADS / lanes if lanes else 0.0
 
@@ -125,6 +148,6 @@ def _of_memory(kind: str, width_bits: int | None) -> PipeUse:
     sent = WARP_THREADS * (width_bits or 0) // 8
     cycles, copies = SCHEDULERS * max(1.0, sent / _WAVEFRONT_BYTES), kind == "async copy"
     latency = L2_LATENCY if kind in _FROM_L2 else SHARED_LATENCY
-    latency = L1_LATENCY if kind == "local load" else latency
+    latency = {"local load": L1_LATENCY, "shuffle": SHUFFLE_LATENCY}.get(kind, latency)
     to_l2 = sent if copies or kind in ("global load", "global store") else 0
     return PipeUse(("shared memory",), cycles, latency, True, to_l2, copies)

@@ -39,12 +39,14 @@ class Control:
     """The control bits of an instruction.
 
     `stall_cycles` pass before the warp issues its next one, at least. `sets` are the scoreboards
-    that it reserves, `waits` those that must be free before it issues.
+    that it reserves, of which `reads` only until its operands are read; `waits` are those that must
+    be free before it issues.
     """
 
     stall_cycles: int
     sets: frozenset[int]
     waits: frozenset[int]
+    reads: frozenset[int] = frozenset()
 
 
 def controls(machine_code: bytes) -> tuple[Control, ...]:
@@ -54,12 +56,9 @@ def controls(machine_code: bytes) -> tuple[Control, ...]:
 
 
 def _control(bits: int) -> Control:
-    barriers = (bits >> 5 & 7, bits >> 8 & 7)
-    return Control(
-        bits & 15,
-        frozenset(barrier for barrier in barriers if barrier != _NONE),
-        frozenset(number for number in range(_SCOREBOARDS) if bits >> 11 + number & 1),
-    )
+    written, read = (frozenset({bits >> at & 7} - {_NONE}) for at in (5, 8))
+    waits = frozenset(number for number in range(_SCOREBOARDS) if bits >> 11 + number & 1)
+    return Control(bits & 15, written | read, waits, read - written)
 
 
 @record

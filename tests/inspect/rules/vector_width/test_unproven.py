@@ -77,6 +77,19 @@ def test_threads_a_row_apart_are_to_read_along_the_rows(retried, each):
     assert not any("neighbouring threads" in f.message for f in mended)
 
 
+@pytest.mark.parametrize("element", ["fp16", "fp32", "i8"])
+@pytest.mark.parametrize("side", ["load", "store"])
+def test_pieces_of_rows_are_turned_as_tiles(retried, side, element):
+    """One side of a transposition is apart, whichever it is; tl.trans of a tile widens both."""
+    signature = f"*{element}:16, *{element}:16, i32:16, i32:16, {side!r}, "
+    findings = retried("turned_pieces", signature + "2048").findings()
+    (finding,) = (f for f in findings if "rows apart" in f.message)
+    assert f"Global {side}s" in finding.message
+    assert "move tiles of two axes along it, and turn them with tl.trans" in finding.action
+    tiles = retried("turned_tiles", signature + "64").findings()
+    assert not any(finding.severity == "high" for finding in tiles)
+
+
 @pytest.mark.parametrize("fill", [-1, 0])
 def test_offsets_through_where_are_to_be_masked(retried, fill):
     signature = f"*fp32:16, *fp32:16, i32:16, {fill}, 1024"

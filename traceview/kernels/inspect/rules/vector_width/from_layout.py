@@ -94,7 +94,7 @@ _ONCE = (
 
 _ROW_PER_WARP = (
     "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
-    "its values by shuffles, or transpose the data"
+    "its values by shuffles, or load tiles of rows through shared memory"
 )
 _ROWS_AS_TILE = (
     "Load a tile of two axes, of which the last runs along memory, so that neighbouring threads "

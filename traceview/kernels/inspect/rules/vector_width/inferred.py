@@ -117,7 +117,7 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
-        return _apart(far, _CONTIGUOUS, basis, narrow)
+        return _apart(far, _contiguous(cuda), basis, narrow)
     way = "before" if step.of < 0 else "after"
     basis = f"in PTX, each {size} element is {abs(step.of)} bytes {way} the previous one"
     if stride == -1:
@@ -145,7 +145,7 @@ def _interleaved(narrow: Narrow, cuda: bool) -> str:
     """The remedy where only every k-th element is moved."""
     parts = abs(narrow.layout.apart)
     if not 1 < parts <= _MOST_PARTS:
-        return _CONTIGUOUS
+        return _contiguous(cuda)
     if cuda or parts & (parts - 1) or narrow.place[1] == "atomic":
         return f"Store each of the {parts} parts as an array of its own, or move whole runs"
     if narrow.place[1] == "store":
@@ -164,10 +164,13 @@ def _reversed(narrow: Narrow, cuda: bool) -> str:
     )
 
 
-_CONTIGUOUS = (
-    "Let each thread's elements run along the axis that is contiguous in memory: choose another "
-    "tile, or transpose the data first"
-)
+def _contiguous(cuda: bool) -> str:
+    way = "through shared memory" if cuda else "with tl.trans"
+    return (
+        "Let each thread's elements run along the axis that is contiguous in memory: move tiles of "
+        f"two axes along it, and turn them {way} where the other side runs along the other axis"
+    )
+
 
 _TRANSPOSED = (
     "transposed, so that what one iteration needs is adjacent. The cache hides a part of the cost: "
