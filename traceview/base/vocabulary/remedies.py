@@ -42,6 +42,8 @@ SHORT: Mapping[str, str] = {
     "Pad or align": "align the sizes",
     "Use torch.compile on the model": "use torch.compile",
     "Raise num_workers of that DataLoader": "raise num_workers",
+    "Keep the DataLoader's workers": "keep the loader's workers",
+    "Make the batches once": "make the batches once",
     "Instantiate and upload CUDA graphs": "upload graphs before the loop",
     "Put several steps into one CUDA graph": "put steps into one CUDA graph",
     "Pin what is uploaded": "pin what is uploaded",
