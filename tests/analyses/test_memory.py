@@ -83,7 +83,7 @@ def test_allocation_in_the_loop(tmp_path):
     assert finding.evidence.values["allocations"] == 1
     assert finding.evidence.values["idle_ns"] == 8 * 48 * US // 9
     assert finding.message.startswith(
-        "The loop allocates and frees GPU memory: 1 call of cudaMalloc and 1 of cudaFree per step"
+        "The loop allocates GPU memory and frees it: 1 call of cudaMalloc and 1 of cudaFree per "
     )
     assert finding.action.startswith("Allocate before the loop and reuse the memory")
     assert finding.evidence.row == {"api": "cudaFree"}
@@ -120,8 +120,9 @@ def test_the_line_that_frees_is_named(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.message.endswith(
-        " It frees at train.py:31, calling torch.cuda.memory.empty_cache."
+    assert finding.message.startswith(
+        "The loop allocates GPU memory and frees it at train.py:31, calling "
+        "torch.cuda.memory.empty_cache: 1 call of cudaMalloc"
     )
     assert finding.action.startswith("Remove torch.cuda.empty_cache()")
     assert (finding.subject.kind, finding.subject.file, finding.subject.line) == (

@@ -61,3 +61,8 @@ def test_the_python_of_a_command(folder):
     assert python_of([str(by_env)]).name == "python3"
     assert python_of([str(fake_nsys.script(folder / "a.out", "true"))]) is None
     assert python_of(["no-such-program"]) is None
+
+
+@pytest.mark.parametrize("name", ["python", "python3.13", "python3.13t", "python3.14d", "pypy3"])
+def test_a_python_is_told_by_its_name_free_threaded_ones_too(folder, name):
+    assert python_of([str(fake_nsys.script(folder / name, "true"))]).name == name

@@ -90,7 +90,10 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
-_AT_LINE = " Most are launched at {launched_at}[ in {launched_in}][ (`{launched_source}`)]."
+_AT_LINE, _FOR_LINE = (
+    f" Most are launched {where} {{launched_at}}[ in {{launched_in}}][ (`{{launched_source}}`)]."
+    for where in ("at", "in the backward pass of")
+)
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
@@ -167,7 +170,7 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     if known is None or subject.file:
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
-    said = (*(each for each in claim.said if each != _AT_LINE), _LAUNCHED)
+    said = (*(each for each in claim.said if each not in (_AT_LINE, _FOR_LINE)), _LAUNCHED)
     return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
 
 
@@ -326,7 +329,7 @@ def kernel_claim(
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain, line = of_kernels(trace, gains, effect), launch_line(trace, rows)
+    gain, (line, undone) = of_kernels(trace, gains, effect), launch_line(trace, rows)
     at = (line.place, line.named_function, line.source) if line else (None, None, None)
     return TimeClaim(
         Subject("kernel", name),
@@ -341,7 +344,7 @@ def kernel_claim(
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
             **dict(zip(("launched_at", "launched_in", "launched_source"), at, strict=True)),
         },
-        said=(_AT_LINE,) if line else (),
+        said=(_FOR_LINE if undone else _AT_LINE,) if line else (),
     )
 
 

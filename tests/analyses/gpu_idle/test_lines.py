@@ -199,6 +199,81 @@ def test_a_function_is_called_mostly_where_it_is_not_all_of_the_line(tmp_path):
     assert finding.message.endswith("All of it was at train.py:40, mostly in the backward pass.")
 
 
+def passes(forward, *, steps=20, around=(), updates=0) -> Export:
+    """Steps of a forward pass, sampled at these stacks in turn, a backward pass, and updates.
+
+    A kernel of 50 µs is launched at the end of each ms.
+    """
+    export, at = Export(), 0
+    for number in range(10 * steps):
+        end = (number + 1) * MS
+        export.launch((end - 80_000, end - 75_000), (end - 70_000, end - 20_000))
+        place = number % 10
+        if 1 <= place <= 4:
+            stack, at = forward[at % len(forward)], at + 1
+        else:
+            stack = (ADAM, ("/work/train.py", 43, "<module>")) if place > 9 - updates else None
+            stack = stack or (BACKWARD, MAIN)
+        export.python_sample(end - 200_000, *stack, *around)
+    return export
+
+
+NET = ("/work/train.py", 38, "<module>")
+LAYERS = [("/work/model.py", line, "forward") for line in (7, 8, 9)]
+EXPERTS = ("/work/model.py", 20, "route")
+RUN = ("/work/cli.py", 5, "main")
+
+
+@pytest.mark.parametrize(
+    ("forward", "of"),
+    [
+        ([(LINEAR, NET)], "train.py:38"),
+        ([(LINEAR, each, NET) for each in LAYERS], "train.py:38"),
+        # The innermost line with half of it, though the backward pass is longer than each.
+        ([(LINEAR, each, EXPERTS, NET) for each in LAYERS], "model.py:20 in route"),
+        ([(LINEAR, LAYERS[0], NET)] * 3 + [(LINEAR, LAYERS[1], NET)], "model.py:7 in forward"),
+        # Two lines that launch alike, with none around both.
+        ([(LINEAR, ("/work/train.py", line, "<module>")) for line in (36, 37, 38)], None),
+    ],
+)
+@pytest.mark.parametrize("around", [(), (RUN,)], ids=["script", "main"])
+@pytest.mark.parametrize("updates", [0, 1])
+def test_a_backward_pass_is_told_with_the_line_of_the_forward_pass_that_asks_for_it(
+    forward, of, around, updates, tmp_path
+):
+    export = passes(forward, around=around, updates=updates)
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    said = "in the backward pass" + (f" of {of}." if of else ".")
+    assert said in finding.message
+    line = of.split(" ")[0] if of else "train.py:40"
+    assert finding.subject.name == line
+    assert rows(ask(ANALYSIS, export, tmp_path), "lines", "line")[0] == (40,)
+
+
+def test_a_loop_that_waits_for_data_too_names_no_one_place_for_its_launches(tmp_path):
+    """The range with most late idle time is that of the wait, which has a finding of its own."""
+    export = Export()
+    for step in range(20):
+        start = step * 20 * MS
+        for number in range(5):
+            at = start + (10 + 2 * number) * MS
+            export.launch((at - 5_000, at - 3_000), (at, at + MS))
+        export.range("data loading", start, start + 10 * MS - 100_000)
+        for number in range(20):
+            stack = (LOADER, MAIN) if number < 10 else (LINEAR, LAYERS[number % 3], NET)
+            export.python_sample(start + number * MS + MS // 2, *stack)
+
+    found = ask(ANALYSIS, export, tmp_path).findings[:2]
+    late, waits = sorted(found, key=lambda each: not each.general)
+
+    assert "waited for the DataLoader" in waits.message
+    assert not waits.general
+    assert "waiting for the CPU to launch work" in late.message
+    assert late.general
+
+
 def test_work_in_several_lines_of_a_function_is_one_finding(tmp_path):
     export = loop(gap_ms=9)
     for number in range(200):

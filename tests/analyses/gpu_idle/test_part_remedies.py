@@ -9,6 +9,7 @@ from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 SERIALIZATION = f"{SITE}/torch/serialization.py"
 LOADER = f"{SITE}/torch/utils/data/dataloader.py"
+FETCHING = f"{SITE}/torch/utils/data/_utils/fetch.py"
 FORK = ("/usr/lib/python3.12/multiprocessing/popen_fork.py", 66, "_launch")
 NUMPY = (f"{SITE}/numpy/lib/_histograms_impl.py", 879, "histogram")
 
@@ -41,6 +42,15 @@ def remedy(tmp_path, *stack) -> str:
         ([NUMPY, (f"{SITE}/torch/utils/tensorboard/summary.py", 503, "histogram")], "Log less"),
         ([("/home/me/tensorboard/train.py", 12, "augment")], "Take this CPU work out"),
         ([NUMPY], "Take this CPU work out"),
+        ([NUMPY, (FETCHING, 52, "fetch"), (LOADER, 734, "__next__")], "Load in worker processes"),
+        (
+            [
+                (f"{SITE}/torch_geometric/data/collate.py", 90, "_collate"),
+                (f"{SITE}/torch_geometric/loader/dataloader.py", 24, "__call__"),
+                *((FETCHING, 55, "fetch"), (LOADER, 734, "__next__")),
+            ],
+            "Make the batches once",
+        ),
         (
             [("/work/train.py", 8, "augment"), (f"{SITE}/jax/_src/callback.py", 71, "__call__")],
             "Compute this in JAX",

@@ -235,3 +235,23 @@ def test_the_line_that_launches_most_of_the_kernels_is_told(tmp_path, lines, tol
     assert len(chains) == 1
     assert ("launched" in chains[0].message) == bool(told)
     assert told in chains[0].message
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_kernels_of_a_backward_pass_are_told_with_the_line_of_the_forward_pass(tmp_path, called):
+    autograd = ("/site-packages/torch/autograd/graph.py", 865, "_engine_run_backward")
+    backward = (autograd, ("train.py", 9, "step"))
+    export, now = Export(), 0
+    for step in range(40):
+        for name in (GEMM, ADD, ADD, ADD):
+            now += 40_000
+            forward = step % 3 == 0
+            line = 7 if called else (6, 7, 8)[step // 3 % 3]
+            stack = (("train.py", line, "step"),) if forward else backward
+            export.python_sample(now - 10_000, *stack)
+            export.launch((now, now + 5_000), (now + 6_000, now + 60_000), name=name)
+
+    [chain] = [each for each in ask(ANALYSIS, export, tmp_path).findings if "chain" in each.message]
+
+    said = "in the backward pass of train.py:7 in step." if called else "at train.py:9 in step."
+    assert f" Most are launched {said}" in chain.message

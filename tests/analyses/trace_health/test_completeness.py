@@ -81,17 +81,32 @@ def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_pa
     assert status(result, "lost events")[0][0] == "blind"
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_bounded_recording_whose_launches_all_have_their_work_lost_nothing(tmp_path, lost):
-    """nsys says the same of a recording that ends while the program goes on."""
-    shown = "nsys profile --capture-range=cudaProfilerApi --capture-range-end=stop python x.py"
-    export = Export().run(nsys_command=shown).launch((0, 2), (10, 20))
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        {"nsys_command": "nsys profile --capture-range=cudaProfilerApi python x.py"},
+        {"nsys_command": "nsys profile python x.py", "first_s": "19"},
+    ],
+    ids=["a range", "stopped"],
+)
+@pytest.mark.parametrize(("lost_at", "cut_off"), [(None, 0), (None, 1), (None, 5), (4, 0), (4, 3)])
+def test_a_bounded_recording_whose_launches_all_have_their_work_lost_nothing(
+    tmp_path, bounded, lost_at, cut_off
+):
+    """nsys says the same of a recording that ends while the program goes on.
+
+    It may end between the last launches and their work.
+    """
+    export = Export().run(**bounded).launch((0, 2), (10, 20)).launch((6, 8), (20, 30))
     export.diagnostic("Not all CUDA events might have been collected.")
-    if lost:
-        export.launch_without_kernel((30, 32))
+    if lost_at is not None:
+        export.launch_without_kernel((lost_at, lost_at + 1))
+    for number in range(cut_off):
+        export.launch_without_kernel((30 + 5 * number, 32 + 5 * number))
 
     result = ask(ANALYSIS, export, tmp_path)
 
+    lost = lost_at is not None
     assert [state for state, _ in status(result, "lost events")] == ["blind" if lost else "note"]
     if not lost:
         assert not result.findings

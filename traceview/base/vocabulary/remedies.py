@@ -43,6 +43,8 @@ SHORT: Mapping[str, str] = {
     "Write it as a matrix product": "use a matrix product",
     "Pad or align": "align the sizes",
     "Raise num_workers of that DataLoader": "raise num_workers",
+    "Keep the DataLoader's workers": "keep the loader's workers",
+    "Make the batches once": "make the batches once",
     "Instantiate and upload CUDA graphs": "upload graphs before the loop",
     "Put several steps into one CUDA graph": "put steps into one CUDA graph",
     "Pin what is uploaded": "pin what is uploaded",

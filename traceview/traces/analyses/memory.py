@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import Clause, Subject
+from traceview.base.findings import Subject
 from traceview.base.intervals import by_start, overlap
 from traceview.base.tables import NULL, Cell, Integers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import ALLOCATION, CAUSE_NAMES
@@ -211,10 +211,9 @@ def _leaks(trace: Trace) -> Iterator[TimeClaim]:
 RULES = (
     FindingRule(
         _in_the_loop,
-        "The loop allocates and frees GPU memory: {allocations:call} of {allocating_call} and "
-        "{releases} of {freeing_call} {per} take {call_ns} of CPU time, and the GPU sits idle for "
-        "{idle_ns} in them.",
-        clauses=(Clause(" It frees at {freeing_line}[, calling {inner}]."),),
+        "The loop allocates GPU memory and frees it[ at {freeing_line}][, calling {inner}]: "
+        "{allocations:call} of {allocating_call} and {releases} of {freeing_call} {per} take "
+        "{call_ns} of CPU time, and the GPU sits idle for {idle_ns} in them.",
     ),
     FindingRule(
         _leaks,

@@ -44,6 +44,7 @@ from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.trace import Trace
+from traceview.traces.trace.model import recording_options
 
 
 def compute(trace: Trace) -> Result:
@@ -116,7 +117,8 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
         return
     ops, alone = operations(trace), unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
-    lost = int((alone.launches & ~(alone.late & cut)).sum())
+    ends_early = cut or recording_options(trace).bounded
+    lost = int((alone.launches & ~(alone.late & ends_early)).sum())
     # Without any kernel or graph, another check says that none was recorded.
     computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH)).any() and "kernels" in trace.tables
     lost = lost if computes else 0

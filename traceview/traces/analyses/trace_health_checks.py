@@ -204,9 +204,13 @@ def _unread(trace: Trace, failed: str) -> Check:
 
 
 def _paired(trace: Trace) -> bool:
-    """Whether there is GPU work, all of it with its launch, and no launch without its work."""
+    """Whether there is GPU work, all of it with its launch, and no launch without its work.
+
+    The end of a bounded recording cuts the last launches off from their work.
+    """
     loose = unpaired(trace)
-    return bool(len(operations(trace)) and not loose.launches.any() and not loose.operations.any())
+    lost = loose.launches & ~(loose.late & recording_options(trace).bounded)
+    return bool(len(operations(trace)) and not lost.any() and not loose.operations.any())
 
 
 def _about_gpu_processes(trace: Trace, messages: Table) -> Mask:

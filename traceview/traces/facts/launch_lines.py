@@ -1,9 +1,12 @@
 """Which line of the program launches work: a sample is at the line that makes the next launch.
 
-So a line is shown as often as its launches take time on the CPU, not by their number.
+So a line is shown as often as its launches take time on the CPU, not by their number. A line that
+runs a backward pass launches what the forward pass asks for: that line is the one to change.
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 
@@ -18,18 +21,59 @@ from traceview.traces.facts.operations import (
     kernel_operations,
     operations,
 )
-from traceview.traces.facts.samples import SampledLine, line_of, stack_lines
+from traceview.traces.facts.samples import SampledLine, line_of, program_frames, stack_lines
 from traceview.traces.trace import Trace, fact
 
 LEAST_SAMPLES, LEAST_FRACTION = 10, 0.5
 """With fewer samples, or a smaller part of them at one line, none is named."""
+_UPDATES = re.compile(r"torch\.(optim|amp|nn\.utils)\b")
+"""Libraries that launch beside the two passes."""
 
 
-def launch_line(trace: Trace, rows: RowNumbers) -> SampledLine | None:
-    """The line that makes most launches of some kernels, if samples show one."""
+def launch_line(trace: Trace, rows: RowNumbers) -> tuple[SampledLine | None, bool]:
+    """The line that makes most launches of some kernels, if samples show one.
+
+    And whether it is that of the forward pass, most of them being made in the backward pass.
+    """
     frame, call = _launching(trace)
     chosen = frame[groups.isin(call, operations(trace).call[kernel_operations(trace)[rows]])]
-    return line_of(trace, chosen, max(LEAST_SAMPLES, LEAST_FRACTION * len(chosen)))
+    line = line_of(trace, chosen, max(LEAST_SAMPLES, LEAST_FRACTION * len(chosen)))
+    stack = trace.recorded("python_frames")["stack"]
+    if line and stack_lines(trace).launches[stack[line.frame]] and (asks := forward_line(trace)):
+        return asks, True
+    return line, False
+
+
+@fact
+def forward_line(trace: Trace) -> SampledLine | None:
+    """The innermost line that half of the launches of forward passes pass through, callees too.
+
+    None without a backward pass, and where one of these passes through it as well, as through a
+    function with the whole step.
+    """
+    lines, frames, rows = stack_lines(trace), trace.recorded("python_frames"), program_frames(trace)
+    launching = frames["stack"][_launching(trace)[0]]
+    inner = lines.inner.isin(
+        [str(name) for name in lines.inner.values if _UPDATES.match(str(name))]
+    )
+    backward = lines.launches[launching]
+    forward = launching[~backward & ~inner[launching]]
+    if not backward.any() or not len(forward):
+        return None
+    each = groups.group(frames.texts("file").codes[rows], frames["line"][rows])
+    # A line that calls itself is in a stack once.
+    once = groups.group(frames["stack"][rows], each.ids).first
+    stack, line = frames["stack"][rows[once]], each.ids[once]
+    through, back = (
+        np.bincount(line, np.bincount(chosen, minlength=len(lines.frame))[stack], each.size)
+        for chosen in (forward, launching[backward])
+    )
+    fits = (back == 0) & (through >= max(LEAST_SAMPLES, LEAST_FRACTION * len(forward)))
+    if not fits.any():
+        return None
+    depth = frames["depth"][rows[each.first]]
+    innermost = min(np.flatnonzero(fits).tolist(), key=lambda at: (through[at], depth[at]))
+    return line_of(trace, rows[each.first[innermost]][None], 1)
 
 
 @fact

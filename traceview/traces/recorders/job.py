@@ -212,7 +212,7 @@ def python_of(command: Sequence[str]) -> Path | None:
 
 
 def _is_python(name: str) -> bool:
-    return bool(re.fullmatch(r"(python|pypy)[\d.]*", name))
+    return bool(re.fullmatch(r"(python|pypy)[\d.]*[td]?", name))
 
 
 def _shebang(program: Path) -> list[str]:

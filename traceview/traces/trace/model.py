@@ -219,7 +219,7 @@ class RecordingOptions:
     python_samples: bool = False
     gpu_metrics: bool = False
     bounded: bool = False
-    """Whether only a part of the program was recorded: nsys with --capture-range."""
+    """Whether only a part of the program was recorded: nsys with --capture-range, or stopped."""
 
 
 @fact
@@ -236,7 +236,8 @@ def recording_options(trace: Trace) -> RecordingOptions:
         or trace.run.get("record_shapes") == "1",
         call_chains=any(trace.capture[key] == "true" for key in chains),
         python_samples=sampled or bool(len(trace.recorded("python_samples"))),
-        bounded=any(word.startswith("--capture-range=") for word in words),
+        bounded="first_s" in trace.run
+        or any(word.startswith("--capture-range=") for word in words),
         gpu_metrics=any("gpu-metrics" in word for word in words) or "gpu_metrics" in trace.tables,
     )
 

@@ -131,7 +131,8 @@ def _row_of(trace: Trace, device: int, cause: int) -> dict[str, Cell]:
 
 def _names_one_place(trace: Trace, cause: int, usual: Habit) -> bool:
     """Whether one line, or other CPU work in a range of the program, takes most idle time."""
-    line, site = usual.line, usual.site
+    # The time of a site is that of all late launches: the parts are in it.
+    line, site = usual.line, None if usual.parts else usual.site
     if not causes.CAUSES[cause].general:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > usual.idle_ns:

@@ -27,6 +27,7 @@ from traceview.traces.facts.idle.lines import (
     sum_lines,
 )
 from traceview.traces.facts.idle.stack_sites import calls_jax, function_name, stack_sites
+from traceview.traces.facts.launch_lines import forward_line
 from traceview.traces.facts.module_lines import ModuleLine, most_time
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.samples import (
@@ -66,7 +67,8 @@ class LineSite(NamedTuple):
 
     `row` has the cells of the row of `lines` with most of the time. `inner` is the library function
     if it is most of the line, `inner_alone` True if it is nearly all. `number` is the line's number
-    in lines_of. `undone` is the module behind half or more of the time in a backward pass.
+    in lines_of. `undone` is the module behind half or more of the time in a backward pass, `asks`
+    the line of the forward pass that asks for it.
     `other_work` is True where most of the time went into work other than launches, `says_enough`
     where the activity makes `inner` superfluous. `through` is the innermost line that half of the
     whole idle time passes through, in `through_ns`, where the line itself has less. `samples` is
@@ -87,6 +89,7 @@ class LineSite(NamedTuple):
     says_enough: bool
     samples: int
     undone: ModuleLine | None = None
+    asks: SampledLine | None = None
     through: SampledLine | None = None
     through_ns: int = 0
 
@@ -102,7 +105,8 @@ class LineSite(NamedTuple):
         return self.file.rpartition("/")[2] or self.file
 
     def subject(self) -> Subject:
-        return Subject("line", self.name, self.file, self.line)
+        """The line to change: of a backward pass, that of the forward pass."""
+        return self.asks.subject if self.asks else Subject("line", self.name, self.file, self.line)
 
     def place(self) -> tuple[str, dict[str, Cell]]:
         """`at train.py:123 in get_batch (`sorted(…)`)`, as a template and its values."""
@@ -122,6 +126,10 @@ class LineSite(NamedTuple):
                 where = "in the backward pass of {module}, called at {called}"
                 module = self.undone
                 return f", {mostly}{where}", {"module": module.module, "called": module.place}
+            if self.asks:
+                of = "{asks}[ in {asking}][ (`{asking_source}`)]"
+                named = {"asking": self.asks.named_function, "asking_source": self.asks.source}
+                return f", {mostly}in the backward pass of {of}", {"asks": self.asks.place, **named}
             return f", {mostly}in the backward pass", {}
         if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}
@@ -129,6 +137,8 @@ class LineSite(NamedTuple):
 
     def _python_place(self) -> tuple[str, dict[str, Cell]]:
         template, values = "at {site}", dict[str, Cell](site=self.name)
+        if self.asks:
+            return template, values
         if self.function not in UNNAMED_FUNCTIONS:
             template, values = f"{template} in {{function}}", {**values, "function": self.function}
         if self.source:
@@ -179,7 +189,7 @@ def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite |
         return None
     rows = known[each.ids == most]
     site = _site(trace, lines, samples, rows, time_ns)
-    if site.native or time_ns >= _HALF * idle_ns:
+    if site.native or site.asks or time_ns >= _HALF * idle_ns:
         return site
     through, through_ns = _through(trace, samples, line, idle_ns)
     return site._replace(through=through, through_ns=through_ns)
@@ -237,12 +247,14 @@ def _site(
     top = int(rows[np.argmax(lines.time_ns[rows])])
     cells = {name: _cell(values, top) for name, values in line_cells(trace, lines).items()}
     inner_ns, own = int(lines.time_ns[top]), lines_of(trace, samples) == int(lines.line[top])
-    inner = cells["inner"] if 2 * inner_ns >= time_ns else None
+    inner = str(cells["inner"]) if cells["inner"] and 2 * inner_ns >= time_ns else None
+    backward = inner is not None and inner.endswith(_BACKWARD)
+    undone = _undone(trace, samples, int(lines.line[top])) if backward else None
     return LineSite(
         file=str(cells["file"]),
         line=None if cells["line"] is None else int(cells["line"]),
         function=str(cells["function"]),
-        inner=None if inner is None else str(inner),
+        inner=inner,
         inner_alone=inner_ns >= _INNER_ALONE * time_ns,
         source=None if cells["source"] is None else str(cells["source"]),
         time_ns=time_ns,
@@ -252,7 +264,8 @@ def _site(
         native=bool(stack_sites(trace).native[lines.site[top]]),
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
         samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
-        undone=_undone(trace, samples, int(lines.line[top])),
+        undone=undone,
+        asks=forward_line(trace) if backward and not undone else None,
     )
 
 
