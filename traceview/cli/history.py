@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceview.cli import color_option, debug_option
-from traceview.cli.options import Verb
+from traceview.cli.options import Verb, named, option
 from traceview.cli.output import Asked, documents, progress
 
 
@@ -17,8 +17,8 @@ from traceview.cli.output import Asked, documents, progress
 )
 @click.argument("folder", type=click.Path(path_type=Path))
 @documents(" with a chart. Default path: <folder>-history.html")
-@click.option("--mlflow", metavar="URI", help="Also log the runs to this MLflow server or store.")
-@click.option("--wandb", metavar="PROJECT", help="Also log the runs to Weights & Biases.")
+@option("--mlflow URI", "Also log the runs to this MLflow server or store.", callback=named)
+@option("--wandb PROJECT", "Also log the runs to Weights & Biases.", callback=named)
 @color_option
 @debug_option
 def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -> None:

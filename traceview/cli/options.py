@@ -93,6 +93,13 @@ def peaks(
     return figures
 
 
+def named(_: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    """Refuse an empty value, as of a shell variable that is not set: it would mean nothing."""
+    if name is not None and not name.strip():
+        raise click.BadParameter("it is empty", param=parameter)
+    return name
+
+
 def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:
     """Raise BadParameter for a value that is not a GPU architecture."""
     from traceview.kernels.inspect.targets import check_arch
