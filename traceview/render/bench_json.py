@@ -14,17 +14,8 @@ from rich.text import Text
 from traceview.base import units
 from traceview.base.records import record
 from traceview.base.tables import Table, TableSpec, column_list
-from traceview.render.base.json_text import (
-    JsonKey,
-    JsonShape,
-    Keys,
-    Schema,
-    clean,
-    document,
-    items_of,
-    row,
-    written,
-)
+from traceview.render.base import json_text
+from traceview.render.base.json_text import JsonKey, JsonShape, Keys, Schema, document, row
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import cells, drawn, fitting, heading, table_of
 from traceview.trials.bench.comparison import BenchReport, VersionResult
@@ -200,7 +191,7 @@ def render_speedscope(profile: Profile, title: str, version: str) -> str:
         "profiles": [_sampled(profile.tree, kind, frames) for kind in kinds],
         "shared": {"frames": [{"name": name} for name in frames]},
     }
-    return json.dumps(clean(document), indent=1, allow_nan=False) + "\n"
+    return json.dumps(json_text.clean(document), indent=1, allow_nan=False) + "\n"
 
 
 def _sampled(tree: Frame, kind: str, frames: dict[str, int]) -> dict[str, Any]:
@@ -304,7 +295,7 @@ BENCH = JsonShape(
     "operation=report.operation.name title=report.operation.title",
     "size_means=report.operation.size_means over=report.over machine=report.machine",
     JsonKey("peaks", JsonShape(_Bench, _PEAKS, "source=report.peaks.source"), lambda of, _: of),
-    items_of("rows=report.rows", _ROW),
+    json_text.items_of("rows=report.rows", _ROW),
     JsonKey("fits", [JsonShape(_Fitted, "dtype version", _FIT, "sentence")], _fits),
     "notes=report.notes",
     JsonKey("description", _DESCRIPTION, lambda of, _: of.description, optional=True),
@@ -351,15 +342,15 @@ def render_bench_json(
 ) -> str:
     """The report as one JSON document in ASCII, with the profile and comparison if given."""
     whole = _Bench(report, description, profiled, difference)
-    return f"{written(document(BENCH, whole, version))}\n"
+    return f"{json_text.written(document(BENCH, whole, version))}\n"
 
 
 def render_program_json(program: ProgramSweep, version: str) -> str:
     """The sweep of a program as one JSON document in ASCII."""
-    return f"{written(document(PROGRAM, program, version))}\n"
+    return f"{json_text.written(document(PROGRAM, program, version))}\n"
 
 
 def as_document(report: BenchReport, version: str) -> dict[str, Any]:
     """The report as a document for `json.dumps`. `version` is traceview's own."""
-    cleaned: dict[str, Any] = clean(document(BENCH, _Bench(report), version))
+    cleaned: dict[str, Any] = json_text.clean(document(BENCH, _Bench(report), version))
     return cleaned

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 
 from traceview.base.errors import InputError, suggestion
 from traceview.base.records import record
-from traceview.render.base.json_text import (
-    DRAFT,
-    SCHEMA_VERSION,
-    JsonShape,
-    Schema,
-    document_schema,
-)
+from traceview.render.base import json_text
 from traceview.render.bench_json import BENCH, PROGRAM
 from traceview.render.comparison.json import COMPARISON
 from traceview.render.gate import GATE
@@ -37,7 +31,7 @@ class _Tried:
     tried: list[Row]
 
 
-SCHEMAS: Mapping[str, JsonShape] = {
+SCHEMAS: Mapping[str, json_text.JsonShape] = {
     "report": REPORT,
     "ranks": JOB,
     "compare": COMPARISON,
@@ -50,15 +44,15 @@ SCHEMAS: Mapping[str, JsonShape] = {
     "bench": BENCH,
     "bench-program": PROGRAM,
     "what-if": WHAT_IF,
-    "doctor": JsonShape(_Doctor, "checks"),
-    "try": JsonShape(_Tried, "tried"),
+    "doctor": json_text.JsonShape(_Doctor, "checks"),
+    "try": json_text.JsonShape(_Tried, "tried"),
 }
 """The shape of each output."""
 
 
-def schema(name: str) -> Schema:
+def schema(name: str) -> json_text.Schema:
     """The schema of the JSON output `name`. Raises InputError if there is none."""
     if name not in SCHEMAS:
         raise InputError(f"no JSON output is named {name!r}", suggestion(name, [*SCHEMAS]))
-    title = f"traceview {name}, schema_version {SCHEMA_VERSION}"
-    return {"$schema": DRAFT, "title": title, **document_schema(SCHEMAS[name])}
+    title = f"traceview {name}, schema_version {json_text.SCHEMA_VERSION}"
+    return {"$schema": json_text.DRAFT, "title": title, **json_text.document_schema(SCHEMAS[name])}
