@@ -65,7 +65,7 @@ def inspect(
     kernel = KernelContext(
         compiled,
         code,
-        _accesses(code),
+        tuple(a for function in (code.ptx, code.sass) if function for a in accesses(function)),
         occupancy,
         kernel_report.sm_count_of(compiled, sm_count) if compiled.grid else None,
         Recompilations(recompile, compare) if recompile else None,
@@ -159,10 +159,6 @@ def _without_lines(code: listings.Code, producer: Producer) -> tuple[str, ...]:
         return ()
     remedy = f"; {producer.line_option}" if producer.line_option else ""
     return (f"no source lines: the code has no line table{remedy}",)
-
-
-def _accesses(code: listings.Code) -> tuple[Access, ...]:
-    return tuple(a for function in (code.ptx, code.sass) if function for a in accesses(function))
 
 
 def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> int | None:

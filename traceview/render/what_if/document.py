@@ -12,11 +12,24 @@ AS_RECORDED = "as recorded"
 
 def what_if_document(answer: WhatIfReport) -> Document:
     """A row per edit, each on top of those before it, and the parts of a step before and after."""
+    per, last = wording.per_step(answer).strip(), answer.forecast
+    saved = units.difference(-last.saved_ns) if last.saved_ns else "0"
+    busy = (units.percent(each.busy_pct) for each in (answer.before, answer.after))
     return Document(
         title=answer.name,
         facts=facts(answer),
         headline=wording.headline(answer),
-        tiles=_tiles(answer),
+        tiles=(
+            ScoreTile("recorded_ns", "Recorded", units.duration(answer.recorded_ns), per),
+            ScoreTile(
+                "replayed_ns",
+                "With the edits",
+                units.duration(last.replayed_ns),
+                f"± {units.duration(last.error_ns)}",
+            ),
+            ScoreTile("saved_ns", "Difference", saved, per),
+            ScoreTile("gpu_busy_pct", "GPU busy", " → ".join(busy)),
+        ),
         sections=(
             Section("Edits, each on top of those before it", (_edits(answer),), aside=False),
             Section(f"The GPU's time{wording.per_step(answer)}", (_parts(answer),), aside=False),
@@ -35,23 +48,6 @@ def facts(answer: WhatIfReport) -> tuple[str, ...]:
     steps = units.counted(answer.steps, "step") if answer.steps else "the whole run"
     ranks = (units.counted(len(answer.ranks), "rank"),) if answer.ranks else ()
     return (*dict.fromkeys(answer.gpus), *ranks, steps)
-
-
-def _tiles(answer: WhatIfReport) -> tuple[ScoreTile, ...]:
-    per, last = wording.per_step(answer).strip(), answer.forecast
-    saved = units.difference(-last.saved_ns) if last.saved_ns else "0"
-    busy = (units.percent(each.busy_pct) for each in (answer.before, answer.after))
-    return (
-        ScoreTile("recorded_ns", "Recorded", units.duration(answer.recorded_ns), per),
-        ScoreTile(
-            "replayed_ns",
-            "With the edits",
-            units.duration(last.replayed_ns),
-            f"± {units.duration(last.error_ns)}",
-        ),
-        ScoreTile("saved_ns", "Difference", saved, per),
-        ScoreTile("gpu_busy_pct", "GPU busy", " → ".join(busy)),
-    )
 
 
 def _edits(answer: WhatIfReport) -> Grid:

@@ -53,7 +53,13 @@ class PackedColumn:
         kind = spread.kind(wide.size)
         if kind is None:
             return cls(spread.least, tables.constant(0, wide.shape, np.uint8), *_NONE_FAR, first)
-        above, far_rows, far = _pack(wide, by_steps, spread, kind)
+        # How far the numbers are above the least; the rows of those that do not fit, and
+        # these.
+        above, far_count = np.empty(wide.size, kind), spread.beyond[_UNSIGNED.index(kind)]
+        far_rows, far = np.empty(far_count, np.int32), np.empty(far_count, np.uint64)
+        least = spread.least % (1 << 64)
+        given = (wide, wide.size, by_steps, least, above.itemsize, above, far_rows, far)
+        library.call("traceview_pack", *given)
         return cls(spread.least, above.reshape(wide.shape), far_rows, far, first)
 
     def __len__(self) -> int:
@@ -118,18 +124,6 @@ def _spread(values: Integers, by_steps: bool) -> _Spread:
     found = _CSpread()
     library.call("traceview_spread", values, values.size, by_steps, found)
     return _Spread(c_int64(found.least).value, found.most, (*found.beyond, 0))
-
-
-def _pack(
-    values: Integers, by_steps: bool, spread: _Spread, kind: type[np.unsignedinteger[Any]]
-) -> tuple[Array, RowNumbers, Array]:
-    """How far the numbers are above the least; the rows of those that do not fit, and these."""
-    above, far_count = np.empty(values.size, kind), spread.beyond[_UNSIGNED.index(kind)]
-    far_rows, far = np.empty(far_count, np.int32), np.empty(far_count, np.uint64)
-    least = spread.least % (1 << 64)
-    given = (values, values.size, by_steps, least, above.itemsize, above, far_rows, far)
-    library.call("traceview_pack", *given)
-    return above, far_rows, far
 
 
 def _modulo(value: int) -> np.uint64:
