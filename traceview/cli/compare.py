@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option
 from traceview.cli.options import Verb, option
 from traceview.cli.output import Asked, documents, progress
 
@@ -65,7 +65,6 @@ def _matching(
 )
 @option("--no-pager", "Print without a pager.")
 @color_option
-@debug_option
 def command(
     paths: tuple[Path, ...],
     before: tuple[Path, ...],

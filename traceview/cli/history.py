@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option
 from traceview.cli.options import Verb, named, option
 from traceview.cli.output import Asked, documents, progress
 
@@ -20,7 +20,6 @@ from traceview.cli.output import Asked, documents, progress
 @option("--mlflow URI", "Also log the runs to this MLflow server or store.", callback=named)
 @option("--wandb PROJECT", "Also log the runs to Weights & Biases.", callback=named)
 @color_option
-@debug_option
 def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -> None:
     """Show step, GPU use, memory and findings of all recordings and baselines in FOLDER over time.
 

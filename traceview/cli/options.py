@@ -13,12 +13,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from traceview.base.errors import InputError
+from traceview.cli import debug_option
 
 # A command whose help groups its options under headings and ends with examples.
 
 
 class Verb(click.Command):
-    """One verb of the command line.
+    """One verb of the command line, with `--debug` as its last option.
 
     `sections` maps a heading to the options below it, by their first name (`--html`); options in
     no section come last, under "Other options". `examples` are command lines.
@@ -32,6 +33,7 @@ class Verb(click.Command):
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
+        debug_option(self)
         self.sections = dict(sections or {})
         self.examples = tuple(examples)
 

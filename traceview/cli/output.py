@@ -16,6 +16,7 @@ import click
 
 from traceview.base import outputs, stages
 from traceview.base.records import record
+from traceview.base.version import __version__
 from traceview.cli import Settings
 from traceview.cli.options import option
 from traceview.cli.process import show_in_pager
@@ -236,6 +237,16 @@ class Outputs:
         path: Path | None = getattr(self, kind)
         if path or self.stdout == kind:
             put_json(document(), path)
+
+    def put_answer(self, answer: object) -> None:
+        """Write the JSON of an answer if it was requested."""
+
+        def pieces() -> Iterator[str]:
+            from traceview.render.json import json_pieces
+
+            return json_pieces(answer, __version__)
+
+        self.put("json", pieces)
 
 
 @record

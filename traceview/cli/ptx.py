@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option, ptx_answers
+from traceview.cli import color_option, ptx_answers
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -207,7 +207,6 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
 )
 @documents(". Default path: <target>.html", kinds=("html", "json"))
 @color_option
-@debug_option
 def command(
     target: str | None,
     diff: tuple[str, str] | None,
@@ -327,6 +326,7 @@ def _put(
     from traceview.kernels.inspect.expectations import judge, unmet
     from traceview.kernels.inspect.target_report import PtxReport
     from traceview.render.base.safe_text import visible
+    from traceview.render.json import json_pieces
     from traceview.render.kernels import text
 
     lines = []
@@ -340,7 +340,7 @@ def _put(
             lambda width, color: text.text(report, views, width=width, color=color, details=details)
         )
     outputs.put_documents(
-        lambda: text.html(report, __version__), lambda: text.json(report, __version__)
+        lambda: text.html(report, __version__), lambda: json_pieces(report, __version__)
     )
     if isinstance(report, PtxReport) and expectations and not lines:
         met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}

@@ -55,8 +55,7 @@ def put_report(report: Report, outputs: Outputs, shown: ScreenOptions) -> None:
         return [*html_pieces(report, __version__, None if outputs.all_rows else MOST_ROWS)]
 
     def document() -> Iterator[str]:
-        from traceview.render.document import MOST_ROWS
-        from traceview.render.report.json import json_pieces
+        from traceview.render.json import MOST_ROWS, json_pieces
 
         return json_pieces(report, __version__, None if outputs.all_rows else MOST_ROWS)
 
@@ -205,8 +204,7 @@ def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequen
     from traceview.render.base.safe_text import visible
 
     def document() -> Iterator[str]:
-        from traceview.render.document import MOST_ROWS
-        from traceview.render.ranks.json import json_pieces
+        from traceview.render.json import MOST_ROWS, json_pieces
 
         return json_pieces(job, __version__, None if outputs.all_rows else MOST_ROWS, only)
 

@@ -6,7 +6,6 @@ sum to the `difference_ns` of the step. Absent values are null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 from traceview.render.base import json_text
@@ -70,18 +69,8 @@ COMPARISON = JsonShape(
     json_text.items_of("before", _RUN),
     json_text.items_of("after", _RUN),
     JsonKey("notes", list[str], lambda of, _: list(wording.notes(of))),
+    context=lambda of, _: of,
     headline="faster or slower by how much, and how sure that is",
     changes="what explains the difference, causes first",
     parts="largest difference first",
 )
-
-
-def render_json(comparison: RunComparison, version: str) -> str:
-    """The comparison as one JSON document in ASCII."""
-    return "".join(json_pieces(comparison, version))
-
-
-def json_pieces(comparison: RunComparison, version: str) -> Iterator[str]:
-    """The JSON document in pieces."""
-    yield from json_text.pieces(json_text.document(COMPARISON, comparison, version, comparison))
-    yield "\n"

@@ -19,26 +19,12 @@ from traceview.base.tables import Cell, Table, TableSpec
 from traceview.render.base import json_text
 from traceview.render.base.json_text import JsonKey, JsonShape, Keys, Schema
 from traceview.render.base.safe_text import visible
-from traceview.render.document import MOST_ROWS, LimitedTable, limited
+from traceview.render.document import LimitedTable, limited
 from traceview.traces.analyses.base import Analysis, Failed, Result, Skipped
 from traceview.traces.analyses.verdict import SCOREBOARD
 from traceview.traces.plan import PlanStep, RankedFinding
 from traceview.traces.reporting import Report, TraceFacts
 from traceview.traces.trace import Selection
-
-
-def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The report as one JSON document in ASCII, which survives any terminal and encoding.
-
-    It has at most `most_rows` rows of each table, all if that is None.
-    """
-    return "".join(json_pieces(report, version, most_rows))
-
-
-def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
-    """The JSON document in pieces: for a long recording it may not fit into memory."""
-    yield from json_text.pieces(json_text.document(REPORT, report, version, most_rows))
-    yield "\n"
 
 
 def tables_document(specs: Sequence[TableSpec], result: Result, most: int | None) -> dict[str, Any]:
@@ -168,6 +154,7 @@ REPORT = JsonShape(
         lambda report, _: vars(report.scoreboard) if report.scoreboard else None,
     ),
     "run_time",
+    context=lambda _, limits: limits[0],
 )
 
 
