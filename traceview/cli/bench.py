@@ -203,14 +203,12 @@ def _time_program(
     warmup: int | None,
     outputs: Outputs,
 ) -> None:
-    from traceview.render.bench_text import render_program
     from traceview.trials.bench.growth import Axis
     from traceview.trials.bench.program import sweep_program
 
     axis, warmup = Axis.of(sweep), 1 if warmup is None else warmup
     with progress(f"Running {program.name[:60]}") as show:
         swept = sweep_program(program, axis, arguments, trials=trials, warmup=warmup, note=show)
-    outputs.screen(lambda width, color: render_program(swept, width=width, color=color))
     outputs.put_answer(swept)
 
 
@@ -253,7 +251,7 @@ def _put_report(
         return text
 
     outputs.screen(drawn)
-    outputs.put_answer(BenchDocument(report, description, profiled, difference))
+    outputs.put_documents(BenchDocument(report, description, profiled, difference))
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"
         place += "" if row.value is None else f", {report.over} {row.value:,}"

@@ -87,15 +87,7 @@ def command(
     memory.prepare()
     with progress("Reading the recordings"):
         comparison = traceview.compare(*sides, force=asked.force)
-    if not outputs.stdout:
-        from traceview.render.comparison.text import render_text
-
-        outputs.screen(
-            lambda width, color: render_text(comparison, width=width, color=color),
-            pager=not no_pager,
-        )
-    outputs.put_documents(comparison.to_html, comparison.to_json, comparison.to_markdown)
-    outputs.open_page()
+    outputs.put_answer(comparison, pager=not no_pager)
 
 
 def _sides(

@@ -103,5 +103,5 @@ def command(
                 ) from error
     if junit:
         write_file(junit, render_junit(report, datetime.now(UTC)))
-    outputs.put_answer(report)
+    outputs.put_documents(report)
     return report.exit_status

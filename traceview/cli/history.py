@@ -33,13 +33,8 @@ def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -
     memory.prepare()
     with progress("Reading the runs"):
         history = traceview.history(folder)
-    if not outputs.stdout:
-        from traceview.render.history import render_text
-
-        outputs.screen(lambda width, color: render_text(history, width=width, color=color))
-    outputs.put_documents(history.to_html, history.to_json, history.to_markdown)
+    outputs.put_answer(history)
     if mlflow:
         click.echo(f"Logged to MLflow: {history.to_mlflow(mlflow)} runs, new ones only", err=True)
     if wandb:
         click.echo(f"Logged to Weights & Biases: {history.to_wandb(wandb)} runs", err=True)
-    outputs.open_page()

@@ -321,12 +321,10 @@ def _put(
     details: bool,
 ) -> None:
     """Print listings and findings, or unmet expectations, a line each; exits with 1 if any."""
-    from traceview import __version__
     from traceview.base import units
     from traceview.kernels.inspect.expectations import judge, unmet
     from traceview.kernels.inspect.target_report import PtxReport
     from traceview.render.base.safe_text import visible
-    from traceview.render.json import json_pieces
     from traceview.render.kernels import text
 
     lines = []
@@ -339,9 +337,7 @@ def _put(
         outputs.screen(
             lambda width, color: text.text(report, views, width=width, color=color, details=details)
         )
-    outputs.put_documents(
-        lambda: text.html(report, __version__), lambda: json_pieces(report, __version__)
-    )
+    outputs.put_documents(report)
     if isinstance(report, PtxReport) and expectations and not lines:
         met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}
         kernels = {verdict.kernel for verdict in report.verdicts}

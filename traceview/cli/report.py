@@ -248,7 +248,6 @@ def command(
         load = partial(traceview.load, trace) if trace else request.load_rank
         tables = bool(outputs.files or outputs.stdout or outputs.csv) or shown.tables
         report_outputs.put_report(_analyzed(load, options, tables, outputs), outputs, shown)
-    outputs.open_page()
 
 
 def _compared(request: RanksRequest) -> JobReport:

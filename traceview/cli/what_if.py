@@ -189,12 +189,7 @@ def command(
             ncu=ncu,
             ranks=ranks,
         )
-    if not outputs.stdout:
-        from traceview.render.what_if import render_text
-
-        outputs.screen(lambda width, color: render_text(answer, width=width, color=color))
-    outputs.put_documents(answer.to_html, answer.to_json, answer.to_markdown)
-    outputs.open_page()
+    outputs.put_answer(answer)
 
 
 def _in_order(order: list[str], edits: dict[str, Any]) -> Iterator[tuple[str, str]]:

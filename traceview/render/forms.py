@@ -59,8 +59,19 @@ RENDERERS: Mapping[str, Mapping[str, str]] = {
         "RunComparison": "comparison.html:render_with_recordings",
         "WhatIfReport": "what_if_html:render_html",
         "History": "history:render_html",
+        "PtxReport": "kernels.html:render_ptx_html",
+        "Diff": "kernels.html:render_diff_html",
     },
     "json": {kind: "json:render_json" for kind, _ in JSON.values()},
+    "pieces": {kind: "json:json_pieces" for kind, _ in JSON.values()},
+    "screen": {
+        "RunComparison": "comparison.text:render_text",
+        "WhatIfReport": "what_if:render_text",
+        "History": "history:render_text",
+        "UpgradeReport": "kernels.upgrade:render_text",
+        "PreselectionReport": "kernels.configurations:render_text",
+        "ProgramSweep": "bench_text:render_program",
+    },
 }
 """What else renders types and their subtypes: a `repr`, a notebook's cell, a chart, whole pages."""
 

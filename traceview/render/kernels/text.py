@@ -272,13 +272,3 @@ def text(
     if views:
         return render_views(made, views, width=width, color=color)
     return render_ptx_text(made, width=width, color=color, details=details)
-
-
-def html(made: PtxReport | Diff, version: str) -> str:
-    """Render as one HTML page. `version` is traceview's own."""
-    # Imported late: only pages need Jinja.
-    from traceview.render.kernels.html import render_diff_html, render_ptx_html
-
-    if isinstance(made, Diff):
-        return render_diff_html(made, version)
-    return render_ptx_html(made, version)
