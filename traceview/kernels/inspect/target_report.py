@@ -5,7 +5,6 @@ There is one kernel report per kernel; for those of a trace, with how they ran.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,18 +122,10 @@ def _loop_cycles(kernel: KernelContext) -> Iterator[LoopCycles]:
     if sass and cubin and loops and float(capability) >= CONTROLS_SINCE:
         decoded = controls(machine_code(cubin, sass.name))
         if len(decoded) >= len(sass.instructions):
-            yield from loop_cycles(sass, loops, decoded, capability, *_blocks(kernel))
-
-
-def _blocks(kernel: KernelContext) -> tuple[int, int]:
-    """The blocks that an SM holds, or that the launch has for it, and their warps."""
-    occupancy, grid = kernel.occupancy, kernel.compiled.grid
-    if occupancy is None or not occupancy.blocks_per_sm:
-        return 0, 0
-    blocks, warps = occupancy.blocks_per_sm, occupancy.active_warps // occupancy.blocks_per_sm
-    if grid and kernel.sms:
-        blocks = min(blocks, max(1, math.ceil(math.prod(grid) / kernel.sms.count)))
-    return blocks, warps
+            # The blocks that an SM holds, or that the launch has for it, and their warps.
+            occupancy, blocks = kernel.occupancy, kernel.resident_blocks
+            warps = occupancy.active_warps // occupancy.blocks_per_sm if occupancy and blocks else 0
+            yield from loop_cycles(sass, loops, decoded, capability, blocks, warps)
 
 
 def _demangled(name: str) -> str | None:

@@ -133,7 +133,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         basis,
         worst.source,
         severity=_severity(kernel, worst, costly=every.factor >= _POOR and ways >= _BAD),
-        remedy=advised or (_PAD if kernel.is_cuda(worst.source) else ""),
+        remedy=advised or (_PAD if kernel.compiled.is_cuda(worst.source) else ""),
     )
 
 

@@ -36,14 +36,14 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
             f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
             "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
         )
-    cuda = narrow.is_cuda(compiled)
+    cuda = compiled.is_cuda(narrow.place[0])
     if narrow.layout.scattered:
         return _strided(narrow, cuda=cuda)
     return threads_apart(narrow, cuda=True) if cuda else None
 
 
 def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
-    cuda, layout = narrow.is_cuda(compiled), narrow.layout
+    cuda, layout = compiled.is_cuda(narrow.place[0]), narrow.layout
     if narrow.address.gathered and not layout.consecutive:
         return causes.by_loaded(narrow, _SORT if cuda else "")
     undeclared = causes.not_declared_divisible(narrow.suspects)
