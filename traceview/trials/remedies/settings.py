@@ -11,7 +11,7 @@ from traceview.trials.remedies import base
 
 def _matmul_precision(torch: Any, run: base.RemedyRun) -> None:
     if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] < 8:
-        run.reject("this GPU has no base.TF32")
+        run.reject("this GPU has no TF32")
 
     base.switch_setting(
         run,
@@ -23,7 +23,7 @@ def _matmul_precision(torch: Any, run: base.RemedyRun) -> None:
 
 MATMUL_PRECISION = base.ProgramRemedy(
     name="matmul_precision",
-    does="Allow base.TF32 in fp32 products",
+    does="Allow TF32 in fp32 products",
     answers=r"set_float32_matmul_precision",
     effect="fp32 GEMMs become faster",
     install=_matmul_precision,
