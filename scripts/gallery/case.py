@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 import traceview
 from gallery.recording import REPOSITORY, Recording
+from traceview.render.json import render_json
 from traceview.render.report.html import render_html
-from traceview.render.report.json import render_json
 
 REPORTS = REPOSITORY / "reports"
 _MARKED = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)

@@ -12,8 +12,8 @@ import click
 
 import traceview
 from traceview.cli import VERBS, group
-from traceview.cli.schema import OUTPUTS
-from traceview.render.schemas import schema
+from traceview.render.forms import JSON
+from traceview.render.json import schema
 from website.pages import Page, opened
 
 _WIDTH = 88
@@ -25,7 +25,7 @@ def reference_pages() -> Iterator[Page]:
     yield Page.of("reference/commands.md", _commands())
     yield Page.of("reference/python-api.md", _names())
     yield Page.of("reference/json-schemas.md", _schemas())
-    for output in OUTPUTS:
+    for output in JSON:
         text = json.dumps(schema(output), indent=1) + "\n"
         yield Page.of(f"_static/schemas/{output}.schema.json", text)
 
@@ -133,7 +133,7 @@ def _schemas() -> str:
         "| schema | of | version | keys |",
         "| --- | --- | --- | --- |",
     ]
-    lines += [_schema_row(output) for output in OUTPUTS]
+    lines += [_schema_row(output) for output in JSON]
     return "\n".join([*lines, ""])
 
 

@@ -1,5 +1,6 @@
 """Comparing the versions of an operation: wrong ones are reported and never timed."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -9,8 +10,9 @@ torch = pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION, VERSIONS  # noqa: E402 (needs torch)
 from traceview.base.errors import InputError  # noqa: E402
-from traceview.render.bench_json import as_document, render_flame, render_speedscope  # noqa: E402
+from traceview.render.bench_json import BenchDocument, render_flame, render_speedscope  # noqa: E402
 from traceview.render.bench_text import render_bench  # noqa: E402
+from traceview.render.json import render_json  # noqa: E402
 from traceview.trials.bench import BenchRequest, Version, bandwidth, describe, measure, profile  # noqa: E402
 from traceview.trials.bench.case import compare, reference_outputs  # noqa: E402
 from traceview.trials.bench.plan import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
@@ -208,7 +210,7 @@ def test_traffic_that_fits_in_the_cache_is_noted(cache, is_noted):
 
 
 def test_json_has_a_key_for_everything_and_no_nan(report):
-    document = as_document(report, "0")
+    document = json.loads(render_json(BenchDocument(report), "0"))
     assert document["schema_version"] == 1
     assert "gpu" in document["machine"]
     assert "torch_version" in document["machine"]

@@ -3,8 +3,12 @@
 import json
 import os
 import shutil
+import socket
+import sys
+import time
 from importlib.util import find_spec
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +17,7 @@ from tests.places import DATA
 from traceview.base import units
 from traceview.base.errors import InputError
 from traceview.cli import run
+from traceview.traces.comparison import tracking
 
 NAMES = ("mlp_sync", "mlp_nosync", "mlp_print_loss")
 
@@ -91,6 +96,46 @@ def test_mlflow_has_the_runs_with_the_same_figures_once(folder, tmp_path, monkey
         assert data.metrics == numbers
         assert data.params["gpu"] == "NVIDIA H200"
         assert data.tags["mlflow.note.content"] == row["first_finding"]
+
+
+def test_a_server_of_mlflow_that_does_not_answer_takes_ten_seconds(folder, monkeypatch, capsys):
+    pytest.importorskip("mlflow", reason="needs pip install '.[tracking]'")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        start = time.monotonic()
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert run(["history", str(folder), "--mlflow", uri]) == 1
+        assert time.monotonic() - start < 30
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not [name for name in os.environ if name.startswith("MLFLOW_HTTP")]
+
+
+class Client:
+    """A client of MLflow that notes its bounds and refuses."""
+
+    def __init__(self, uri):
+        raise OSError({name: os.environ.get(name) for name in tracking._BOUNDS})
+
+
+@pytest.mark.parametrize("own", [{}, {"MLFLOW_HTTP_REQUEST_TIMEOUT": "99"}])
+def test_mlflow_is_bounded_unless_the_environment_bounds_it(folder, own, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))
+    for name in tracking._BOUNDS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError) as refused:
+        traceview.history(folder).to_mlflow("http://localhost:1")
+    assert str({**tracking._BOUNDS, **own}) in str(refused.value)
+    assert {name: os.environ[name] for name in tracking._BOUNDS if name in os.environ} == own
+
+
+@pytest.mark.parametrize("option", ["--mlflow", "--wandb"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_place_for_the_runs_is_misuse(folder, option, value, capsys):
+    assert run(["history", str(folder), option, value]) == 2
+    assert f"Invalid value for '{option}': it is empty" in capsys.readouterr().err
+    with pytest.raises(InputError, match="is empty"):
+        traceview.history(folder).to_mlflow(value)
 
 
 def test_wandb_has_the_runs_with_the_same_figures(folder, tmp_path, monkeypatch):

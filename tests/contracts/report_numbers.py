@@ -12,7 +12,7 @@ from typing import Any
 
 import traceview
 from tests.places import DATA, REPOSITORY
-from traceview.render.report.json import render_json
+from traceview.render.json import render_json
 
 KEPT = DATA / "report_numbers.json"
 

@@ -14,8 +14,8 @@ import traceview
 from tests.contracts.report_numbers import KEPT, numbers_of, recordings
 from tests.places import REPOSITORY
 from tests.render.schemas.strictness import validator
+from traceview.render.json import render_json
 from traceview.render.report.document import tiles
-from traceview.render.report.json import render_json
 from traceview.render.screen import MOST_LINES, render_screen
 from traceview.traces.reporting import Report
 

@@ -10,7 +10,7 @@ from tests.ptx.compiled_kernels import a_compiled, a_report
 from traceview.base.hardware import limits_of, occupancy
 from traceview.cli import run
 from traceview.kernels.inspect.configurations import TunedConfiguration, fill, judged
-from traceview.render.schemas import schema
+from traceview.render.json import schema
 
 GOOD = {
     "registers": 128,

@@ -8,7 +8,7 @@ from tests.ptx.compiled_kernels import FILE, HEADER, a_line
 from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text
 from traceview.kernels.ptx.model import Instruction, SourceLine
 from traceview.kernels.ptx.parser import parse_ptx
-from traceview.render.kernels.json import render_ptx_json
+from traceview.render.json import render_json
 
 CALLS = f"""{HEADER}
 .visible .entry k(.param .u64 k_x, .param .u64 k_y)
@@ -76,7 +76,7 @@ def test_the_report_says_where_calls_lead(tmp_path):
     narrow = [each for each in kernel.findings if "128" in each.message]
     helpers = [each.evidence.basis.split("; ")[0] for each in narrow]
     assert helpers == ["inlined from gelu.py:18", "inlined from gelu.py:19"]
-    listed = json.loads(render_ptx_json(report, "1"))["kernels"][0]["accesses"]
+    listed = json.loads(render_json(report, "1"))["kernels"][0]["accesses"]
     places = {
         each["source"]: [line["source"] for line in each["inlined_from"]]
         for each in listed

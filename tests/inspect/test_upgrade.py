@@ -20,8 +20,8 @@ from traceview.kernels.ptx.accesses import TensorOp
 from traceview.kernels.ptx.model import Argument
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.kernels.toolchain import triton_versions
-from traceview.render.kernels.upgrade import render_json, render_text
-from traceview.render.schemas import schema
+from traceview.render.json import render_json, schema
+from traceview.render.kernels.upgrade import render_text
 
 
 def registers(number):

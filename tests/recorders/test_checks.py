@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tests.recorders import fake_nsys
 from traceview.base.compiled import library
-from traceview.cli.doctor import command
+from traceview.cli.setup import doctor as command
 from traceview.kernels.toolchain import tools
 from traceview.traces.recorders import check_machine
 from traceview.traces.recorders import nsys as nsys_tool

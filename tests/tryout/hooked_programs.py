@@ -11,7 +11,7 @@ from torch import nn
 
 from traceview.traces.recorders.injected.traceview_injected.annotations import torch_calls
 from traceview.trials.remedies import BY_NAME
-from traceview.trials.remedies.compile_model import compile_models
+from traceview.trials.remedies.models import compile_models
 from traceview.trials.tryout.reference import REFERENCE
 
 

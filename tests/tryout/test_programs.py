@@ -15,7 +15,7 @@ import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.cli import run
 from traceview.trials.remedies import BY_NAME
-from traceview.trials.remedies.num_workers import workers
+from traceview.trials.remedies.loading import workers
 from traceview.trials.tryout import ledger
 from traceview.trials.tryout.patch import patch_of
 from traceview.trials.tryout.planned import Planned

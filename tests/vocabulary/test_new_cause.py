@@ -16,7 +16,7 @@ from pathlib import Path
 from traceview.base.vocabulary import causes
 assert not [name for name in sys.modules if name.startswith("traceview.traces.facts")]
 NEW = causes.add(causes.IdleCause(
-    "slow-launch", letter=("z", "slow launches"), colors=("#010203", "#040506"),
+    "slow-launch", letter=("y", "slow launches"), colors=("#010203", "#040506"),
     limit="cpu-launch", verdict="driver-bound", counted="launches", on_cpu=True,
     meaning="the launch call took most of the gap",
     lost="in slow launch calls",
@@ -98,7 +98,7 @@ def test_a_comparison_words_it(told):
 
 def test_ranks_word_it(told):
     assert told["rank"] == "its launch calls take long"
-    assert told["heat"] == ["z", "slow launches"]
+    assert told["heat"] == ["y", "slow launches"]
     assert "slow-launch" in told["parts"]
 
 

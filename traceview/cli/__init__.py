@@ -53,7 +53,14 @@ GROUPS = {
 }
 """Verbs by heading, with their one-line help."""
 VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
-"""Each is a module here with a click `command`."""
+"""Each is a module here with a click `command`, or at its place of `_HOMES`."""
+_HOMES = {
+    **{verb: f"files:{verb}" for verb in ("convert", "export", "scrub")},
+    **{verb: f"setup:{verb}" for verb in ("doctor", "mcp", "schema", "completion")},
+    "help": "setup:help_",
+    "try": "tryout:try_",
+    "accuracy": "tryout:accuracy",
+}
 _RECORDINGS = (*outputs.TRACE_SUFFIXES, ".json")
 _FORMER = {"serve": "mcp"}
 """Verbs of earlier versions, which still work and are shown nowhere."""
@@ -81,9 +88,8 @@ class _Verbs(click.Group):
         verb = _FORMER.get(cmd_name, cmd_name)
         if verb not in VERBS:
             return None
-        # `try` is a keyword, which no module may be named.
-        module = "try_" if verb == "try" else verb.replace("-", "_")
-        command: click.Command = import_module(f"traceview.cli.{module}").command
+        module, _, name = _HOMES.get(verb, f"{verb.replace('-', '_')}:command").partition(":")
+        command: click.Command = getattr(import_module(f"traceview.cli.{module}"), name)
         return command
 
     def resolve_command(

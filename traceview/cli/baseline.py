@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from traceview.cli import debug_option
 from traceview.cli.options import Verb, option
 from traceview.cli.output import output_file, say_written
 
@@ -21,7 +20,6 @@ from traceview.cli.output import output_file, say_written
 @click.argument("traces", type=click.Path(path_type=Path), metavar="TRACE...", nargs=-1)
 @output_file("BASE.json", "Write the baseline to this file.", required=True)
 @option("--force", "Overwrite BASE.json.")
-@debug_option
 def command(traces: tuple[Path, ...], output: Path, force: bool) -> None:
     """Write the figures of TRACE... to one file for `traceview gate` and `traceview compare`.
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from traceview.base.errors import TraceviewError
 from traceview.base.version import __version__
-from traceview.cli import color_option, debug_option, options
+from traceview.cli import color_option, options
 from traceview.cli.options import Verb, option
 from traceview.cli.output import Asked, Outputs, check_writable, documents, progress, write_file
 
@@ -110,7 +110,6 @@ _PROGRAM_OPTIONS = (
     kinds=("json",),
 )
 @color_option
-@debug_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -204,16 +203,13 @@ def _time_program(
     warmup: int | None,
     outputs: Outputs,
 ) -> None:
-    from traceview.render.bench_json import render_program_json
-    from traceview.render.bench_text import render_program
     from traceview.trials.bench.growth import Axis
     from traceview.trials.bench.program import sweep_program
 
     axis, warmup = Axis.of(sweep), 1 if warmup is None else warmup
     with progress(f"Running {program.name[:60]}") as show:
         swept = sweep_program(program, axis, arguments, trials=trials, warmup=warmup, note=show)
-    outputs.screen(lambda width, color: render_program(swept, width=width, color=color))
-    outputs.put("json", lambda: render_program_json(swept, __version__))
+    outputs.put_answer(swept)
 
 
 def _measure(
@@ -242,7 +238,7 @@ def _put_report(
     difference: BenchDifference | None,
     outputs: Outputs,
 ) -> None:
-    from traceview.render.bench_json import render_bench_json, render_profile
+    from traceview.render.bench_json import BenchDocument, render_profile
     from traceview.render.bench_text import render_bench, render_difference
 
     def drawn(width: int, color: bool) -> str:
@@ -255,9 +251,7 @@ def _put_report(
         return text
 
     outputs.screen(drawn)
-    outputs.put(
-        "json", lambda: render_bench_json(report, __version__, description, profiled, difference)
-    )
+    outputs.put_documents(BenchDocument(report, description, profiled, difference))
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"
         place += "" if row.value is None else f", {report.over} {row.value:,}"

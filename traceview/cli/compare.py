@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option
+from traceview.cli import color_option
 from traceview.cli.options import Verb, option
 from traceview.cli.output import Asked, documents, progress
 
@@ -65,7 +65,6 @@ def _matching(
 )
 @option("--no-pager", "Print without a pager.")
 @color_option
-@debug_option
 def command(
     paths: tuple[Path, ...],
     before: tuple[Path, ...],
@@ -88,15 +87,7 @@ def command(
     memory.prepare()
     with progress("Reading the recordings"):
         comparison = traceview.compare(*sides, force=asked.force)
-    if not outputs.stdout:
-        from traceview.render.comparison.text import render_text
-
-        outputs.screen(
-            lambda width, color: render_text(comparison, width=width, color=color),
-            pager=not no_pager,
-        )
-    outputs.put_documents(comparison.to_html, comparison.to_json, comparison.to_markdown)
-    outputs.open_page()
+    outputs.put_answer(comparison, pager=not no_pager)
 
 
 def _sides(

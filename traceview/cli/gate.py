@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from traceview.base.errors import TraceviewError
-from traceview.cli import Settings, color_option, debug_option
+from traceview.cli import Settings, color_option
 from traceview.cli.options import Verb, one_option_per_value, option
 from traceview.cli.output import Asked, check_writable, json_option, write_file
 
@@ -54,7 +54,6 @@ class _GateVerb(Verb):
     "different GPUs.",
 )
 @color_option
-@debug_option
 def command(
     baselines: tuple[Path, ...],
     candidates: tuple[Path, ...],
@@ -85,7 +84,6 @@ def command(
 
     from traceview.render.gate import (
         job_summary,
-        render_json,
         render_junit,
         render_text,
         workflow_commands,
@@ -105,5 +103,5 @@ def command(
                 ) from error
     if junit:
         write_file(junit, render_junit(report, datetime.now(UTC)))
-    outputs.put("json", lambda: render_json(report, traceview.__version__))
+    outputs.put_documents(report)
     return report.exit_status

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from traceview.cli import color_option, debug_option
-from traceview.cli.options import Verb
+from traceview.cli import color_option
+from traceview.cli.options import Verb, named, option
 from traceview.cli.output import Asked, documents, progress
 
 
@@ -17,10 +17,9 @@ from traceview.cli.output import Asked, documents, progress
 )
 @click.argument("folder", type=click.Path(path_type=Path))
 @documents(" with a chart. Default path: <folder>-history.html")
-@click.option("--mlflow", metavar="URI", help="Also log the runs to this MLflow server or store.")
-@click.option("--wandb", metavar="PROJECT", help="Also log the runs to Weights & Biases.")
+@option("--mlflow URI", "Also log the runs to this MLflow server or store.", callback=named)
+@option("--wandb PROJECT", "Also log the runs to Weights & Biases.", callback=named)
 @color_option
-@debug_option
 def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -> None:
     """Show step, GPU use, memory and findings of all recordings and baselines in FOLDER over time.
 
@@ -34,13 +33,8 @@ def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -
     memory.prepare()
     with progress("Reading the runs"):
         history = traceview.history(folder)
-    if not outputs.stdout:
-        from traceview.render.history import render_text
-
-        outputs.screen(lambda width, color: render_text(history, width=width, color=color))
-    outputs.put_documents(history.to_html, history.to_json, history.to_markdown)
+    outputs.put_answer(history)
     if mlflow:
         click.echo(f"Logged to MLflow: {history.to_mlflow(mlflow)} runs, new ones only", err=True)
     if wandb:
         click.echo(f"Logged to Weights & Biases: {history.to_wandb(wandb)} runs", err=True)
-    outputs.open_page()

@@ -13,12 +13,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from traceview.base.errors import InputError
+from traceview.cli import debug_option
 
 # A command whose help groups its options under headings and ends with examples.
 
 
 class Verb(click.Command):
-    """One verb of the command line.
+    """One verb of the command line, with `--debug` as its last option.
 
     `sections` maps a heading to the options below it, by their first name (`--html`); options in
     no section come last, under "Other options". `examples` are command lines.
@@ -32,6 +33,7 @@ class Verb(click.Command):
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
+        debug_option(self)
         self.sections = dict(sections or {})
         self.examples = tuple(examples)
 
@@ -91,6 +93,13 @@ def peaks(
     with misuse(parameter):
         rates.parse_figures(figures)
     return figures
+
+
+def named(_: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    """Refuse an empty value, as of a shell variable that is not set: it would mean nothing."""
+    if name is not None and not name.strip():
+        raise click.BadParameter("it is empty", param=parameter)
+    return name
 
 
 def check_archs(parameter: click.Parameter, archs: Sequence[str]) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import click
 
 from traceview.base import outputs, stages
+from traceview.base.display import show
 from traceview.base.records import record
+from traceview.base.version import __version__
 from traceview.cli import Settings
 from traceview.cli.options import option
 from traceview.cli.process import show_in_pager
@@ -206,23 +208,31 @@ class Outputs:
         if not self.stdout:
             print_text(draw, pager=pager)
 
+    def put_answer(self, answer: object, *, pager: bool = False) -> None:
+        """Print an answer, and write those of its documents that were requested."""
+        self.screen(
+            lambda width, color: show(answer, "screen", width=width, color=color), pager=pager
+        )
+        self.put_documents(answer)
+
     def put_documents(
         self,
-        html: Callable[[], str | Iterable[str]],
-        json: Callable[[], str | Iterable[str]],
-        markdown: Callable[[], str | Iterable[str]] | None = None,
+        answer: object,
+        only: Sequence[str] = (),
+        page: Callable[[], Iterable[str]] | None = None,
     ) -> None:
-        """Write those documents of an answer that were requested."""
+        """Write those documents of an answer that were requested, and open its page if that was.
+
+        `only` names the tables of a job that its JSON has; by default it has all. `page` returns
+        the page in pieces, where it is being rendered already.
+        """
+        limits = {"most_rows": None} if self.all_rows else {}
         if self.html:
             with progress("Rendering the page"):
-                page = html()
-            write_file(self.html, page)
-        self.put("json", json)
-        if markdown:
-            self.put("markdown", markdown)
-
-    def open_page(self) -> None:
-        """Open the written page if that was requested."""
+                text = page() if page else show(answer, "page", __version__, **limits)
+            write_file(self.html, text)
+        self.put("json", lambda: show(answer, "pieces", __version__, only=only, **limits))
+        self.put("markdown", lambda: show(answer, "markdown"))
         if self.opens and self.html:
             import webbrowser
 
@@ -338,8 +348,8 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(Text(first)) as status:
 
-        def show(name: str, pct: float | None = None) -> None:
+        def say(name: str, pct: float | None = None) -> None:
             status.update(Text(name if pct is None else f"{name}  {pct:.0f} %"))
 
-        with stages.listening(show):
-            yield show
+        with stages.listening(say):
+            yield say

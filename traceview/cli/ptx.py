@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option, ptx_answers
+from traceview.cli import color_option, ptx_answers
 from traceview.cli.options import (
     Verb,
     check_archs,
@@ -207,7 +207,6 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
 )
 @documents(". Default path: <target>.html", kinds=("html", "json"))
 @color_option
-@debug_option
 def command(
     target: str | None,
     diff: tuple[str, str] | None,
@@ -322,7 +321,6 @@ def _put(
     details: bool,
 ) -> None:
     """Print listings and findings, or unmet expectations, a line each; exits with 1 if any."""
-    from traceview import __version__
     from traceview.base import units
     from traceview.kernels.inspect.expectations import judge, unmet
     from traceview.kernels.inspect.target_report import PtxReport
@@ -339,9 +337,7 @@ def _put(
         outputs.screen(
             lambda width, color: text.text(report, views, width=width, color=color, details=details)
         )
-    outputs.put_documents(
-        lambda: text.html(report, __version__), lambda: text.json(report, __version__)
-    )
+    outputs.put_documents(report)
     if isinstance(report, PtxReport) and expectations and not lines:
         met = {(verdict.expectation, verdict.condition) for verdict in report.verdicts}
         kernels = {verdict.kernel for verdict in report.verdicts}

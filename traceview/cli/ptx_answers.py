@@ -73,17 +73,14 @@ def compare_versions(
     target: str, triton: Sequence[str], options: Mapping[str, Any], outputs: Outputs
 ) -> None:
     """Compare the versions and print the answer; exits with 1 if a kernel gets worse."""
-    from traceview import __version__
     from traceview.kernels.inspect.upgrade import check_upgrade
-    from traceview.render.kernels.upgrade import render_json, render_text
 
     arch = options["arch"]
     archs = arch if isinstance(arch, list) else [arch] if arch else []
     given = _compile_options({**options, "arch": None}, outputs)
     with progress(f"Compiling the kernels of {target[:60]}") as show:
         report = check_upgrade(target, triton, archs, given, note=_note, step=show)
-    outputs.screen(lambda width, color: render_text(report, width=width, color=color))
-    outputs.put("json", lambda: render_json(report, __version__))
+    outputs.put_answer(report)
     if report.worse or report.failures:
         click.get_current_context().exit(1)
 
@@ -105,13 +102,8 @@ def write_reproducer(report: PtxReport | Diff, path: Path) -> None:
 
 def preselect_configurations(target: str, options: Mapping[str, Any], outputs: Outputs) -> None:
     """Print which configurations of the target's autotuners are worth timing."""
-    from traceview import __version__
     from traceview.kernels.inspect.configurations import preselect
-    from traceview.render.kernels.configurations import (
-        PreselectionReport,
-        render_json,
-        render_text,
-    )
+    from traceview.render.kernels.configurations import PreselectionReport
 
     with progress(f"Compiling the configurations of {target[:60]}") as show:
         kernels = preselect(
@@ -122,5 +114,4 @@ def preselect_configurations(target: str, options: Mapping[str, Any], outputs: O
             step=show,
         )
     report = PreselectionReport(target, kernels)
-    outputs.screen(lambda width, color: render_text(report, width=width, color=color))
-    outputs.put("json", lambda: render_json(report, __version__))
+    outputs.put_answer(report)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceview.base.errors import TraceviewError
-from traceview.cli import debug_option, process
+from traceview.cli import process
 from traceview.cli.options import Verb, option
 from traceview.cli.output import force_option, output_file, say_written
 
@@ -139,7 +139,6 @@ def _without(part: str, text: str) -> Callable[[Any], Any]:
 )
 @option("--keep-env", "Keep environment and home paths in the trace.")
 @option("--keep-rep", "Also keep the .nsys-rep file. It contains the environment.")
-@debug_option
 def command(
     script: str,
     arguments: tuple[str, ...],

@@ -19,7 +19,7 @@ from traceview.api.traces import AnalysisOptions
 from traceview.base import memory
 from traceview.base.errors import suggestion
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option, options, report_outputs
+from traceview.cli import color_option, options, report_outputs
 from traceview.cli.options import Verb, complete_analyses, complete_ranges, option
 from traceview.cli.output import Asked, Outputs, documents, print_text, progress
 from traceview.cli.report_outputs import RanksRequest, ScreenOptions
@@ -176,7 +176,6 @@ def _known(name: str, names: Sequence[str]) -> str:
     "--all-rows",
     "Write all rows of all tables. Default: the first 10,000 per table to JSON, 400 to HTML.",
 )
-@debug_option
 def command(
     traces: tuple[Path, ...],
     asked: Asked,
@@ -249,7 +248,6 @@ def command(
         load = partial(traceview.load, trace) if trace else request.load_rank
         tables = bool(outputs.files or outputs.stdout or outputs.csv) or shown.tables
         report_outputs.put_report(_analyzed(load, options, tables, outputs), outputs, shown)
-    outputs.open_page()
 
 
 def _compared(request: RanksRequest) -> JobReport:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import click
 
-from traceview.base.display import show
 from traceview.base.errors import InputError, OutputExistsError, suggestion
 from traceview.base.outputs import unpacked_name, write_folder
 from traceview.base.records import record
 from traceview.base.version import __version__
-from traceview.cli.output import Outputs, print_text, progress, say_written, shows_links, write_file
+from traceview.cli.output import Outputs, print_text, say_written, shows_links
 
 if TYPE_CHECKING:
     from traceview.traces.ranks.job import JobReport
@@ -54,22 +52,11 @@ def put_report(report: Report, outputs: Outputs, shown: ScreenOptions) -> None:
 
         return [*html_pieces(report, __version__, None if outputs.all_rows else MOST_ROWS)]
 
-    def document() -> Iterator[str]:
-        from traceview.render.document import MOST_ROWS
-        from traceview.render.report.json import json_pieces
-
-        return json_pieces(report, __version__, None if outputs.all_rows else MOST_ROWS)
-
     with ThreadPoolExecutor(1) as pool:
         rendered = pool.submit(page) if outputs.html else None
         if not outputs.stdout:
             print_report(report, shown)
-        if outputs.html and rendered:
-            with progress("Rendering the page"):
-                pieces = rendered.result()
-            write_file(outputs.html, pieces)
-    outputs.put("json", document)
-    outputs.put("markdown", lambda: show(report, "markdown"))
+        outputs.put_documents(report, page=rendered.result if rendered else None)
     if outputs.csv:
         from traceview.render.report.json import csv_tables
 
@@ -204,12 +191,6 @@ def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequen
     from traceview.base import units
     from traceview.render.base.safe_text import visible
 
-    def document() -> Iterator[str]:
-        from traceview.render.document import MOST_ROWS
-        from traceview.render.ranks.json import json_pieces
-
-        return json_pieces(job, __version__, None if outputs.all_rows else MOST_ROWS, only)
-
     if not outputs.stdout:
         from traceview.render.ranks.text import render_job
 
@@ -219,8 +200,7 @@ def put_job(job: JobReport, outputs: Outputs, shown: ScreenOptions, only: Sequen
             ),
             pager=shown.tables and shown.pager,
         )
-    page = partial(job.to_html, all_rows=outputs.all_rows)
-    outputs.put_documents(page, document, job.to_markdown)
+    outputs.put_documents(job, only)
     if outputs.csv:
         put_tables(_tables(job, only), outputs.csv)
     if job.failed:

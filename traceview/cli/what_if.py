@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from traceview.base.outputs import unpacked_name
-from traceview.cli import color_option, debug_option, options
+from traceview.cli import color_option, options
 from traceview.cli.options import Verb, complete_ranges, misuse, option
 from traceview.cli.output import Asked, documents, progress
 
@@ -147,7 +147,6 @@ def _edit(
 )
 @color_option
 @documents(". Default path: <trace>-what-if.html")
-@debug_option
 def command(
     traces: tuple[Path, ...],
     ranks: tuple[int, ...],
@@ -190,12 +189,7 @@ def command(
             ncu=ncu,
             ranks=ranks,
         )
-    if not outputs.stdout:
-        from traceview.render.what_if.text import render_text
-
-        outputs.screen(lambda width, color: render_text(answer, width=width, color=color))
-    outputs.put_documents(answer.to_html, answer.to_json, answer.to_markdown)
-    outputs.open_page()
+    outputs.put_answer(answer)
 
 
 def _in_order(order: list[str], edits: dict[str, Any]) -> Iterator[tuple[str, str]]:

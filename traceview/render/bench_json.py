@@ -14,17 +14,8 @@ from rich.text import Text
 from traceview.base import units
 from traceview.base.records import record
 from traceview.base.tables import Table, TableSpec, column_list
-from traceview.render.base.json_text import (
-    JsonKey,
-    JsonShape,
-    Keys,
-    Schema,
-    clean,
-    document,
-    items_of,
-    row,
-    written,
-)
+from traceview.render.base import json_text
+from traceview.render.base.json_text import JsonKey, JsonShape, Keys, Schema, row
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import cells, drawn, fitting, heading, table_of
 from traceview.trials.bench.comparison import BenchReport, VersionResult
@@ -200,7 +191,7 @@ def render_speedscope(profile: Profile, title: str, version: str) -> str:
         "profiles": [_sampled(profile.tree, kind, frames) for kind in kinds],
         "shared": {"frames": [{"name": name} for name in frames]},
     }
-    return json.dumps(clean(document), indent=1, allow_nan=False) + "\n"
+    return json.dumps(json_text.clean(document), indent=1, allow_nan=False) + "\n"
 
 
 def _sampled(tree: Frame, kind: str, frames: dict[str, int]) -> dict[str, Any]:
@@ -222,7 +213,7 @@ def _sampled(tree: Frame, kind: str, frames: dict[str, int]) -> dict[str, Any]:
 
 
 @record
-class _Bench:
+class BenchDocument:
     """What one JSON document of an operation holds."""
 
     report: BenchReport
@@ -272,7 +263,7 @@ class _Fitted:
     sentence: str
 
 
-def _fits(of: _Bench, _: Any) -> list[_Fitted]:
+def _fits(of: BenchDocument, _: Any) -> list[_Fitted]:
     report = of.report
     return [
         _Fitted(dtype, version, fit, fit.sentence(report.unit, report.over))
@@ -300,11 +291,13 @@ _DESCRIPTION = JsonShape(
 )
 _PEAKS = "memory_bytes_per_s=report.peaks.memory_bytes_per_s flop_per_s=report.peaks.flop_per_s"
 BENCH = JsonShape(
-    _Bench,
+    BenchDocument,
     "operation=report.operation.name title=report.operation.title",
     "size_means=report.operation.size_means over=report.over machine=report.machine",
-    JsonKey("peaks", JsonShape(_Bench, _PEAKS, "source=report.peaks.source"), lambda of, _: of),
-    items_of("rows=report.rows", _ROW),
+    JsonKey(
+        "peaks", JsonShape(BenchDocument, _PEAKS, "source=report.peaks.source"), lambda of, _: of
+    ),
+    json_text.items_of("rows=report.rows", _ROW),
     JsonKey("fits", [JsonShape(_Fitted, "dtype version", _FIT, "sentence")], _fits),
     "notes=report.notes",
     JsonKey("description", _DESCRIPTION, lambda of, _: of.description, optional=True),
@@ -340,26 +333,3 @@ PROGRAM = JsonShape(
     JsonKey("fit", _FIT_OF_PROGRAM, lambda program, _: program.sweep.fit),
     context=lambda program, _: program,
 )
-
-
-def render_bench_json(
-    report: BenchReport,
-    version: str,
-    description: Description | None = None,
-    profiled: tuple[VersionResult, Profile] | None = None,
-    difference: BenchDifference | None = None,
-) -> str:
-    """The report as one JSON document in ASCII, with the profile and comparison if given."""
-    whole = _Bench(report, description, profiled, difference)
-    return f"{written(document(BENCH, whole, version))}\n"
-
-
-def render_program_json(program: ProgramSweep, version: str) -> str:
-    """The sweep of a program as one JSON document in ASCII."""
-    return f"{written(document(PROGRAM, program, version))}\n"
-
-
-def as_document(report: BenchReport, version: str) -> dict[str, Any]:
-    """The report as a document for `json.dumps`. `version` is traceview's own."""
-    cleaned: dict[str, Any] = clean(document(BENCH, _Bench(report), version))
-    return cleaned

@@ -8,16 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from traceview.render.document import Document
+if TYPE_CHECKING:
+    from traceview.render.document import Document
 
+JSON: Mapping[str, tuple[str, str]] = {
+    "report": ("Report", "report.json:REPORT"),
+    "ranks": ("JobReport", "ranks.json:JOB"),
+    "compare": ("RunComparison", "comparison.json:COMPARISON"),
+    "gate": ("GateReport", "gate:GATE"),
+    "history": ("History", "history:HISTORY"),
+    "ptx": ("PtxReport", "kernels.json:KERNELS"),
+    "ptx-diff": ("Diff", "kernels.json:DIFF"),
+    "ptx-triton": ("UpgradeReport", "kernels.upgrade:UPGRADE"),
+    "ptx-configs": ("PreselectionReport", "kernels.configurations:CONFIGURATIONS"),
+    "bench": ("BenchDocument", "bench_json:BENCH"),
+    "bench-program": ("ProgramSweep", "bench_json:PROGRAM"),
+    "what-if": ("WhatIfReport", "what_if:WHAT_IF"),
+    "doctor": ("_Doctor", "json:DOCTOR"),
+    "try": ("_Tried", "json:TRIED"),
+}
+"""The type of each JSON output, and the shape of its document."""
 DOCUMENTS = {
     "Report": "report.document:report_document",
     "JobReport": "ranks.document:job_document",
     "RunComparison": "comparison.document:comparison_document",
     "GateReport": "gate:gate_document",
-    "WhatIfReport": "what_if.document:what_if_document",
+    "WhatIfReport": "what_if:what_if_document",
     "History": "history:history_document",
 }
 """What builds the document of an answer."""
@@ -30,24 +48,29 @@ RENDERERS: Mapping[str, Mapping[str, str]] = {
         "object": "interactive.text:described",
         "GateReport": "gate:described",
         "History": "history:described",
-        "WhatIfReport": "what_if.text:described",
+        "WhatIfReport": "what_if:described",
         **dict.fromkeys(("PtxReport", "KernelReport", "Diff"), "interactive.kernels:kernel_text"),
     },
-    "html": {"object": "interactive.html:snippet", "WhatIfReport": "what_if.html:snippet"},
+    "html": {"object": "interactive.html:snippet", "WhatIfReport": "what_if_html:snippet"},
     "figure": {"Result": "charts.layout:figure_of"},
     "page": {
         "Report": "report.html:render_html",
         "JobReport": "ranks.html:render_html",
         "RunComparison": "comparison.html:render_with_recordings",
-        "WhatIfReport": "what_if.html:render_html",
+        "WhatIfReport": "what_if_html:render_html",
         "History": "history:render_html",
+        "PtxReport": "kernels.html:render_ptx_html",
+        "Diff": "kernels.html:render_diff_html",
     },
-    "json": {
-        "Report": "report.json:render_json",
-        "JobReport": "ranks.json:render_json",
-        "RunComparison": "comparison.json:render_json",
-        "WhatIfReport": "what_if.json:render_json",
-        "History": "history:render_json",
+    "json": {kind: "json:render_json" for kind, _ in JSON.values()},
+    "pieces": {kind: "json:json_pieces" for kind, _ in JSON.values()},
+    "screen": {
+        "RunComparison": "comparison.text:render_text",
+        "WhatIfReport": "what_if:render_text",
+        "History": "history:render_text",
+        "UpgradeReport": "kernels.upgrade:render_text",
+        "PreselectionReport": "kernels.configurations:render_text",
+        "ProgramSweep": "bench_text:render_program",
     },
 }
 """What else renders types and their subtypes: a `repr`, a notebook's cell, a chart, whole pages."""
@@ -57,18 +80,18 @@ def renderer(kind: type, form: str) -> Callable[..., Any]:
     """The renderer of a type. Raises TypeError if it has no such form."""
     for name in (each.__name__ for each in kind.__mro__):
         if place := RENDERERS.get(form, {}).get(name):
-            return _function(place)
+            return function_at(place)
         if form in FORMATS and name in DOCUMENTS:
-            return lambda answer: _function(FORMATS[form])(document_of(answer))
+            return lambda answer: function_at(FORMATS[form])(document_of(answer))
     raise TypeError(f"{kind.__name__} has no {form}")
 
 
 def document_of(answer: Any) -> Document:
     """The document of an answer. Raises KeyError if there is none for its class."""
-    return _function(DOCUMENTS[type(answer).__name__])(answer)
+    return function_at(DOCUMENTS[type(answer).__name__])(answer)
 
 
-def _function(place: str) -> Callable[..., Any]:
+def function_at(place: str) -> Any:
+    """What a place of the registry names, such as `history:HISTORY`."""
     module, _, name = place.partition(":")
-    function: Callable[..., Any] = getattr(import_module(f"traceview.render.{module}"), name)
-    return function
+    return getattr(import_module(f"traceview.render.{module}"), name)

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
+from traceview.render.base.json_text import JsonKey, JsonShape, items_of
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import SENTENCE, drawn, grid, note_block
 from traceview.render.document import Document, Grid, GridRow, Section
@@ -65,11 +65,6 @@ GATE = JsonShape(
     outcome="the worst of all rules",
     headline="faster or slower by how much, and how sure that is",
 )
-
-
-def render_json(report: GateReport, version: str) -> str:
-    """The report as one JSON document in ASCII."""
-    return f"{written(document(GATE, report, version))}\n"
 
 
 _SUITE = "traceview gate"

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from traceview.base import units
-from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
+from traceview.render.base.json_text import JsonKey, JsonShape, items_of
 from traceview.render.base.page import STYLES, Style, rendered, table_view
 from traceview.render.base.safe_text import visible
 from traceview.render.base.text import drawn, note_block
@@ -80,8 +80,3 @@ def render_html(history: History, version: str) -> str:
         failed=history.failed,
         version=version,
     )
-
-
-def render_json(history: History, version: str) -> str:
-    """The runs as one JSON document in ASCII."""
-    return f"{written(document(HISTORY, history, version))}\n"

@@ -337,6 +337,7 @@ def timeline_document(trace: Trace, whole: Timeline) -> Document:
     opening = opening_window(whole)
     every = leaves(whole, opening)
     names, of_calls = whole.names.table(each.name for each in every), leaves_of_calls(trace, every)
+    following = iter(every)
     return {
         "origin": str(whole.start_ns),
         "end": whole.end_ns - whole.start_ns,
@@ -345,7 +346,17 @@ def timeline_document(trace: Trace, whole: Timeline) -> Document:
         "causes": {each.name: each.meaning for each in CAUSES},
         "launch_columns": LAUNCH_COLUMNS,
         "names": _names(names, whole.launches),
-        "lanes": _lanes(trace, whole.lanes, every),
+        "lanes": [
+            {
+                "kind": lane.kind,
+                "title": visible(lane.title, 200),
+                "group": visible(device_title(trace, lane.device), 200) if lane.device >= 0 else "",
+                "device": lane.device,
+                "process": lane.process,
+                "tracks": [_track(next(following)) for _ in lane.tracks],
+            }
+            for lane in whole.lanes
+        ],
         "counters": [_counter(trace, whole, each) for each in whole.counters],
         "columns": columns(trace, whole, every, names.place, of_calls),
         "waits": waits_column(trace, of_calls),
@@ -371,21 +382,6 @@ def _visible_texts(texts: PackedTexts) -> dict[str, bytes | int]:
         lines[lines == 0] = _LINE_BREAK
         return {"rows": len(texts), "data": _packed_bytes(lines.data)}
     return packed_texts(all_visible(texts.every.tolist()))
-
-
-def _lanes(trace: Trace, lanes: Sequence[Lane], every: Sequence[Leaves]) -> list[Document]:
-    following = iter(every)
-    return [
-        {
-            "kind": lane.kind,
-            "title": visible(lane.title, 200),
-            "group": visible(device_title(trace, lane.device), 200) if lane.device >= 0 else "",
-            "device": lane.device,
-            "process": lane.process,
-            "tracks": [_track(next(following)) for _ in lane.tracks],
-        }
-        for lane in lanes
-    ]
 
 
 def _track(each: Leaves) -> Document:

@@ -12,9 +12,7 @@ import numpy as np
 import traceview
 from traceview.base.errors import InputError, suggestion
 from traceview.render.base.json_text import written
-from traceview.render.comparison.json import render_json as comparison_json
-from traceview.render.kernels.json import as_document
-from traceview.render.ranks.json import render_json as job_json
+from traceview.render.json import render_json
 from traceview.render.report.json import RANKED_FINDING, tables_document
 from traceview.serve import windows
 from traceview.serve.folder import CODE, MOST_FILES, ServedFolder, Work, is_named_like_recording
@@ -316,7 +314,7 @@ class Answers:
 
         def inspected() -> Document:
             report = traceview.inspect_ptx(path, kernel=kernel)
-            return _plain({**as_document(report, traceview.__version__), "target": target})
+            return {**_parsed(render_json(report, traceview.__version__)), "target": target}
 
         return kernels_of(self._once("kernel", [path], inspected, kernel))
 
@@ -329,7 +327,7 @@ class Answers:
 
         def compared() -> Document:
             comparison = traceview.compare(*sides, force=force)
-            return _parsed(comparison_json(comparison, traceview.__version__))
+            return _parsed(render_json(comparison, traceview.__version__))
 
         document = self._once("compare", files, compared, len(sides[0]), force)
         return comparison_of(document, rows)
@@ -340,7 +338,7 @@ class Answers:
 
         def compared() -> Document:
             job = traceview.analyze_ranks(files)
-            return _parsed(job_json(job, traceview.__version__, MOST_ROWS))
+            return _parsed(render_json(job, traceview.__version__, MOST_ROWS))
 
         return job_of(self._once("ranks", files, compared), rows)
 

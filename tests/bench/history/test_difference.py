@@ -10,7 +10,7 @@ import pytest
 import traceview
 from traceview.base.errors import ComparisonRefusedError, InputError
 from traceview.render.bench_text import render_difference
-from traceview.render.schemas import schema
+from traceview.render.json import schema
 from traceview.trials.bench.history import bench_difference, read_bench
 
 US = 1000.0

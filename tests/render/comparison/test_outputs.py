@@ -19,8 +19,8 @@ from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.schemas.strictness import validator
 from traceview.render.comparison.document import parts_table
 from traceview.render.comparison.html import render_html
-from traceview.render.comparison.json import render_json
 from traceview.render.comparison.text import render_text
+from traceview.render.json import render_json
 
 WHOLE = a_comparison(environment=(TORCH,), counts=(SYNCS,))
 

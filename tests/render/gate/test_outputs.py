@@ -10,12 +10,11 @@ from jsonschema import Draft202012Validator
 from tests.comparison.runs import run
 from traceview.render.gate import (
     job_summary,
-    render_json,
     render_junit,
     render_text,
     workflow_commands,
 )
-from traceview.render.schemas import schema
+from traceview.render.json import render_json, schema
 from traceview.traces.comparison.figures import StepPart
 from traceview.traces.comparison.gate import decide
 from traceview.traces.comparison.gate_rules import GateCondition, Rule

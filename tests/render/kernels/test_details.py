@@ -10,8 +10,8 @@ from traceview.kernels.ptx.live_registers import SpilledValue
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion
+from traceview.render.json import render_json
 from traceview.render.kernels.html import render_ptx_html
-from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_ptx_text
 
 LOOP = """.version 8.7
@@ -54,7 +54,7 @@ def test_a_kernel_without_a_loop_has_no_such_line():
 
 
 def test_json_counts_the_same():
-    (kernel,) = json.loads(render_ptx_json(of_loop(), "1"))["kernels"]
+    (kernel,) = json.loads(render_json(of_loop(), "1"))["kernels"]
     classes = kernel["instruction_classes"]
     assert classes["classes"] == {"global load": 1, "fp32": 2, "integer": 1, "control": 2}
     (loop,) = classes["loops"]
@@ -88,7 +88,7 @@ def test_layout_conversions_are_listed_with_their_way():
         for line in render_ptx_text(report, width=120, details=True).splitlines()
     ]
     assert any("gelu.py:7 blocked 1×4 MMA v2 shared memory 16.4 kB 1" in row for row in rows)
-    (kernel,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    (kernel,) = json.loads(render_json(report, "1"))["kernels"]
     (row,) = kernel["layout_conversions"]
     assert (row["source"], row["size_bytes"], row["path"]) == ("gelu.py:7", 16384, "shared memory")
     assert "blocked 1×4" in render_ptx_html(report, "1")
@@ -106,7 +106,7 @@ def test_the_pipeline_is_one_line_and_its_waits_a_table():
         "gelu.py:5 waits for 2 of 4 cp.async groups in flight" in text
     )
     assert "gelu.py:5 cp.async 4 2 fp32 16 · MMA 8" in text
-    (document,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    (document,) = json.loads(render_json(report, "1"))["kernels"]
     assert document["pipeline"]["waits"][0]["meanwhile"] == {"MMA": 8, "fp32": 16}
     assert document["pipeline"]["waits"][0]["is_serial"] is False
     assert document["pipeline"]["buffers"][0]["source"] == "gelu.py:4"
@@ -121,5 +121,5 @@ def test_spills_and_the_peak_name_variables():
     assert "spilled: 64 B of total (gelu.py:7), loaded 4 × in the hottest loop" in text
     assert "4 B of gelu.py:8" in text
     assert "gelu.py:7 total 64 B 32 B 4" in text
-    (document,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    (document,) = json.loads(render_json(report, "1"))["kernels"]
     assert [each["variable"] for each in document["spilled_values"]] == ["total", None]

@@ -12,8 +12,8 @@ from traceview.base.hardware import limits_of, occupancy
 from traceview.kernels.inspect.comparison import ComparedVersion, compare
 from traceview.kernels.inspect.target_report import PtxReport
 from traceview.kernels.ptx.model import Argument
+from traceview.render.json import render_json
 from traceview.render.kernels.diff import render_diff_text
-from traceview.render.kernels.json import render_ptx_json
 
 UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 PAD = a_finding("high", "16 loads are narrow", "Pad n to a multiple of 16", "recompiled", a_line())
@@ -131,7 +131,7 @@ def test_no_line_is_wider_than_asked_and_none_reaches_the_terminal(name, width):
 
 
 def test_json_has_the_kernels_as_ever_and_what_became_of_them():
-    document = json.loads(render_ptx_json(diff(narrow(), wide()), "1.0"))
+    document = json.loads(render_json(diff(narrow(), wide()), "1.0"))
     assert (document["schema_version"], document["target"], document["arch"]) == (
         1,
         "gelu.py",
@@ -167,6 +167,6 @@ def test_json_tells_what_was_left_out():
         ComparedVersion("a", PtxReport("a", (wide(), alone))),
         ComparedVersion("b", PtxReport("b", (wide(),))),
     ]
-    document = json.loads(render_ptx_json(compare(versions), "1"))
+    document = json.loads(render_json(compare(versions), "1"))
     assert document["left_out"] == [{"name": "alone", "version": "a", "index": 1}]
     assert document["target"] == "a, b"

@@ -11,8 +11,8 @@ from traceview.kernels.inspect.target_report import PtxReport
 from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.ptx.stages import stage_lines
+from traceview.render.json import render_json
 from traceview.render.kernels.html import render_ptx_html
-from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.text import render_views
 
 TTGIR = """#blocked = #ttg.blocked<{sizePerThread = [4]}>
@@ -91,7 +91,7 @@ def test_the_terminal_shows_a_stage_and_json_links_lines(report):
     text = render_views(report, ["ttgir", "llir"], width=80)
     assert re.search(r"k\.py:2 +%0 = tt\.load %x", text)
     assert re.search(r"k\.py:4 +store float %2", text)
-    (kernel,) = json.loads(render_ptx_json(report, "1"))["kernels"]
+    (kernel,) = json.loads(render_json(report, "1"))["kernels"]
     levels = {each["source"]: each["levels"] for each in kernel["code_lines"]}
     assert levels["k.py:2"] == {"ttir": [5], "ttgir": [5], "llir": [3], "ptx": [5]}
     assert levels["k.py:4"] == {"ttir": [6], "ttgir": [6], "llir": [4], "ptx": [7, 8]}
@@ -99,7 +99,7 @@ def test_the_terminal_shows_a_stage_and_json_links_lines(report):
 
 def test_a_report_without_triton_has_no_stages():
     assert "No TTGIR available" in render_views(PtxReport("k", (a_report(),)), ["ttgir"], width=80)
-    (kernel,) = json.loads(render_ptx_json(PtxReport("k", (a_report(),)), "1"))["kernels"]
+    (kernel,) = json.loads(render_json(PtxReport("k", (a_report(),)), "1"))["kernels"]
     assert kernel["code_lines"] == []
 
 

@@ -13,7 +13,7 @@ from traceview.kernels.inspect.target_report import PtxReport
 from traceview.kernels.ptx.accesses import TensorOp
 from traceview.kernels.ptx.model import Argument
 from traceview.kernels.ptx.parser import parse_ptx
-from traceview.render.kernels.json import as_document, render_ptx_json
+from traceview.render.json import render_json
 from traceview.render.kernels.names import SourceNames
 from traceview.render.kernels.text import render_ptx_text, render_views
 
@@ -234,7 +234,7 @@ def test_listings_are_annotated():
 
 
 def test_json_has_what_the_contract_promises():
-    document = json.loads(render_ptx_json(of(), "1.0"))
+    document = json.loads(render_json(of(), "1.0"))
     assert (document["schema_version"], document["target"]) == (1, "gelu.py")
     assert document["arch"] == "sm_90"
     (kernel,) = document["kernels"]
@@ -262,11 +262,13 @@ def test_json_has_what_the_contract_promises():
 
 def test_json_of_what_is_not_known_is_null():
     unknown = a_report(registers=None, occupancy=None, dynamic_shared_bytes=None)
-    (kernel,) = as_document(of(replace(unknown, static_shared_bytes=None)), "1")["kernels"]
+    (kernel,) = json.loads(render_json(of(replace(unknown, static_shared_bytes=None)), "1"))[
+        "kernels"
+    ]
     assert [kernel[k] for k in ("registers", "occupancy", "shared_memory_bytes")] == [None] * 3
 
 
 @pytest.mark.parametrize("name", [HOSTILE, CONTROLS])
 def test_json_of_hostile_names_can_be_read(name):
-    (kernel,) = json.loads(render_ptx_json(of(hostile(name)), "1"))["kernels"]
+    (kernel,) = json.loads(render_json(of(hostile(name)), "1"))["kernels"]
     assert kernel["name"].encode()

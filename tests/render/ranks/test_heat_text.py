@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.ranks.jobs import MS, Shape, a_job
 from traceview.base.tables import NULL
-from traceview.render.ranks.text import heat_lines, render_job
+from traceview.render.ranks.text import _LETTERS, heat_lines, render_job
 from traceview.traces.ranks.job import PARTS, HeatMap
 
 STEP_NS = 100 * MS
@@ -50,6 +50,15 @@ def test_a_part_of_half_a_step_has_a_capital_and_a_small_one_none():
     heat.more_work_ns[1] = [4 * MS, 5 * MS, 49 * MS, 50 * MS]
     lines = plain(heat_lines(replace(a_job(Shape(2, late=1)), heat=heat), 80, 40))
     assert lines[2:4] == ["0     . w w W", "1     . g g G"]
+
+
+def test_a_letter_of_the_legend_means_one_thing():
+    """Parts may share a letter, such as both late launches, if they share its meaning, too."""
+    meanings = {}
+    for letter, meaning in _LETTERS.values():
+        assert meanings.setdefault(letter, meaning) == meaning
+        assert (len(letter), letter.islower(), letter.isascii()) == (1, True, True)
+    assert len(set(meanings.values())) == len(meanings)
 
 
 def test_a_cpu_that_is_late_for_want_of_data_has_a_letter_of_its_own():

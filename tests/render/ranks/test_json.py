@@ -6,7 +6,7 @@ import pytest
 
 from tests.render.ranks.jobs import Shape, a_job
 from tests.render.schemas.strictness import validator
-from traceview.render.ranks.json import render_json
+from traceview.render.json import render_json
 from traceview.traces.ranks.job import FailedRank
 
 FAILED = (FailedRank("rank_7.sqlite", "the file is empty", "copy it again"),)

@@ -10,7 +10,7 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_repo
 from traceview.base.findings import Finding
 from traceview.base.tables import Column, Keep, Table, TableSpec
 from traceview.render.document import MOST_ROWS
-from traceview.render.report.json import json_pieces, render_json
+from traceview.render.json import json_pieces, render_json
 from traceview.traces.analyses.base import Analysis, Result
 from traceview.traces.reporting import analyze
 

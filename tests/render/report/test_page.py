@@ -15,10 +15,10 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from tests.render.report.random_traces import random_trace
 from traceview.render.base.page import WHOLE
 from traceview.render.base.safe_text import visible
+from traceview.render.json import render_json
 from traceview.render.kernels.html import render_ptx_html
 from traceview.render.report.evidence import window_of
 from traceview.render.report.html import render_html
-from traceview.render.report.json import render_json
 from traceview.traces.timeline.timeline import timeline
 
 pytestmark = [needs_chromium, pytest.mark.programs]

@@ -5,7 +5,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from traceview.render.schemas import schema
+from traceview.render.json import schema
 
 
 def strict(part: Any) -> Any:

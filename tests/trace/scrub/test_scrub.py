@@ -14,7 +14,7 @@ from tests.contracts.report_numbers import numbers_of, recordings, report_of
 from tests.trace.kineto import traces as kineto
 from traceview.base.errors import OutputExistsError, TraceFormatError
 from traceview.base.tables import Texts
-from traceview.cli.scrub import command
+from traceview.cli.files import scrub as command
 from traceview.traces.trace.load import load
 from traceview.traces.trace.rank_identity import pseudonym
 from traceview.traces.trace.scrub.scrubber import scrub

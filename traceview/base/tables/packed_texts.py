@@ -17,15 +17,7 @@ import numpy.typing as npt
 from traceview.base.compiled import library
 from traceview.base.compiled.library import address
 from traceview.base.records import record
-from traceview.base.tables.arrays import (
-    Array,
-    Integers,
-    RowNumbers,
-    TextValues,
-    object_array,
-    picked,
-    thrifty,
-)
+from traceview.base.tables import arrays
 from traceview.base.tables.texts import Texts
 
 Bytes = npt.NDArray[np.uint8]
@@ -40,8 +32,8 @@ class PackedTexts:
     """
 
     content: Bytes
-    starts: Integers
-    sizes: Integers
+    starts: arrays.Integers
+    sizes: arrays.Integers
     separated: bool = False
 
     @classmethod
@@ -83,7 +75,7 @@ class PackedTexts:
         sizes = np.concatenate([np.zeros(0, np.int64), *(each.sizes for each in parts)])
         return cls(content, np.cumsum(sizes + 1) - sizes - 1, sizes, separated=True)
 
-    def picked(self, numbers: Array) -> PackedTexts:
+    def picked(self, numbers: arrays.Array) -> PackedTexts:
         """The texts of these numbers, in that order."""
         sizes = self.sizes[numbers]
         ends = np.cumsum(sizes + 1)
@@ -141,7 +133,7 @@ class PackedTexts:
     def decoded(self, number: int) -> str:
         return self[number].decode("utf-8", "surrogatepass")
 
-    def some(self, numbers: Array) -> list[str]:
+    def some(self, numbers: arrays.Array) -> list[str]:
         """The texts of these numbers, in a third of the time that decoding one by one takes."""
         content, starts = self.content.data, self.starts[numbers]
         ends = (starts + self.sizes[numbers]).tolist()
@@ -149,11 +141,13 @@ class PackedTexts:
         return [str(content[start:end], "utf-8", "surrogatepass") for start, end in rows]
 
     @cached_property
-    def every(self) -> TextValues:
+    def every(self) -> arrays.TextValues:
         """All texts, decoded from UTF-8."""
         if self.separated and len(self) and not self._holds_nul:
-            return object_array(str(self.content.data, "utf-8", "surrogatepass").split("\0")[:-1])
-        return object_array([raw.decode("utf-8", "surrogatepass") for raw in self])
+            return arrays.object_array(
+                str(self.content.data, "utf-8", "surrogatepass").split("\0")[:-1]
+            )
+        return arrays.object_array([raw.decode("utf-8", "surrogatepass") for raw in self])
 
 
 class PackedTextColumn(Texts):
@@ -171,7 +165,7 @@ class PackedTextColumn(Texts):
     def value(self, code: int) -> str:
         return self.packed.decoded(code)
 
-    def values_of(self, codes: Array) -> list[str]:
+    def values_of(self, codes: arrays.Array) -> list[str]:
         return self.packed.some(codes)
 
     def __getitem__(self, row: int) -> str | None:
@@ -181,7 +175,7 @@ class PackedTextColumn(Texts):
     def decode(self) -> npt.NDArray[np.object_]:
         if self._FEW * len(self.codes) <= len(self.packed):
             absent = np.flatnonzero(self.codes < 0)
-            texts = object_array(self.packed.some(self.codes))
+            texts = arrays.object_array(self.packed.some(self.codes))
             texts[absent] = None
             return texts
         used = np.zeros(len(self.packed) + 1, bool)
@@ -191,15 +185,15 @@ class PackedTextColumn(Texts):
         # The last element is that of code −1, an absent text.
         place = np.cumsum(used) - 1
         place[-1] = -1
-        some = object_array([*self.packed.picked(np.flatnonzero(used[:-1])).every, None])
+        some = arrays.object_array([*self.packed.picked(np.flatnonzero(used[:-1])).every, None])
         decoded: npt.NDArray[np.object_] = some[place[self.codes]]
         return decoded
 
-    def take(self, rows: Array | slice) -> Texts:
-        return PackedTextColumn(picked(self.codes, rows), self.packed)
+    def take(self, rows: arrays.Array | slice) -> Texts:
+        return PackedTextColumn(arrays.picked(self.codes, rows), self.packed)
 
     def thrifty(self) -> Texts:
-        return PackedTextColumn(thrifty(self.codes), self.packed)
+        return PackedTextColumn(arrays.thrifty(self.codes), self.packed)
 
 
 def packed(texts: Texts) -> PackedTexts:
@@ -240,7 +234,7 @@ class TextNumbers:
     def __len__(self) -> int:
         return int(self._table.texts)
 
-    def of(self, texts: PackedTexts) -> RowNumbers:
+    def of(self, texts: PackedTexts) -> arrays.RowNumbers:
         """The number of each text. Raises CollidingTextsError."""
         self.make_room(len(texts), int(texts.sizes.sum()) + len(texts))
         numbers = np.empty(len(texts), np.int32)
@@ -284,7 +278,7 @@ class TextNumbers:
             _call("traceview_index_texts", table)
 
 
-def _longer(values: Array, used: int, size: int) -> Array:
+def _longer(values: arrays.Array, used: int, size: int) -> arrays.Array:
     result = np.empty(size, values.dtype)
     result[:used] = values[:used]
     return result

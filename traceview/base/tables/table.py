@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview.base import display
 from traceview.base.errors import ToolNotFoundError
@@ -328,7 +327,11 @@ def _typed(column: Column, values: Array | Texts | Sequence[Any]) -> Array | Tex
     if isinstance(values, Texts):
         raise TypeError(f"{column.name} is declared {column.dtype} and holds text")
     if column.dtype == "bytes":
-        return _byte_strings(column, values)
+        # An object array of bytes, None where absent.
+        allowed = (bytes, type(None)) if column.nullable else bytes
+        if not all(isinstance(value, allowed) for value in values):
+            raise TypeError(f"{column.name} is declared bytes and holds something else")
+        return object_array(list(values))
     wanted = np.dtype(column.dtype)
     if isinstance(values, np.ndarray):
         if values.dtype != wanted:
@@ -338,14 +341,6 @@ def _typed(column: Column, values: Array | Texts | Sequence[Any]) -> Array | Tex
     if any(value is None for value in values) and not column.nullable:
         raise TypeError(f"{column.name} is not nullable and holds None")
     return np.array([absent if value is None else value for value in values], wanted)
-
-
-def _byte_strings(column: Column, values: Array | Sequence[Any]) -> npt.NDArray[np.object_]:
-    """An object array of bytes, None where absent."""
-    allowed = (bytes, type(None)) if column.nullable else bytes
-    if not all(isinstance(value, allowed) for value in values):
-        raise TypeError(f"{column.name} is declared bytes and holds something else")
-    return object_array(list(values))
 
 
 @record

@@ -173,7 +173,7 @@ PROFILER = add(IdleCause(
     rank="the profiler holds it up",
 ))
 GARBAGE_COLLECTION = add(IdleCause(
-    "garbage-collection", letter=("g", "garbage collection"), colors=("#8fa35a", "#a9bd74"),
+    "garbage-collection", letter=("z", "garbage collection"), colors=("#8fa35a", "#a9bd74"),
     limit="cpu-launch", once="", on_cpu=True,
     meaning="Python collected garbage for most of the gap",
     lost="while Python collected garbage",

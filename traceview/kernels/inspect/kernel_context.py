@@ -79,11 +79,13 @@ class KernelContext:
         """Bytes of registers that a thread spills; None where unknown."""
         return self.code.resources.spill_bytes if self.code.resources else None
 
-    def is_cuda(self, source: SourceLine | None) -> bool:
-        """Whether a source line, or the kernel if None, is code per thread rather than Triton."""
-        if self.compiled.by_nvvm:
-            return True
-        return not (source.file if source else self.compiled.source_file or "").endswith(".py")
+    @property
+    def resident_blocks(self) -> int:
+        """The blocks that an SM holds at once: those that fit, or those the grid has for it."""
+        most = self.occupancy.blocks_per_sm if self.occupancy else 0
+        if not self.compiled.grid or not self.sms:
+            return most
+        return min(most, -(-math.prod(self.compiled.grid) // self.sms.count))
 
     @cached_property
     def mix(self) -> InstructionMix | None:

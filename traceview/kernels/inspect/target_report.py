@@ -5,7 +5,6 @@ There is one kernel report per kernel; for those of a trace, with how they ran.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +64,7 @@ def inspect(
     kernel = KernelContext(
         compiled,
         code,
-        _accesses(code),
+        tuple(a for function in (code.ptx, code.sass) if function for a in accesses(function)),
         occupancy,
         kernel_report.sm_count_of(compiled, sm_count) if compiled.grid else None,
         Recompilations(recompile, compare) if recompile else None,
@@ -123,18 +122,10 @@ def _loop_cycles(kernel: KernelContext) -> Iterator[LoopCycles]:
     if sass and cubin and loops and float(capability) >= CONTROLS_SINCE:
         decoded = controls(machine_code(cubin, sass.name))
         if len(decoded) >= len(sass.instructions):
-            yield from loop_cycles(sass, loops, decoded, capability, *_blocks(kernel))
-
-
-def _blocks(kernel: KernelContext) -> tuple[int, int]:
-    """The blocks that an SM holds, or that the launch has for it, and their warps."""
-    occupancy, grid = kernel.occupancy, kernel.compiled.grid
-    if occupancy is None or not occupancy.blocks_per_sm:
-        return 0, 0
-    blocks, warps = occupancy.blocks_per_sm, occupancy.active_warps // occupancy.blocks_per_sm
-    if grid and kernel.sms:
-        blocks = min(blocks, max(1, math.ceil(math.prod(grid) / kernel.sms.count)))
-    return blocks, warps
+            # The blocks that an SM holds, or that the launch has for it, and their warps.
+            occupancy, blocks = kernel.occupancy, kernel.resident_blocks
+            warps = occupancy.active_warps // occupancy.blocks_per_sm if occupancy and blocks else 0
+            yield from loop_cycles(sass, loops, decoded, capability, blocks, warps)
 
 
 def _demangled(name: str) -> str | None:
@@ -159,10 +150,6 @@ def _without_lines(code: listings.Code, producer: Producer) -> tuple[str, ...]:
         return ()
     remedy = f"; {producer.line_option}" if producer.line_option else ""
     return (f"no source lines: the code has no line table{remedy}",)
-
-
-def _accesses(code: listings.Code) -> tuple[Access, ...]:
-    return tuple(a for function in (code.ptx, code.sass) if function for a in accesses(function))
 
 
 def _elements(accesses: tuple[Access, ...], provenance: Provenance | None) -> int | None:

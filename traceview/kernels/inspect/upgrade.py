@@ -276,8 +276,11 @@ def _rejected_by_all(every: Sequence[TritonBuild]) -> Iterator[KernelUpgrade]:
 
 def _changes(comparison: Comparison) -> Iterator[UpgradeChange]:
     before, after = comparison.kernels
+    one, other = (generation(kernel.tensor_ops) for kernel in (before, after))
+    lower = _OLDER_LOSS if min(one, other) else _NONE_LOSS
+    loss = lower if other < one else -lower if other > one else 0.0
     found = (
-        _tensor_cores(before, after),
+        UpgradeChange("tensor cores", GENERATIONS[one].name, GENERATIONS[other].name, loss),
         _occupancy(before, after),
         _spills(before, after),
         *_widths(comparison),
@@ -326,13 +329,6 @@ def _spills(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
     loss = math.copysign(max(abs(shares[1] - shares[0]), LEAST), other - one)
     texts = [f"{units.size(n)} spilled per thread" if n else "no spills" for n in (one, other)]
     return UpgradeChange("spills", texts[0], texts[1], loss)
-
-
-def _tensor_cores(before: KernelReport, after: KernelReport) -> UpgradeChange | None:
-    one, other = (generation(kernel.tensor_ops) for kernel in (before, after))
-    lower = _OLDER_LOSS if min(one, other) else _NONE_LOSS
-    loss = lower if other < one else -lower if other > one else 0.0
-    return UpgradeChange("tensor cores", GENERATIONS[one].name, GENERATIONS[other].name, loss)
 
 
 def _widths(comparison: Comparison) -> Iterator[UpgradeChange]:

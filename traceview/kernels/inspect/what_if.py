@@ -65,7 +65,11 @@ def neighbours(compiled: Compiled) -> tuple[Change, ...]:
     axes = [axis for axis in (_warps(compiled), _stages(compiled), *_tiles(compiled)) if axis]
     single = [change for axis in axes for change in axis]
     pairs = [
-        _both(one, other)
+        Change(
+            constexprs=one.constexprs + other.constexprs,
+            num_warps=one.num_warps or other.num_warps,
+            num_stages=one.num_stages or other.num_stages,
+        )
         for first, second in combinations(axes, 2)
         for one, other in product(first, second)
     ]
@@ -99,14 +103,6 @@ def _is_tile(argument: Argument) -> bool:
         return False
     size = int(value or 0)
     return size >= _LEAST_TILE and size & (size - 1) == 0
-
-
-def _both(one: Change, other: Change) -> Change:
-    return Change(
-        constexprs=one.constexprs + other.constexprs,
-        num_warps=one.num_warps or other.num_warps,
-        num_stages=one.num_stages or other.num_stages,
-    )
 
 
 def _tried(

@@ -215,6 +215,11 @@ class Compiled:
         """Whether NVVM compiled it from per-thread code, as for nvcc, numba-cuda and Warp."""
         return _NVVM in (self.ptx or "")[:_HEAD_LETTERS]
 
+    def is_cuda(self, source: SourceLine | None) -> bool:
+        """Whether a source line, or the kernel if None, is code per thread rather than Triton."""
+        named = source.file if source else self.source_file or ""
+        return self.by_nvvm or not named.endswith(".py")
+
     @property
     def is_gluon(self) -> bool:
         """Whether it is a Gluon kernel: its source has layouts, so compilation starts at TTGIR."""

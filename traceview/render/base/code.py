@@ -70,7 +70,12 @@ def colored(text: str, is_listing: bool) -> Markup:
     Each line is coloured on its own, even within a docstring of several lines.
     """
     if is_listing:
-        return _listing_line(text)
+        match = _LISTING.match(text)
+        if not match:
+            return escape(text)
+        guard = Markup('<b class="string">{}</b>').format(match["guard"]) if match["guard"] else ""
+        opcode = Markup('<b class="keyword">{}</b>').format(match["opcode"])
+        return escape(match["space"]) + guard + opcode + escape(text[match.end() :])
     return Markup("").join(_tokens(text))
 
 
@@ -81,15 +86,6 @@ def _tokens(text: str) -> Iterator[Markup]:
         yield Markup('<b class="{}">{}</b>').format(token.lastgroup, token[0])
         end = token.end()
     yield escape(text[end:])
-
-
-def _listing_line(text: str) -> Markup:
-    match = _LISTING.match(text)
-    if not match:
-        return escape(text)
-    guard = Markup('<b class="string">{}</b>').format(match["guard"]) if match["guard"] else ""
-    opcode = Markup('<b class="keyword">{}</b>').format(match["opcode"])
-    return escape(match["space"]) + guard + opcode + escape(text[match.end() :])
 
 
 _COMMAND = (

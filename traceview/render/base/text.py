@@ -14,7 +14,7 @@ from rich.text import Text
 
 from traceview.base import units
 from traceview.base.records import record
-from traceview.base.tables import Cell, Column, Table, TableSpec
+from traceview.base.tables import Cell, Table, TableSpec
 from traceview.render.base.safe_text import cells_of, visible
 
 if TYPE_CHECKING:
@@ -210,7 +210,12 @@ def fitting(
     """
     chosen: list[TerminalColumn] = []
     for column in spec.brief_first:
-        shown = _text_column(column, table, prose_wraps)
+        texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
+        heading = units.label(column.name)
+        natural = max(map(cell_len, (heading, *texts)))
+        is_text = column.dtype == "text"
+        shrinks = is_text and (prose_wraps or not column.prose)
+        shown = TerminalColumn(heading, is_text, texts, natural, column.prose, shrinks)
         if chosen and shown.is_absent:
             continue
         least = least_text if column.name in spec.brief_names else _READABLE_TEXT
@@ -218,15 +223,6 @@ def fitting(
         if needed <= width or not chosen:
             chosen.append(shown)
     return _grown(chosen, width, least_text)
-
-
-def _text_column(column: Column, table: Table, prose_wraps: bool) -> TerminalColumn:
-    texts = tuple(visible(units.quantity(column.name, c)) for c in table.cells(column.name))
-    heading = units.label(column.name)
-    natural = max(map(cell_len, (heading, *texts)))
-    is_text = column.dtype == "text"
-    shrinks = is_text and (prose_wraps or not column.prose)
-    return TerminalColumn(heading, is_text, texts, natural, column.prose, shrinks)
 
 
 def _least(column: TerminalColumn, text: int) -> int:

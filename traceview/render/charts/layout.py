@@ -122,20 +122,6 @@ def _number(cell: Cell) -> float:
     return float(cell) if isinstance(cell, int | float) else 0.0
 
 
-def roofline_plot(chart: RooflineChart) -> marks.Plots:
-    """Numbered discs under the ceilings, and the list of their labels."""
-    x = marks.powers(chart.x, chart.left, chart.right)
-    y = marks.powers(chart.y, chart.bottom, chart.top)
-    drawn = (
-        *(marks.Line(value, y.high, value, y.low) for value, _ in x.ticks),
-        *(marks.Label(value, y.low, text, 15) for value, text in x.ticks),
-        *_drawn_ceilings(chart, x),
-        *_discs(chart),
-    )
-    plot = marks.Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX)
-    return marks.Plots((plot,), listed=tuple(point.label for point in chart.points))
-
-
 def _drawn_ceilings(chart: RooflineChart, x: marks.ChartAxis) -> Iterator[marks.Mark]:
     highest = max((rate for rate, _ in chart.levels), default=chart.top)
     for rate, label in chart.slopes:
@@ -173,7 +159,17 @@ def layout(chart: Chart, table: Table) -> Layout | None:
 def drawing_of(chart: Layout) -> marks.Drawing:
     """The marks of a layout."""
     if isinstance(chart, RooflineChart):
-        return roofline_plot(chart)
+        # Numbered discs under the ceilings, and the list of their labels.
+        x = marks.powers(chart.x, chart.left, chart.right)
+        y = marks.powers(chart.y, chart.bottom, chart.top)
+        drawn = (
+            *(marks.Line(value, y.high, value, y.low) for value, _ in x.ticks),
+            *(marks.Label(value, y.low, text, 15) for value, text in x.ticks),
+            *_drawn_ceilings(chart, x),
+            *_discs(chart),
+        )
+        plot = marks.Plot(x, y, drawn, _HEIGHT_PX, _TOP_PX, _AXIS_PX)
+        return marks.Plots((plot,), listed=tuple(point.label for point in chart.points))
     if isinstance(chart, bars.StairsChart):
         return bars.stairs_plots(chart)
     return bars.columns_plot(chart) if chart.upright else bars.rows_of_bars(chart)

@@ -6,7 +6,7 @@ and every mark has a tooltip. Equal data give equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup, escape
 
@@ -92,14 +92,10 @@ def _rows(of: ChartRows) -> Markup:
         return Markup('<div class="bars">{}</div>').format(rows)
     numbers = (
         text(x, 13, words, anchor="start" if x < 0.02 else "end" if x > 0.97 else "middle")
-        for x, words in _places(of)
+        for x, words in ((of.x.fraction(value), words) for value, words in of.x.ticks)
     )
     axis = Markup("<span></span>") + svg(_AXIS_PX, numbers, "axis")
     return Markup('<div class="bars spans">{}{}</div>').format(rows, axis)
-
-
-def _places(of: ChartRows) -> Iterator[tuple[float, str]]:
-    return ((of.x.fraction(value), words) for value, words in of.x.ticks)
 
 
 def _row(row: ChartRow, of: ChartRows, grid: Sequence[Markup]) -> Markup:

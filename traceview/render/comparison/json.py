@@ -6,17 +6,10 @@ sum to the `difference_ns` of the step. Absent values are null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
-from traceview.render.base.json_text import (
-    JsonKey,
-    JsonShape,
-    document,
-    items_of,
-    object_of,
-    pieces,
-)
+from traceview.render.base import json_text
+from traceview.render.base.json_text import JsonKey, JsonShape
 from traceview.traces.comparison import wording
 from traceview.traces.comparison.changes import main_changes
 from traceview.traces.comparison.comparison import (
@@ -44,8 +37,8 @@ _PART = JsonShape(
     "before_ns after_ns difference_ns=delta_ns",
     JsonKey("share_pct", float, lambda part, whole: _pct(part.delta_ns, whole.delta_ns)),
     "calls_before calls_after from_calls_ns=calls_ns from_time_per_call_ns=each_ns",
-    object_of("before", _SIDE),
-    object_of("after", _SIDE),
+    json_text.object_of("before", _SIDE),
+    json_text.object_of("after", _SIDE),
     group="class of a kernel, direction of a copy, kind of a collective",
     place="range path or source line, empty where unknown",
     from_calls_ns="what more or fewer calls account for",
@@ -71,23 +64,13 @@ COMPARISON = JsonShape(
     JsonKey("certainty", _CERTAINTY, lambda of, _: of.certainty),
     JsonKey("changes", list[str], lambda of, _: [change.text for change in main_changes(of)]),
     JsonKey("parts", [_PART], lambda of, _: sorted(of.parts, key=lambda each: -abs(each.delta_ns))),
-    items_of("counts", _COUNT),
+    json_text.items_of("counts", _COUNT),
     "environment",
-    items_of("before", _RUN),
-    items_of("after", _RUN),
+    json_text.items_of("before", _RUN),
+    json_text.items_of("after", _RUN),
     JsonKey("notes", list[str], lambda of, _: list(wording.notes(of))),
+    context=lambda of, _: of,
     headline="faster or slower by how much, and how sure that is",
     changes="what explains the difference, causes first",
     parts="largest difference first",
 )
-
-
-def render_json(comparison: RunComparison, version: str) -> str:
-    """The comparison as one JSON document in ASCII."""
-    return "".join(json_pieces(comparison, version))
-
-
-def json_pieces(comparison: RunComparison, version: str) -> Iterator[str]:
-    """The JSON document in pieces."""
-    yield from pieces(document(COMPARISON, comparison, version, comparison))
-    yield "\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 from rich.cells import cell_len
@@ -83,7 +83,15 @@ def _style(delta: Fraction) -> str:
 def _parts(comparison: RunComparison, width: int) -> RenderableType:
     table = document.parts_table(comparison, MOST_PARTS)
     lines = [_Line("sum", table.total, "bold"), *_lines(table)]
-    numbers = _numbers(lines, width >= _WITH_TIMES, table.has_shares)
+    # The columns of numbers, each with its heading first.
+    every = [line.amounts for line in lines]
+    columns = [
+        ["before", *(each.before for each in every)],
+        ["after", *(each.after for each in every)],
+        [_DIFFERENCE, *(each.difference for each in every)],
+        [_SHARE, *(each.share for each in every)],
+    ]
+    numbers = columns[0 if (width >= _WITH_TIMES) else 2 : 4 if table.has_shares else 3]
     room = width - sum(max(map(cell_len, column)) + GAP for column in numbers)
     names = shortened_apart([line.title for line in lines], max(room, _LEAST_NAME))
     rows = grid("", *("right" for _ in numbers))
@@ -100,18 +108,6 @@ class _Line:
     title: str
     amounts: document.Amounts
     style: str = ""
-
-
-def _numbers(lines: Sequence[_Line], times: bool, shares: bool) -> list[list[str]]:
-    """The columns of numbers, each with its heading first."""
-    every = [line.amounts for line in lines]
-    columns = [
-        ["before", *(each.before for each in every)],
-        ["after", *(each.after for each in every)],
-        [_DIFFERENCE, *(each.difference for each in every)],
-        [_SHARE, *(each.share for each in every)],
-    ]
-    return columns[0 if times else 2 : 4 if shares else 3]
 
 
 def _cell_style(column: str, line: _Line) -> str:

@@ -12,7 +12,7 @@ from traceview.base import units
 from traceview.base.records import record
 from traceview.kernels.inspect.configurations import Preselection, TunedConfiguration
 from traceview.kernels.ptx.accesses import GENERATIONS
-from traceview.render.base.json_text import JsonKey, JsonShape, document, items_of, written
+from traceview.render.base.json_text import JsonKey, JsonShape, items_of
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block
 
@@ -82,8 +82,3 @@ CONFIGURATIONS = JsonShape(
         ),
     ),
 )
-
-
-def render_json(report: PreselectionReport, version: str) -> str:
-    """The JSON document. `version` is traceview's own."""
-    return f"{written(document(CONFIGURATIONS, report, version))}\n"

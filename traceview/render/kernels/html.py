@@ -157,6 +157,9 @@ def _kernel(
     kernel: KernelReport, key: str, names: SourceNames, stages: Sequence[str] = ()
 ) -> KernelView:
     code = code_view(kernel, key, names, stages)
+    # The table of accesses, each source line linked to the code on the page.
+    # Sectors matter most where every row has the same many.
+    spec = replace(tables.ACCESSES, brief=f"{tables.ACCESSES.brief} request")
     return KernelView(
         key=key,
         name=kernel.short_name,
@@ -166,19 +169,12 @@ def _kernel(
         figures=tuple(figures(kernel)),
         limits=limited(kernel),
         made_of=tuple(made_of(kernel)),
-        accesses=_accesses(kernel, code, names, f"{key}-accesses"),
+        accesses=_linked(spec, tables.access_table(kernel, names), code, names, f"{key}-accesses"),
         details=tuple(_details(kernel, code, names, key)),
         differences=tuple(differences(kernel, names)),
         notes=(*kernel.compiled.notes, *kernel.notes),
         code=code,
     )
-
-
-def _accesses(kernel: KernelReport, code: CodeView, names: SourceNames, key: str) -> TableView:
-    """The table of accesses, each source line linked to the code on the page."""
-    # Sectors matter most where every row has the same many.
-    spec = replace(tables.ACCESSES, brief=f"{tables.ACCESSES.brief} request")
-    return _linked(spec, tables.access_table(kernel, names), code, names, key)
 
 
 def _details(

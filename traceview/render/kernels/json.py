@@ -289,15 +289,3 @@ DIFF = JsonShape(
     json_text.items_of("left_out", _LEFT_OUT),
     context=lambda diff, _: _Lines(names_of(diff), diff=diff),
 )
-
-
-def render_ptx_json(report: PtxReport | Diff, version: str) -> str:
-    """The kernels of a target, or of several versions and their comparison, in ASCII."""
-    shape = DIFF if isinstance(report, Diff) else KERNELS
-    return f"{json_text.written(json_text.document(shape, report, version))}\n"
-
-
-def as_document(report: PtxReport, version: str) -> dict[str, Any]:
-    """The report as an object for `json.dumps`. `version` is traceview's own."""
-    cleaned: dict[str, Any] = json_text.clean(json_text.document(KERNELS, report, version))
-    return cleaned

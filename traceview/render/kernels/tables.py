@@ -13,14 +13,7 @@ from typing import Any
 
 from traceview.base import units
 from traceview.base.tables import Cell, Table, TableSpec, column_list
-from traceview.kernels.inspect.kernel_report import (
-    AwaitedPlace,
-    KernelReport,
-    StalledPlace,
-    WarpStalls,
-    WhatIf,
-    limited_by,
-)
+from traceview.kernels.inspect import kernel_report
 from traceview.kernels.inspect.recompilations import Place, by_place
 from traceview.kernels.ptx.instruction_mix import ClassCounts
 from traceview.kernels.ptx.model import Access, RequestCost, SourceLine
@@ -48,7 +41,7 @@ ACCESSES = TableSpec(
 )
 
 
-def access_table(kernel: KernelReport, names: SourceNames) -> Table:
+def access_table(kernel: kernel_report.KernelReport, names: SourceNames) -> Table:
     """A row per PTX opcode of a source line, with the SASS of the line beside it.
 
     A line without PTX has rows of its SASS alone. Spills, which ptxas adds at many lines, have a
@@ -57,7 +50,9 @@ def access_table(kernel: KernelReport, names: SourceNames) -> Table:
     return Table.from_rows(ACCESSES.columns, list(_access_rows(kernel, names)))
 
 
-def _access_rows(kernel: KernelReport, names: SourceNames) -> Iterator[dict[str, Cell]]:
+def _access_rows(
+    kernel: kernel_report.KernelReport, names: SourceNames
+) -> Iterator[dict[str, Cell]]:
     in_ptx, in_sass = by_place(kernel.accesses, "ptx"), by_place(kernel.accesses, "sass")
     spills = [place for place in in_sass if place[2] == "local" and place not in in_ptx]
     for place in sorted({*in_ptx, *in_sass}.difference(spills), key=_place_order):
@@ -203,13 +198,13 @@ _LEAST_STALLS_PCT = 1.0
 _MOST_STALLS = 3
 
 
-def stall_table(stalls: WarpStalls, names: SourceNames) -> Table:
+def stall_table(stalls: kernel_report.WarpStalls, names: SourceNames) -> Table:
     """A row per place with samples, the most first."""
 
     def share_pct(samples: int) -> float:
         return 100 * samples / stalls.samples
 
-    def by_reason(stalled: StalledPlace) -> str:
+    def by_reason(stalled: kernel_report.StalledPlace) -> str:
         most, *others = list(stalled.stalls.items())[:_MOST_STALLS]
         worth = [each for each in others if share_pct(each[1]) >= _LEAST_STALLS_PCT]
         return " · ".join(
@@ -217,11 +212,11 @@ def stall_table(stalls: WarpStalls, names: SourceNames) -> Table:
             for reason, samples in (most, *worth)
         )
 
-    def name(each: StalledPlace | AwaitedPlace) -> str:
+    def name(each: kernel_report.StalledPlace | kernel_report.AwaitedPlace) -> str:
         offset = each.place.offset
         return names.of_line(each.place.source) if offset is None else f"{offset:#06x}"
 
-    def with_opcodes(each: StalledPlace | AwaitedPlace) -> str:
+    def with_opcodes(each: kernel_report.StalledPlace | kernel_report.AwaitedPlace) -> str:
         return f"{name(each)} ({', '.join(each.opcodes[:_MOST_STALLS])})"
 
     return table_of(
@@ -234,7 +229,7 @@ def stall_table(stalls: WarpStalls, names: SourceNames) -> Table:
     )
 
 
-def what_if_table(kernel: KernelReport) -> tuple[TableSpec, Table]:
+def what_if_table(kernel: kernel_report.KernelReport) -> tuple[TableSpec, Table]:
     """A row per configuration; the declaration explains the sizes of a tile that has several."""
     names = [name for name, _ in kernel.what_if[0].tile] if kernel.what_if else []
     tile = f". tile: {'×'.join(names)}" if len(names) > 1 else ""
@@ -247,13 +242,13 @@ def what_if_table(kernel: KernelReport) -> tuple[TableSpec, Table]:
         tile=_tile_text,
         shared_bytes="shared_memory_bytes",
         occupancy_pct="occupancy.theoretical_occupancy_pct",
-        limited_by=lambda row: limited_by(row).replace(" and ", ", "),
+        limited_by=lambda row: kernel_report.limited_by(row).replace(" and ", ", "),
         blocks_per_sm="occupancy.blocks_per_sm",
     )
     return replace(WHAT_IF, meaning=f"{WHAT_IF.meaning}{tile}"), table
 
 
-def _tile_text(row: WhatIf) -> str:
+def _tile_text(row: kernel_report.WhatIf) -> str:
     """The sizes of a tile, `64×128`, or a single one with its name, `BLOCK=64`."""
     if len(row.tile) == 1:
         name, size = row.tile[0]
@@ -355,7 +350,9 @@ HOLDERS = TableSpec(
 )
 
 
-def detail_tables(kernel: KernelReport, names: SourceNames) -> Iterator[tuple[TableSpec, Table]]:
+def detail_tables(
+    kernel: kernel_report.KernelReport, names: SourceNames
+) -> Iterator[tuple[TableSpec, Table]]:
     """The detailed tables that have rows, with their declarations."""
     mix, live = kernel.mix, kernel.live_registers
     hottest = mix.hottest_loop if mix else None

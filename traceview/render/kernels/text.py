@@ -34,7 +34,6 @@ from traceview.render.base.text import (
 )
 from traceview.render.kernels import summary, tables
 from traceview.render.kernels.diff import render_diff_text
-from traceview.render.kernels.json import render_ptx_json
 from traceview.render.kernels.names import SourceNames
 
 _LEAST_TEXT = 12
@@ -273,18 +272,3 @@ def text(
     if views:
         return render_views(made, views, width=width, color=color)
     return render_ptx_text(made, width=width, color=color, details=details)
-
-
-def json(made: PtxReport | Diff, version: str) -> str:
-    """Render as one JSON document. `version` is traceview's own."""
-    return render_ptx_json(made, version)
-
-
-def html(made: PtxReport | Diff, version: str) -> str:
-    """Render as one HTML page. `version` is traceview's own."""
-    # Imported late: only pages need Jinja.
-    from traceview.render.kernels.html import render_diff_html, render_ptx_html
-
-    if isinstance(made, Diff):
-        return render_diff_html(made, version)
-    return render_ptx_html(made, version)

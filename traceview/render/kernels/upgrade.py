@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.base import units
 from traceview.base.records import record
 from traceview.kernels.inspect.upgrade import KernelUpgrade, UpgradeChange, UpgradeReport
-from traceview.render.base.json_text import JsonShape, document, items_of, written
+from traceview.render.base.json_text import JsonShape, items_of
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, drawn, grid, heading, note_block, note_blocks
 
@@ -133,8 +133,3 @@ UPGRADE = JsonShape(
     rejected="variants that no version compiles",
     failures="why kernels may be missing",
 )
-
-
-def render_json(report: UpgradeReport, version: str) -> str:
-    """The JSON document. `version` is traceview's own."""
-    return f"{written(document(UPGRADE, report, version))}\n"

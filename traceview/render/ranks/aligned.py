@@ -303,7 +303,11 @@ def _rows(
         rank, steps = job.ranks[shown.place], step_times(job, shown.place)
         known = _in_spans(steps.begin_ns, steps.end_ns, spans)
         ticks = np.concatenate([steps.begin_ns[known], steps.end_ns[known]]) - origin
-        calls, between = _blocks(job, shown.place, spans, most)
+        # Rows of the collectives to show, and of those whose time before them is to be
+        # shown.
+        before, start, end = _times(job, shown.place)
+        calls = np.flatnonzero(_in_spans(start, end, spans))[-most:]
+        between = np.flatnonzero((start > before) & _in_spans(before, start, spans))[-most:]
         yield {
             "rank": rank.name.rank,
             "why": shown.why,
@@ -321,14 +325,6 @@ def _in_spans(start: Integers, end: Integers, spans: list[_Span]) -> Mask:
     for first, last in spans:
         shown |= (end > first) & (start < last)
     return shown
-
-
-def _blocks(job: JobReport, place: int, spans: list[_Span], most: int) -> tuple[Integers, Integers]:
-    """Rows of the collectives to show, and of those whose time before them is to be shown."""
-    before, start, end = _times(job, place)
-    calls = np.flatnonzero(_in_spans(start, end, spans))[-most:]
-    between = np.flatnonzero((start > before) & _in_spans(before, start, spans))[-most:]
-    return calls, between
 
 
 def _times(job: JobReport, place: int) -> tuple[Integers, Integers, Integers]:

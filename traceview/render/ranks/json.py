@@ -5,13 +5,11 @@ Absent values are null. Long tables are cut as in the JSON of a report.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from traceview.base.records import record
 from traceview.base.tables import NULL
-from traceview.render.base.json_text import JsonKey, JsonShape, Keys, document, items_of, pieces
-from traceview.render.document import MOST_ROWS
+from traceview.render.base.json_text import JsonKey, JsonShape, Keys, items_of
 from traceview.render.ranks.document import ranked_findings
 from traceview.render.report.json import RANKED_FINDING, tables_document, tables_shape
 from traceview.traces.ranks.figures import RankFigures, RankName
@@ -79,16 +77,3 @@ _JOB = JsonShape(
 JOB = JsonShape(
     JobReport, JsonKey("job", _JOB, lambda job, _: job), items_of("ranks", _RANK), "failed"
 )
-
-
-def render_json(job: JobReport, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The job as one JSON document in ASCII, with at most `most_rows` rows of each table."""
-    return "".join(json_pieces(job, version, most_rows))
-
-
-def json_pieces(
-    job: JobReport, version: str, most_rows: int | None = MOST_ROWS, only: Sequence[str] = ()
-) -> Iterator[str]:
-    """The JSON document in pieces; if `only` names tables, it has only these."""
-    yield from pieces(document(JOB, job, version, (most_rows, only)))
-    yield "\n"

@@ -15,31 +15,14 @@ from traceview.base import units
 from traceview.base.findings import Finding
 from traceview.base.records import record
 from traceview.base.tables import Table, TableSpec
+from traceview.render.base import page
 from traceview.render.base.code import color_class
-from traceview.render.base.page import (
-    MOST_ROWS,
-    SCRIPT,
-    STYLES,
-    TIMELINE,
-    Style,
-    TableView,
-    compile_templates,
-    gist,
-    key,
-    rendered_pieces,
-    table_view,
-)
+from traceview.render.base.page import MOST_ROWS, key
 from traceview.render.charts.layout import layout
 from traceview.render.charts.marks import NEUTRAL
 from traceview.render.charts.svg import draw, rect, svg
-from traceview.render.report.document import (
-    Claim,
-    claim,
-    header_facts,
-    nothing_found,
-    ranked_claim,
-    tiles,
-)
+from traceview.render.report import document
+from traceview.render.report.document import claim
 from traceview.render.report.evidence import (
     EvidenceView,
     evidence_view,
@@ -153,7 +136,7 @@ class FindingEntry:
     """
 
     severity: str
-    claim: Claim | None
+    claim: document.Claim | None
     message: str
     action: str
     title: str = ""
@@ -172,7 +155,7 @@ class SectionView:
     question: str
     figures: tuple[tuple[str, str], ...] = ()
     charts: tuple[ChartView, ...] = ()
-    tables: tuple[TableView, ...] = ()
+    tables: tuple[page.TableView, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: Skipped | None = None
 
@@ -182,7 +165,7 @@ def finding_view(of: Finding | RankedFinding, title: str = "", section: str = ""
     finding = of if isinstance(of, Finding) else of.finding
     return FindingEntry(
         severity=finding.severity,
-        claim=claim(of) if isinstance(of, Finding) else ranked_claim(of),
+        claim=claim(of) if isinstance(of, Finding) else document.ranked_claim(of),
         message=finding.message,
         action=finding.action,
         title=title,
@@ -218,12 +201,12 @@ def section_view(
 
 def _table(
     analysis: str, spec: TableSpec, table: Table, most: int | None, marked: MarkedRows | None
-) -> TableView:
+) -> page.TableView:
     if marked is None:
-        return table_view(spec, table, most)
+        return page.table_view(spec, table, most)
     rows = marked.get((analysis, spec.name), ())
     moments = _moments(spec, table)
-    return table_view(spec, table, most, table_key(analysis, spec.name), rows, moments=moments)
+    return page.table_view(spec, table, most, table_key(analysis, spec.name), rows, moments=moments)
 
 
 _SPANS = (("start_ns", "duration_ns"), ("cpu_start_ns", "cpu_ns"))
@@ -266,7 +249,7 @@ _PARTS = ("page.html", "report_parts.html", "tables.html", "ptx_code.html", "tim
 
 def prepare() -> None:
     """Compile the templates ahead of the first page."""
-    compile_templates(_PAGE, *_PARTS)
+    page.compile_templates(_PAGE, *_PARTS)
 
 
 def render_html(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
@@ -290,18 +273,18 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
     verdict = report.verdict.text if report.verdict else ""
     plan = plan_text(report, FIRST_CARDS)
     first = _first_cards(findings, f"{verdict} {plan}")
-    return rendered_pieces(
+    return page.rendered_pieces(
         _PAGE,
-        Style((*STYLES, "rail.css")),
-        TIMELINE,
-        SCRIPT,
+        page.Style((*page.STYLES, "rail.css")),
+        page.TIMELINE,
+        page.SCRIPT,
         verdict=verdict,
         shares=report.verdict.shares_text if report.verdict else "",
-        tiles=tiles(report.scoreboard) if report.scoreboard else (),
+        tiles=document.tiles(report.scoreboard) if report.scoreboard else (),
         time=time_bar(report.run_time) if report.run_time else None,
-        nothing_found=nothing_found(report),
+        nothing_found=document.nothing_found(report),
         title=PurePath(trace.path).name,
-        facts=header_facts(trace),
+        facts=document.header_facts(trace),
         run=sorted(trace.run.items()),
         warnings=trace.warnings,
         plan=plan,
@@ -327,7 +310,7 @@ def _first_cards(findings: Sequence[FindingEntry], lead: str) -> int:
             break
         source = each.evidence.source if each.evidence else None
         lines = [line.text for line in source.code.lines if line.mark] if source else []
-        said = [part for part, longer in gist(each.message) if not longer]
+        said = [part for part, longer in page.gist(each.message) if not longer]
         text = " ".join((text, each.claim.brief(), *said, each.brief or each.action, *lines))
         cards += len(_WORD.findall(text)) <= _MOST_WORDS
     return max(cards, 1)
@@ -349,5 +332,5 @@ def _findings(report: Report) -> list[FindingEntry]:
 
 def _brief(ranked: RankedFinding) -> str:
     """The action as the plan says it; empty where that is only what the finding is about."""
-    words = label(ranked.finding) if ranked_claim(ranked) else ""
+    words = label(ranked.finding) if document.ranked_claim(ranked) else ""
     return "" if words.startswith("change ") else f"{words[:1].upper()}{words[1:]}"

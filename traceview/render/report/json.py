@@ -17,42 +17,14 @@ import numpy as np
 from traceview.base.findings import Forecast
 from traceview.base.tables import Cell, Table, TableSpec
 from traceview.render.base import json_text
-from traceview.render.base.json_text import (
-    FINDING,
-    SCHEMA_VERSION,
-    JsonKey,
-    JsonShape,
-    Keys,
-    Schema,
-    clean,
-    document,
-    items_of,
-    object_of,
-    pieces,
-)
+from traceview.render.base.json_text import JsonKey, JsonShape, Keys, Schema
 from traceview.render.base.safe_text import visible
-from traceview.render.document import MOST_ROWS, LimitedTable, limited
+from traceview.render.document import LimitedTable, limited
 from traceview.traces.analyses.base import Analysis, Failed, Result, Skipped
 from traceview.traces.analyses.verdict import SCOREBOARD
 from traceview.traces.plan import PlanStep, RankedFinding
 from traceview.traces.reporting import Report, TraceFacts
 from traceview.traces.trace import Selection
-
-__all__ = ["SCHEMA_VERSION", "clean", "json_pieces", "render_json"]
-
-
-def render_json(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> str:
-    """The report as one JSON document in ASCII, which survives any terminal and encoding.
-
-    It has at most `most_rows` rows of each table, all if that is None.
-    """
-    return "".join(json_pieces(report, version, most_rows))
-
-
-def json_pieces(report: Report, version: str, most_rows: int | None = MOST_ROWS) -> Iterator[str]:
-    """The JSON document in pieces: for a long recording it may not fit into memory."""
-    yield from pieces(document(REPORT, report, version, most_rows))
-    yield "\n"
 
 
 def tables_document(specs: Sequence[TableSpec], result: Result, most: int | None) -> dict[str, Any]:
@@ -151,8 +123,8 @@ _FORECAST = JsonShape(
 RANKED_FINDING = JsonShape(
     RankedFinding,
     "analysis",
-    Keys(FINDING, lambda ranked, _: ranked.finding),
-    object_of("forecast", _FORECAST),
+    Keys(json_text.FINDING, lambda ranked, _: ranked.finding),
+    json_text.object_of("forecast", _FORECAST),
     context=lambda ranked, _: ranked,
 )
 """A finding with the time that acting on it can save."""
@@ -171,8 +143,10 @@ REPORT = JsonShape(
     Report,
     JsonKey("trace", _TRACE, lambda report, _: report.trace),
     JsonKey("analyses", _answers_schema, _answers),
-    items_of("findings", RANKED_FINDING),
-    items_of("plan", JsonShape(PlanStep, "finding step_before_ns step_after_ns error_ns wins_now")),
+    json_text.items_of("findings", RANKED_FINDING),
+    json_text.items_of(
+        "plan", JsonShape(PlanStep, "finding step_before_ns step_after_ns error_ns wins_now")
+    ),
     "verdict",
     JsonKey(
         "scoreboard",
@@ -180,6 +154,7 @@ REPORT = JsonShape(
         lambda report, _: vars(report.scoreboard) if report.scoreboard else None,
     ),
     "run_time",
+    context=lambda _, limits: limits[0],
 )
 
 

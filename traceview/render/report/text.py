@@ -38,7 +38,7 @@ from traceview.render.base.text import (
 from traceview.render.document import MOST_ROWS as JSON_ROWS
 from traceview.render.report import document, plan
 from traceview.traces import analyses as registered
-from traceview.traces.analyses.base import Analysis, Result, Skipped
+from traceview.traces.analyses.base import Analysis, Skipped
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
 from traceview.traces.reporting import Report
@@ -241,15 +241,11 @@ def _answer(analysis: Analysis, outcome: Outcome, page: _Page) -> RenderableType
     shown = outcome.shown(analysis.tables)
     tables = [table_block(*each, page.width, page.single, page.options) for each in shown]
     notes = [note_block("Note: ", note, "dim") for note in outcome.notes]
-    return Group(head, question, *_summary(outcome), *tables, *notes)
-
-
-def _summary(result: Result) -> list[RenderableType]:
     figures = [
         f"{units.stem(name)} {visible(units.quantity(name, value))}"
-        for name, value in result.summary.items()
+        for name, value in outcome.summary.items()
     ]
-    return [Prose(" · ".join(figures))] if figures else []
+    return Group(head, question, *[Prose(" · ".join(figures))] if figures else [], *tables, *notes)
 
 
 def table_block(

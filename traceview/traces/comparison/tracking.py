@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib import import_module
@@ -18,15 +19,30 @@ _ID = "traceview.run"
 """The tag by which a run that is there already is found."""
 _Run = tuple[str, str, dict[str, str], dict[str, int | float]]
 """An id by name and time, the name, the other texts of a row, and its numbers."""
+_BOUNDS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "4",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+}
+"""MLflow's own settings, of which the environment may have others: a server that does not answer
+takes 10 s (two requests and a pause), where MLflow by itself tries for over ten minutes."""
 
 
 def to_mlflow(history: History, uri: str) -> int:
     """Log each run to the MLflow server or store at `uri`, and count those that were not there.
 
     The experiment has the name of the folder. Raises ToolNotFoundError without MLflow, and
-    InputError if it refuses.
+    InputError if the URI is empty, or MLflow refuses or does not answer within 10 s.
     """
-    return _logged("mlflow", history, lambda mlflow, *run: _to_mlflow(mlflow, uri, *run))
+    if not uri.strip():
+        raise InputError("the URI of MLflow is empty", "name a server or a store")
+    added = {name: value for name, value in _BOUNDS.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        return _logged("mlflow", history, lambda mlflow, *run: _to_mlflow(mlflow, uri, *run))
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 def to_wandb(history: History, project: str = "") -> int:

@@ -29,11 +29,7 @@ from traceview.traces.recorders.injected.traceview_injected import (
 )
 from traceview.traces.recorders.injected.traceview_injected.annotations import install as add_ranges
 from traceview.traces.recorders.injected.traceview_injected.python_sampler import Sampler
-from traceview.traces.recorders.injected.traceview_injected.torch_profile import nvtx_calls
-from traceview.traces.recorders.injected.traceview_injected.torch_profile.session import (
-    TRACE,
-    TorchSession,
-)
+from traceview.traces.recorders.injected.traceview_injected.torch_profile import nvtx_calls, session
 from traceview.traces.recorders.job import GATHERED, rank_facts, rank_output, work_folder
 from traceview.traces.trace.nsys.ranges import NOTED
 from traceview.traces.trace.rank_identity import RankIdentity
@@ -98,7 +94,7 @@ class _Block:
         self._rank = rank
         self._gathered, self._options = gathered, options
         self._started = datetime.now(UTC)
-        self._session = TorchSession(torch, str(gathered), shapes=options.shapes)
+        self._session = session.TorchSession(torch, str(gathered), shapes=options.shapes)
         # The requested hooks, each once per process. Outside blocks they record nothing.
         _once("nvtx", lambda: nvtx_calls.wrap(torch, self._session.ranges))
         _once("kernels", lambda: _kernels.append(_KernelFolder()))
@@ -118,7 +114,7 @@ class _Block:
             self._sampler.stop()
         self._session.stop()
         remarks = options.gathered_notes(self._gathered)
-        if not (self._gathered / TRACE).is_file():
+        if not (self._gathered / session.TRACE).is_file():
             reason = remarks[0] if remarks else "torch.profiler left no trace"
             raise RecordingError(f"nothing was recorded: {reason}", "record the whole program")
         for line in remarks:

@@ -18,14 +18,8 @@ from traceview.base.errors import LibraryError, TraceviewError
 from traceview.base.records import record
 from traceview.base.version import __version__
 from traceview.kernels.toolchain.tools import run_process
-from traceview.traces.recorders import nsys
+from traceview.traces.recorders import nsys, options
 from traceview.traces.recorders.nsys import ATTEMPTS, GET_IT, Broken, Nsys, export, probe_all
-from traceview.traces.recorders.options import (
-    RecordOptions,
-    abilities,
-    blind_spots,
-    profile_command,
-)
 
 PACKAGES = ("torch", "triton", "nvtx", "numpy", "jax")
 # Runs in the Python of the script, and imports none of the packages, which would take seconds.
@@ -234,11 +228,11 @@ def _nsys(tools: list[Nsys | Broken]) -> Iterator[MachineCheck]:
 def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
     """Record and export an empty program."""
     try:
-        able = abilities(nsys)
+        able = options.abilities(nsys)
         with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
             report = Path(folder, "trial.nsys-rep")
             nothing = [sys.executable, "-c", "pass"]
-            command = profile_command(nsys, able, RecordOptions(), report, nothing)
+            command = options.profile_command(nsys, able, options.RecordOptions(), report, nothing)
             for _ in range(ATTEMPTS):
                 ran = run_process(command, timeout_s=_TRIAL_S)
                 if ran.ok and report.is_file():
@@ -253,7 +247,7 @@ def _trial(nsys: Nsys) -> Iterator[MachineCheck]:
     except TraceviewError as error:
         yield MachineCheck("nsys export", "broken", error.what, error.remedy)
         return
-    missing = blind_spots(RecordOptions(), able)
+    missing = options.blind_spots(options.RecordOptions(), able)
     for line in missing:
         detail, _, remedy = line.partition("; ")
         yield MachineCheck("call chains", "missing", detail, remedy)

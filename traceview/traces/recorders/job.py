@@ -20,13 +20,7 @@ from traceview.base.errors import InputError, RecordingError
 from traceview.base.records import record
 from traceview.base.version import __version__
 from traceview.traces.recorders import nsys
-from traceview.traces.trace.rank_identity import (
-    RANKS,
-    STARTED_BY_RECORD,
-    RankIdentity,
-    launched_rank,
-    pseudonym,
-)
+from traceview.traces.trace import rank_identity
 
 Note = Callable[[str], None]
 GATHERED = "gathered"
@@ -55,7 +49,7 @@ class Recording:
     exit_status: int
     interrupted: bool = False
     report: Path | None = None
-    rank: RankIdentity | None = None
+    rank: rank_identity.RankIdentity | None = None
     pattern: str | None = None
 
 
@@ -69,7 +63,7 @@ class RecordingJob:
     report: Path | None
     keep_env: bool
     note: Note
-    rank: RankIdentity | None = None
+    rank: rank_identity.RankIdentity | None = None
     ended: Callable[[int], None] = lambda _: None
 
     def run(
@@ -82,7 +76,9 @@ class RecordingJob:
         """Run a command with variables added to the environment. Returns its exit status."""
         self.note(shlex.join(command))
         try:
-            kept = {name: v for name, v in os.environ.items() if name != STARTED_BY_RECORD}
+            kept = {
+                name: v for name, v in os.environ.items() if name != rank_identity.STARTED_BY_RECORD
+            }
             return nsys.run(command, requests, {**kept, **added})
         except OSError as error:
             reason = error.strerror or str(error)
@@ -109,7 +105,7 @@ class RecordingJob:
         }
 
 
-def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, str]:
+def rank_facts(rank: rank_identity.RankIdentity | None, *, keep_host: bool) -> Mapping[str, str]:
     """The facts about a rank for TRACEVIEW_RUN; its host is a pseudonym unless `keep_host`.
 
     Hosts with the same name get different pseudonyms, containers on one host get the same.
@@ -121,7 +117,7 @@ def rank_facts(rank: RankIdentity | None, *, keep_host: bool) -> Mapping[str, st
         # Linux gives each boot of a host a random id.
         with suppress(OSError):
             host = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip() or host
-        host = pseudonym(host)
+        host = rank_identity.pseudonym(host)
     return replace(rank, host=host).as_run()
 
 
@@ -237,7 +233,7 @@ class RankOutput:
     """
 
     path: Path
-    rank: RankIdentity | None = None
+    rank: rank_identity.RankIdentity | None = None
     pattern: str | None = None
 
 
@@ -248,7 +244,7 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
     or a variable of the launcher in nsys's notation, %q{RANK}. A task that runs torchrun is not a
     rank: it writes run.task0.sqlite. Raises InputError for a variable that is not set.
     """
-    place = launched_rank(environment)
+    place = rank_identity.launched_rank(environment)
     label = str(place.rank).zfill(len(str(place.world_size or 0))) if place else "0"
     name = str(out).replace(_FIELD, label)
     missing = [variable for variable in _VARIABLE.findall(name) if variable not in environment]
@@ -260,10 +256,10 @@ def rank_output(words: Sequence[str], out: Path, environment: Mapping[str, str])
         return RankOutput(path)
     kind = "task" if starts_ranks(words) else "rank"
     rank = place if kind == "rank" else None
-    if _FIELD in str(out) or not RANKS.isdisjoint(_VARIABLE.findall(str(out))):
+    if _FIELD in str(out) or not rank_identity.RANKS.isdisjoint(_VARIABLE.findall(str(out))):
         # A star for each part that differs between ranks.
         starred = _VARIABLE.sub(
-            lambda found: "*" if found[1] in RANKS else environment[found[1]],
+            lambda found: "*" if found[1] in rank_identity.RANKS else environment[found[1]],
             str(out).replace(_FIELD, "*"),
         )
         return RankOutput(path, rank, _quoted(starred))

@@ -20,15 +20,8 @@ from typing import Any
 from traceview.base.errors import InputError, RecordingError
 from traceview.base.outputs import check_output, check_trace_output
 from traceview.base.records import record
-from traceview.traces.recorders import nsys
-from traceview.traces.recorders.job import (
-    Note,
-    RankOutput,
-    Recording,
-    command_of,
-    rank_output,
-    script_of,
-)
+from traceview.traces.recorders import job, nsys
+from traceview.traces.recorders.job import Note, RankOutput, Recording
 from traceview.traces.recorders.options import Backend, RecordOptions
 from traceview.traces.trace.rank_identity import STARTED_BY_RECORD, launched_rank
 
@@ -78,14 +71,14 @@ def record_ranks(
     """
     if launched_rank(os.environ):
         raise InputError("another launcher has started several ranks", "leave out --nproc")
-    command_of(words)
-    target = out or Path(f"{script_of(words).stem}.sqlite")
+    job.command_of(words)
+    target = out or Path(f"{job.script_of(words).stem}.sqlite")
     with socket.socket() as listening:
         # A free port, for the rendezvous of the ranks.
         listening.bind(("127.0.0.1", 0))
         port = int(listening.getsockname()[1])
     environments = [_environment(rank, ranks, port) for rank in range(ranks)]
-    outputs = [rank_output(words, target, environment) for environment in environments]
+    outputs = [job.rank_output(words, target, environment) for environment in environments]
     _check(outputs, target, force=force, keep_rep=keep_rep)
     request = {
         "words": list(words),

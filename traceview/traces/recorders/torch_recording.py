@@ -25,10 +25,6 @@ from traceview.traces.recorders.injected.traceview_injected.torch_profile import
     mirrored_ranges,
     session,
 )
-from traceview.traces.recorders.injected.traceview_injected.torch_profile.session import (
-    TRACE,
-    WRITING,
-)
 from traceview.traces.recorders.job import (
     GATHERED,
     MARKER,
@@ -46,11 +42,6 @@ from traceview.traces.recorders.options import (
     missed,
     remarks,
     unrecorded_step,
-)
-from traceview.traces.recorders.written_tables import (
-    SampledProcess,
-    recorded_events,
-    sampled_process,
 )
 from traceview.traces.trace import Trace
 from traceview.traces.trace.load import load
@@ -78,7 +69,7 @@ def torch_trace(gathered: Path, facts: Mapping[str, str]) -> Trace:
     trace = replace(trace, recorder_version=facts.get("torch"))
     trace = _with_ranges(trace, ranges, facts)
     for path in sorted(gathered.glob(f"{process}-*{SUFFIX}")):
-        trace = _with_samples(trace, sampled_process(path))
+        trace = _with_samples(trace, written_tables.sampled_process(path))
     return _with_events(trace, process, gathered / f"{process}{python_events.SUFFIX}")
 
 
@@ -130,7 +121,7 @@ def _replaced(column: Array | Texts, rows: Mask, number: Array, new: Sequence[st
     return Texts(merged, values).map([str(value) for value in values])
 
 
-def _with_samples(trace: Trace, sampled: SampledProcess) -> Trace:
+def _with_samples(trace: Trace, sampled: written_tables.SampledProcess) -> Trace:
     """The trace with the Python stacks that the sampler in the program took."""
     origin = int(trace.run.get("clock_origin_ns", "0"))
     clocked = ((time - origin, thread, stack) for time, thread, stack in sampled.samples)
@@ -179,7 +170,9 @@ def _with_events(trace: Trace, process_id: int, path: Path) -> Trace:
     origin = int(trace.run.get("clock_origin_ns", "0"))
     if not path.is_file():
         return trace
-    events = list(recorded_events(path, lambda time_ns: time_ns - origin, _last_ns(trace)))
+    events = list(
+        written_tables.recorded_events(path, lambda time_ns: time_ns - origin, _last_ns(trace))
+    )
     threads, row = _thread_rows(
         trace, process_id, np.array([e["thread"] for e in events], np.int64)
     )
@@ -247,7 +240,7 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
             requests.marker = f"{MARKER}={folder.name}"
             gathered = folder / GATHERED
             gathered.mkdir()
-            written, writing = gathered / TRACE, gathered / WRITING
+            written, writing = gathered / session.TRACE, gathered / session.WRITING
             requests.is_writing = lambda: writing.exists() and not written.exists()
             # Other ranks, which may be running, are not foreign processes.
             facts |= surroundings.gpu_state("before", processes=job.rank is None)
@@ -304,7 +297,7 @@ def _environment(
 
 
 def _check_trace(gathered: Path, options: RecordOptions, status: int, notes: list[str]) -> None:
-    if (gathered / TRACE).is_file():
+    if (gathered / session.TRACE).is_file():
         return
     again = "record with --backend nsys"
     if not (gathered / CLAIMED).exists():

@@ -28,20 +28,7 @@ from traceview.traces.recorders.injected.traceview_injected.python_events import
 from traceview.traces.recorders.injected.traceview_injected.python_sampler import SUFFIX
 from traceview.traces.trace import Trace, model
 from traceview.traces.trace.load import load
-from traceview.traces.trace.nsys.added_tables import (
-    EVENT_TEXTS,
-    EVENTS,
-    EXCERPTS_TABLE,
-    FRAMES,
-    KERNELS_TABLE,
-    LINE_CHARACTERS,
-    MOST_BYTES,
-    SAMPLES,
-    SOURCE_LINES,
-    global_pids,
-    packed,
-    sample_clock,
-)
+from traceview.traces.trace.nsys import added_tables
 from traceview.traces.trace.schema import KERNEL_CODE
 
 if TYPE_CHECKING:
@@ -119,7 +106,7 @@ def write_kernels(database: Path, folder: Path) -> int:
     """
     rows = list(_kernels(folder))
     columns = {column.name: _TYPES[column.dtype] for column in KERNEL_CODE.columns}
-    write_table(database, KERNELS_TABLE, columns, rows)
+    write_table(database, added_tables.KERNELS_TABLE, columns, rows)
     return len(rows)
 
 
@@ -168,7 +155,7 @@ def kernel_row(path: Path) -> Row | None:
 
 
 def _packed(code: bytes | None) -> bytes | None:
-    return packed(code) if code and len(code) <= MOST_BYTES else None
+    return added_tables.packed(code) if code and len(code) <= added_tables.MOST_BYTES else None
 
 
 class SampledProcess(NamedTuple):
@@ -192,12 +179,12 @@ def write_python_samples(database: Path, folder: Path) -> int:
     stacks = 0
     try:
         with closing(sqlite3.connect(database)) as connection:
-            owners, end_ns = global_pids(connection), _recorded_ns(connection)
+            owners, end_ns = added_tables.global_pids(connection), _recorded_ns(connection)
             for process in processes:
                 owner = owners.get(process.process_id)
                 if owner is None or not process.samples:
                     continue
-                clock = sample_clock(connection, owner)
+                clock = added_tables.sample_clock(connection, owner)
                 if clock is not None:
                     time, thread, stack = np.array(process.samples, np.int64).T
                     time = clock.timeline_ns(time)
@@ -212,9 +199,11 @@ def write_python_samples(database: Path, folder: Path) -> int:
     except sqlite3.Error as error:
         raise _damaged(error) from error
     integers = dict.fromkeys(("start", "globalTid", "stack"), "INTEGER")
-    write_table(database, SAMPLES, integers, samples)
+    write_table(database, added_tables.SAMPLES, integers, samples)
     integers = dict.fromkeys(("stack", "depth", "line"), "INTEGER")
-    write_table(database, FRAMES, {**integers, "file": "TEXT", "function": "TEXT"}, frames)
+    write_table(
+        database, added_tables.FRAMES, {**integers, "file": "TEXT", "function": "TEXT"}, frames
+    )
     return len(samples)
 
 
@@ -235,10 +224,10 @@ def write_python_events(database: Path, folder: Path) -> None:
     rows: list[Row] = []
     try:
         with closing(sqlite3.connect(database)) as connection:
-            owners, last_ns = global_pids(connection), _recorded_ns(connection)
+            owners, last_ns = added_tables.global_pids(connection), _recorded_ns(connection)
             for path in sorted(folder.glob(f"*{python_events.SUFFIX}")):
                 owner = owners.get(int(path.stem))
-                clock = None if owner is None else sample_clock(connection, owner)
+                clock = None if owner is None else added_tables.sample_clock(connection, owner)
                 if owner is None or clock is None:
                     continue
                 for event in recorded_events(path, clock.one_ns, last_ns):
@@ -247,7 +236,12 @@ def write_python_events(database: Path, folder: Path) -> None:
         raise _damaged(error) from error
     if rows:
         integers = dict.fromkeys(("start", "end", "globalTid", "line", "guards"), "INTEGER")
-        write_table(database, EVENTS, {**integers, **dict.fromkeys(EVENT_TEXTS, "TEXT")}, rows)
+        write_table(
+            database,
+            added_tables.EVENTS,
+            {**integers, **dict.fromkeys(added_tables.EVENT_TEXTS, "TEXT")},
+            rows,
+        )
 
 
 def recorded_events(
@@ -325,10 +319,10 @@ def write_source_tables(database: Path, folders: Sequence[Path], *, excerpts: bo
     damaged.
     """
     trace = load(database)
-    tables: dict[str, Sequence[Row]] = {SOURCE_LINES: list(_stack_lines(trace))}
+    tables: dict[str, Sequence[Row]] = {added_tables.SOURCE_LINES: list(_stack_lines(trace))}
     if excerpts:
         lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
-        tables[EXCERPTS_TABLE] = excerpt_rows(filter(None, lines), folders)
+        tables[added_tables.EXCERPTS_TABLE] = excerpt_rows(filter(None, lines), folders)
     for name, rows in tables.items():
         if rows:
             write_table(database, name, _COLUMNS, rows)
@@ -421,7 +415,7 @@ def flat(text: str) -> str:
 
 def _kept(text: str) -> str:
     """A line with its indentation, printable."""
-    return _cut(_printable(text.expandtabs(4)).rstrip(), LINE_CHARACTERS)
+    return _cut(_printable(text.expandtabs(4)).rstrip(), added_tables.LINE_CHARACTERS)
 
 
 def _printable(text: str) -> str:

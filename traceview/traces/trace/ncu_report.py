@@ -53,7 +53,12 @@ def read_report(path: Path) -> tuple[Table, tuple[str, ...]]:
     Raises InputError if the file is damaged, of another version, or has none of the metrics used.
     """
     try:
-        names, rows = _launches(_content(path), path)
+        # Names of all metrics, and a row of kernel_counters for each launch.
+        names: list[str] = []
+        rows: list[dict[str, Cell]] = []
+        for block in _blocks(_content(path), path):
+            names = block.names
+            rows += [_launch(entry, names, block.process) for entry in block.launches]
     except MALFORMED as error:
         raise InputError(f"{path} is a damaged report of Nsight Compute", _WHOLE) from error
     if rows and not any(ncu.is_used(name) and name.startswith(_USABLE) for name in names):
@@ -86,16 +91,6 @@ def _content(path: Path) -> bytes:
     if not data.startswith(MAGIC):
         raise InputError(f"{path} holds no report of Nsight Compute", _CSV)
     return data
-
-
-def _launches(data: bytes, path: Path) -> tuple[list[str], list[dict[str, Cell]]]:
-    """Names of all metrics, and a row of kernel_counters for each launch."""
-    names: list[str] = []
-    rows: list[dict[str, Cell]] = []
-    for block in _blocks(data, path):
-        names = block.names
-        rows += [_launch(entry, names, block.process) for entry in block.launches]
-    return names, rows
 
 
 @record

@@ -1,49 +1,39 @@
-"""The closed set of remedies that `traceview try` applies to a program, one file each."""
+"""The closed set of remedies that `traceview try` applies to a program."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from traceview.trials.remedies import (
-    autocast,
-    bucket_view,
     channels_last,
-    checkpoints,
-    compile_model,
-    cuda_graph,
-    cudnn_benchmark,
     deferred_reads,
-    empty_cache,
-    foreach,
-    fused,
-    matmul_precision,
-    non_blocking,
-    num_workers,
+    loading,
+    models,
+    optimizers,
     pad_vocabulary,
-    pin_memory,
+    settings,
     triton_launch,
-    zero_grad,
 )
 from traceview.trials.remedies.base import Outcome, ProgramRemedy, RemedyRun, SourceEdit
 
 REMEDIES: tuple[ProgramRemedy, ...] = (
-    num_workers.REMEDY,
-    pin_memory.REMEDY,
-    non_blocking.REMEDY,
+    loading.NUM_WORKERS,
+    loading.PIN_MEMORY,
+    loading.NON_BLOCKING,
     deferred_reads.REMEDY,
-    empty_cache.REMEDY,
-    matmul_precision.REMEDY,
-    autocast.REMEDY,
-    fused.REMEDY,
-    foreach.REMEDY,
-    zero_grad.REMEDY,
-    checkpoints.REMEDY,
+    settings.EMPTY_CACHE,
+    settings.MATMUL_PRECISION,
+    models.AUTOCAST,
+    optimizers.FUSED,
+    optimizers.FOREACH,
+    optimizers.ZERO_GRAD,
+    models.CHECKPOINTS,
     channels_last.REMEDY,
-    cudnn_benchmark.REMEDY,
+    settings.CUDNN_BENCHMARK,
     pad_vocabulary.REMEDY,
-    bucket_view.REMEDY,
-    compile_model.REMEDY,
-    cuda_graph.REMEDY,
+    optimizers.BUCKET_VIEW,
+    models.COMPILE,
+    models.CUDA_GRAPH,
     triton_launch.REMEDY,
 )
 """In the order in which they are tried and, where several are kept, applied together."""

@@ -59,15 +59,6 @@ def _terms(node: ast.expr) -> Iterator[ast.Name]:
         yield node
 
 
-def _counts(node: ast.expr) -> bool:
-    """Whether a tensor is of integers by its text: comparisons, and what they are summed to."""
-    return any(
-        isinstance(each, ast.Compare)
-        or (isinstance(each, ast.Attribute | ast.Name) and _name(each) in _OF_INTEGERS)
-        for each in ast.walk(node)
-    )
-
-
 def _name(node: ast.Attribute | ast.Name) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id
 
@@ -80,7 +71,12 @@ def _reads(node: ast.expr) -> Iterator[SourceEdit]:
         return
     if not isinstance(node, ast.Call) or node.args or node.keywords:
         return
-    if not isinstance(node.func, ast.Attribute) or _counts(node.func.value):
+    # Whether a tensor is of integers by its text: comparisons, and what they are summed to.
+    if not isinstance(node.func, ast.Attribute) or any(
+        isinstance(each, ast.Compare)
+        or (isinstance(each, ast.Attribute | ast.Name) and _name(each) in _OF_INTEGERS)
+        for each in ast.walk(node.func.value)
+    ):
         return
     if node.func.attr == "item":
         line, column = node.func.value.end_lineno, node.func.value.end_col_offset

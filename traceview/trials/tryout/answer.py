@@ -154,7 +154,7 @@ def _streams_apart() -> Iterator[None]:
 def _tried(
     empty: TryReport, schedule: Schedule, report: Report | None, runs: Runs, request: TryRequest
 ) -> TryReport:
-    load_before = _load()
+    load_before = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     trials = schedule.measure(empty.planned)
     base = list(schedule.base)
     kept = compatible([trial for trial in trials if trial.outcome == "keep"])
@@ -200,10 +200,6 @@ def compatible(kept: Sequence[Trial]) -> list[Trial]:
         excluded |= set(remedy.instead_of)
         result.append(trial)
     return sorted(result, key=list(kept).index)
-
-
-def _load() -> float:
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def _disturbed(times: Sequence[float], load_before: float) -> list[str]:

@@ -12,16 +12,9 @@ from typing import Any
 
 from traceview.base.records import record
 from traceview.trials.remedies import ProgramRemedy, SourceEdit
+from traceview.trials.tryout import source
 from traceview.trials.tryout.runs import Program
-from traceview.trials.tryout.source import (
-    Place,
-    diff,
-    edited,
-    keyword_edits,
-    line_edits,
-    read_source,
-    removal,
-)
+from traceview.trials.tryout.source import diff
 from traceview.trials.tryout.verdict import Trial
 
 
@@ -41,7 +34,7 @@ class _Changes:
     """
 
     edits: list[SourceEdit] = field(default_factory=list)
-    calls: dict[tuple[Place, str], Mapping[str, Any]] = field(default_factory=dict)
+    calls: dict[tuple[source.Place, str], Mapping[str, Any]] = field(default_factory=dict)
 
     def and_(self, other: _Changes) -> _Changes:
         """Both. Raises ValueError where they give one call different things."""
@@ -58,7 +51,7 @@ class _Changes:
         edits = list(self.edits)
         for (end, callee), keywords in self.calls.items():
             edits += _of_call(text, end, callee, keywords) or ()
-        after = edited(text, edits)
+        after = source.edited(text, edits)
         ast.parse(after)
         return after
 
@@ -77,7 +70,7 @@ def patch_of(program: Program, trials: Iterable[Trial]) -> Patch:
                     for file, change in changes.items()
                 }
                 for file, change in merged.items():
-                    before = read_source(Path(file))
+                    before = source.read_source(Path(file))
                     texts[file] = before, change.made(before)
             except (SyntaxError, ValueError):  # Not together with those before.
                 merged = {}
@@ -95,16 +88,16 @@ def _changes(
     """The changes of files for a remedy, and those that are none of a call of the user's."""
     changes: defaultdict[str, _Changes] = defaultdict(_Changes)
     missing = []
-    if remedy.rewrites and (edits := remedy.rewrites(read_source(program.script))):
+    if remedy.rewrites and (edits := remedy.rewrites(source.read_source(program.script))):
         changes[str(program.script)].edits += edits
     if remedy.line:
-        edits = line_edits(read_source(program.script), remedy.line)
+        edits = source.line_edits(source.read_source(program.script), remedy.line)
         changes[str(program.script)].edits += edits
     for name, file, line, end, callee, keywords in trial.sites:
         if name not in (remedy.name, *remedy.needs):
             continue
         try:
-            found = _of_call(read_source(Path(file)), end, callee, keywords)
+            found = _of_call(source.read_source(Path(file)), end, callee, keywords)
         except (OSError, SyntaxError, ValueError):  # Changed since, or none of a file.
             found = None
         if found is None:
@@ -118,11 +111,11 @@ def _changes(
 
 
 def _of_call(
-    text: str, end: Place, callee: str, keywords: Mapping[str, Any]
+    text: str, end: source.Place, callee: str, keywords: Mapping[str, Any]
 ) -> list[SourceEdit] | None:
     if not keywords:
-        return removal(text, end, callee)
-    return keyword_edits(text, end, callee, keywords)
+        return source.removal(text, end, callee)
+    return source.keyword_edits(text, end, callee, keywords)
 
 
 def _shown(file: str, program: Program) -> str:

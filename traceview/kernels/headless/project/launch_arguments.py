@@ -12,14 +12,8 @@ from typing import Any
 
 from traceview.base.records import record
 from traceview.kernels.headless import inference
-from traceview.kernels.headless.project.assumed_tensor import (
-    UNKNOWN,
-    AssumedSize,
-    AssumedTensor,
-    Function,
-    tensor_ranks,
-    torch_,
-)
+from traceview.kernels.headless.project import assumed_tensor
+from traceview.kernels.headless.project.assumed_tensor import AssumedSize, AssumedTensor, Function
 from traceview.kernels.headless.project.call_sites import CallSite
 from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.signatures import Parameter
@@ -80,7 +74,9 @@ def _scope_in(
     channels_last: bool,
 ) -> Scope:
     """The names at a call in a function, for tensors of one memory layout."""
-    scope = Scope(globals_, ranks=tensor_ranks(function), functions=_functions(module))
+    scope = Scope(
+        globals_, ranks=assumed_tensor.tensor_ranks(function), functions=_functions(module)
+    )
     caller = _caller(function, module, globals_, depth)
     for name, value in _parameters(function, scope):
         scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
@@ -124,7 +120,7 @@ def _instance(
             continue
         value = scope.value(node.value)
         for target in node.targets:
-            if isinstance(target, ast.Attribute) and value is not UNKNOWN:
+            if isinstance(target, ast.Attribute) and value is not assumed_tensor.UNKNOWN:
                 setattr(instance, target.attr, value)
     return instance
 
@@ -144,7 +140,7 @@ def _caller(
         else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
     )
     passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
-    return {name: value for name, value in passed.items() if value is not UNKNOWN}
+    return {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
 
 
 def _first_call(
@@ -180,12 +176,12 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
 def _annotated_dtype(annotation: str) -> Any:
     """The type that `torch.LongTensor` names; FloatTensor is also written where half is passed."""
     named = re.search(r"\b(Long|Int|Short|Byte|Bool|Half|BFloat16)Tensor\b", annotation)
-    return getattr(torch_(), _DTYPES[named[1]]) if named else None
+    return getattr(assumed_tensor.torch_(), _DTYPES[named[1]]) if named else None
 
 
 def _typical(name: str, annotation: str) -> Any:
     if name in ("num_warps", "num_stages", "num_ctas"):
-        return UNKNOWN
+        return assumed_tensor.UNKNOWN
     if annotation == "bool":
         return False
     if annotation == "int" and inference.is_block(name):
@@ -195,8 +191,8 @@ def _typical(name: str, annotation: str) -> Any:
     if annotation == "float":
         return 1.0
     if "dtype" in annotation or name.endswith("dtype"):
-        return torch_().float16
-    return UNKNOWN
+        return assumed_tensor.torch_().float16
+    return assumed_tensor.UNKNOWN
 
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
@@ -220,7 +216,7 @@ def launch_arguments(
     """
     scope = scope_at(site.call, site.function, site.module, globals_)
     passed = dict(_passed(site.call, parameters, scope))
-    known = {name: value for name, value in passed.items() if value is not UNKNOWN}
+    known = {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
     options = {n: known[n] for n in _OPTIONS if type(known.get(n)) in (int, bool)}
     options = {n: value for n, value in options.items() if n != "num_warps" or 1 <= value <= 32}
     names = [parameter.name for parameter in parameters]
@@ -283,4 +279,4 @@ def _unpacked(
     is_strides = isinstance(argument.value, ast.Call) and ast.unparse(argument).endswith("stride()")
     for at in range(most):
         name = next(names, "")
-        yield name, (1 if at == most - 1 else 1024) if is_strides else UNKNOWN
+        yield name, (1 if at == most - 1 else 1024) if is_strides else assumed_tensor.UNKNOWN

@@ -10,14 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from traceview.kernels.headless.worker.sparse_memory import (
-    Grid,
-    LaunchSample,
-    NumberFormat,
-    SparseMemory,
-    TensorSample,
-    tuple_like,
-)
+from traceview.kernels.headless.worker import sparse_memory
 
 
 def emulate(source: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
@@ -88,14 +81,14 @@ def _twin(function: Any) -> Any:
     return InterpretedFunction(function)
 
 
-Tensors = list[tuple[str, TensorSample, str]]
+Tensors = list[tuple[str, sparse_memory.TensorSample, str]]
 
 
 class NotRunnableError(Exception):
     """A launch cannot be repeated with other constexprs; the message says why."""
 
 
-def tensors_of(signature: Mapping[str, Any], sample: LaunchSample) -> Tensors:
+def tensors_of(signature: Mapping[str, Any], sample: sparse_memory.LaunchSample) -> Tensors:
     """The tensors among the arguments, each with its name and the format of its elements.
 
     Raises NotRunnableError for an argument that hides tensors.
@@ -113,9 +106,9 @@ class InterpretedKernel:
     def __init__(
         self,
         source: Any,
-        sample: LaunchSample,
-        memory: SparseMemory,
-        grid: Grid,
+        sample: sparse_memory.LaunchSample,
+        memory: sparse_memory.SparseMemory,
+        grid: sparse_memory.Grid,
         changed: Mapping[str, Any],
     ) -> None:
         self._function = interpreted(source.fn)
@@ -150,7 +143,7 @@ class InterpretedKernel:
             finally:
                 patches.restore()
 
-    def run(self, program: Grid) -> None:
+    def run(self, program: sparse_memory.Grid) -> None:
         """Run one program. Raises what the interpreter and the memory raise."""
         from triton.runtime.interpreter import interpreter_builder
 
@@ -161,12 +154,12 @@ class InterpretedKernel:
         import triton.language as tl
         from triton.runtime import interpreter
 
-        if isinstance(value, TensorSample):
+        if isinstance(value, sparse_memory.TensorSample):
             pointer = tl.str_to_ty(type_, None)
             address = np.array([self._memory.address(path, value)], dtype=np.uint64)
             return tl.tensor(interpreter.TensorHandle(address, pointer), pointer)
         if isinstance(value, tuple):
-            return tuple_like(
+            return sparse_memory.tuple_like(
                 value,
                 [
                     self._value(f"{path}[{at}]", inner_type, inner)
@@ -186,7 +179,7 @@ def _dot(create: Callable[..., Any]) -> Callable[..., Any]:
     def create_dot(a: Any, b: Any, c: Any, *rest: Any) -> Any:
         from triton.runtime.interpreter import TensorHandle
 
-        formats = [NumberFormat(str(operand.dtype.scalar)) for operand in (a, b)]
+        formats = [sparse_memory.NumberFormat(str(operand.dtype.scalar)) for operand in (a, b)]
         if not all(each.is_float and each.bytes < 4 for each in formats):
             return create(a, b, c, *rest)
         x, y = (
@@ -204,8 +197,10 @@ def _typed(values: tuple[Any, ...], types: Any) -> Iterator[tuple[Any, Any]]:
     return zip(values, listed, strict=False)
 
 
-def _leaves(path: str, type_: Any, argument: Any) -> Iterator[tuple[str, TensorSample, str]]:
-    if isinstance(argument, TensorSample):
+def _leaves(
+    path: str, type_: Any, argument: Any
+) -> Iterator[tuple[str, sparse_memory.TensorSample, str]]:
+    if isinstance(argument, sparse_memory.TensorSample):
         yield path, argument, str(type_).lstrip("*k")
     elif isinstance(argument, tuple):
         for at, (inner, inner_type) in enumerate(_typed(argument, type_)):

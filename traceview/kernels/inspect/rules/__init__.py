@@ -9,61 +9,34 @@ from functools import partial
 from traceview.base.findings import SEVERITIES, Finding
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.recompilations import Outcome
+from traceview.kernels.inspect.rules import global_memory, loops, occupancy, shared_memory
 from traceview.kernels.inspect.rules.atomics import atomics
 from traceview.kernels.inspect.rules.engine import Rule, advice_by
-from traceview.kernels.inspect.rules.global_memory import (
-    local_memory,
-    narrow_sass_accesses,
-    spills,
-    split_vectors,
-    uncoalesced_accesses,
-    unused_lanes,
-)
-from traceview.kernels.inspect.rules.loops import (
-    few_loads_in_flight,
-    older_tensor_cores,
-    waiting_operands,
-)
-from traceview.kernels.inspect.rules.occupancy import (
-    fp32_products,
-    is_small_launch,
-    low_occupancy,
-    serialized_wgmma,
-    small_launch,
-    tail_wave,
-)
 from traceview.kernels.inspect.rules.remedies import Reconciliation
-from traceview.kernels.inspect.rules.shared_memory import (
-    bank_conflicts,
-    layout_conversions_in_loops,
-    narrow_shared_accesses,
-    reductions_in_loops,
-    serialized_copies,
-)
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
 RULES: tuple[Rule, ...] = (
-    small_launch,
-    serialized_wgmma,
-    fp32_products,
-    waiting_operands,
-    older_tensor_cores,
-    serialized_copies,
-    spills,
-    local_memory,
-    narrow_sass_accesses,
+    occupancy.small_launch,
+    occupancy.serialized_wgmma,
+    occupancy.fp32_products,
+    loops.waiting_operands,
+    loops.older_tensor_cores,
+    shared_memory.serialized_copies,
+    global_memory.spills,
+    global_memory.local_memory,
+    global_memory.narrow_sass_accesses,
     narrow_global_accesses,
-    split_vectors,
-    uncoalesced_accesses,
+    global_memory.split_vectors,
+    global_memory.uncoalesced_accesses,
     atomics,
-    unused_lanes,
-    few_loads_in_flight,
-    low_occupancy,
-    bank_conflicts,
-    reductions_in_loops,
-    layout_conversions_in_loops,
-    narrow_shared_accesses,
-    tail_wave,
+    global_memory.unused_lanes,
+    loops.few_loads_in_flight,
+    occupancy.low_occupancy,
+    shared_memory.bank_conflicts,
+    shared_memory.reductions_in_loops,
+    shared_memory.layout_conversions_in_loops,
+    shared_memory.narrow_shared_accesses,
+    occupancy.tail_wave,
 )
 """All rules in reading order, in which they also spend the budget of recompilations."""
 
@@ -71,7 +44,7 @@ RULES: tuple[Rule, ...] = (
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
     advice = [each for rule in RULES for each in advice_by(rule, kernel)]
-    if is_small_launch(kernel):
+    if occupancy.is_small_launch(kernel):
         advice = [replace(each, finding=_of_a_small_launch(each.finding)) for each in advice]
     findings = [each.finding for each in advice]
     if kernel.trials:

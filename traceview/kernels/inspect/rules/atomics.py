@@ -137,7 +137,9 @@ def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[C
         worst.source,
         sorted({a.source for a in accesses}, key=lambda at: (at.file, at.line) if at else ("", 0)),
         # Only Triton imposes an order by default; in CUDA C++ it is explicit.
-        words=_OF_CUDA if worst.source is None or kernel.is_cuda(worst.source) else _OF_TRITON,
+        words=_OF_CUDA
+        if worst.source is None or kernel.compiled.is_cuda(worst.source)
+        else _OF_TRITON,
         severity="medium" if many else "low",
     )
 

@@ -85,7 +85,7 @@ def uncoalesced_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             access.source,
             [access.source],
             [f"{KINDS[access.kind]} at "],
-            remedy=_ADJACENT if kernel.is_cuda(access.source) else "",
+            remedy=_ADJACENT if kernel.compiled.is_cuda(access.source) else "",
         )
 
 
@@ -279,7 +279,7 @@ def local_memory(kernel: KernelContext) -> Iterator[CodeClaim]:
     if kernel.spill_bytes or resources is None or not resources.stack_bytes:
         return
     code = ptx.instructions if ptx else ()
-    triton = any(not kernel.is_cuda(i.source) for i in code if i.source)
+    triton = any(not kernel.compiled.is_cuda(i.source) for i in code if i.source)
     says, symbol = (_OF_LIBRARY if triton else _ARRAY), ""
     shown = [i for i in code if i.opcode.startswith(("ld.local", "st.local"))]
     for use, symbols in _USES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from traceview.base import units
@@ -144,7 +143,7 @@ def few_loads_in_flight(kernel: KernelContext) -> Iterator[CodeClaim]:
         return
     if kernel.compiled.grid is None or newer_generation(kernel) != "wgmma":
         return
-    blocks, in_flight = _resident(kernel), _bytes_in_flight(kernel)
+    blocks, in_flight = kernel.resident_blocks, _bytes_in_flight(kernel)
     if not blocks or not 0 < blocks * in_flight < _NEEDED_BYTES:
         return
     lines = list(dict.fromkeys(load.source for load in loop.loads))
@@ -161,14 +160,6 @@ def few_loads_in_flight(kernel: KernelContext) -> Iterator[CodeClaim]:
         lines[0],
         lines,
     )
-
-
-def _resident(kernel: KernelContext) -> int:
-    """The blocks that an SM holds at once: those that fit, or those that the grid has for it."""
-    most = kernel.occupancy.blocks_per_sm if kernel.occupancy else 0
-    if not kernel.compiled.grid or not kernel.sms:
-        return most
-    return min(most, -(-math.prod(kernel.compiled.grid) // kernel.sms.count))
 
 
 def _bytes_in_flight(kernel: KernelContext) -> float:

@@ -19,13 +19,7 @@ from traceview.kernels.ptx.accesses import COPIES, AsyncWait, async_waits
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.instruction_mix import instruction_mix
 from traceview.kernels.ptx.model import Access, Compiled, Level, RequestCost
-from traceview.kernels.ptx.ttgir.operations import (
-    LayoutConversion,
-    Purpose,
-    WarpReduction,
-    scalar_reduction_lines,
-    warp_reductions,
-)
+from traceview.kernels.ptx.ttgir import operations
 
 _POOR, _BAD = 2.0, 4.0
 _MINOR_SHARE = 0.25
@@ -39,7 +33,7 @@ _PAD = (
     "Pad each row of the shared array by one element, or exchange the column for column ^ row on "
     "both sides"
 )
-_REDUCTIONS: dict[Purpose, Diagnosis] = {
+_REDUCTIONS: dict[operations.Purpose, Diagnosis] = {
     "pick": Diagnosis(
         "{reductions:reduction} in {reductions?the innermost loop|innermost loops}, at {places}, "
         "{reductions?picks|pick} one element of a block, but {reductions?combines|combine} all "
@@ -139,7 +133,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         basis,
         worst.source,
         severity=_severity(kernel, worst, costly=every.factor >= _POOR and ways >= _BAD),
-        remedy=advised or (_PAD if kernel.is_cuda(worst.source) else ""),
+        remedy=advised or (_PAD if kernel.compiled.is_cuda(worst.source) else ""),
     )
 
 
@@ -170,8 +164,8 @@ def _passes(accesses: Sequence[Access]) -> _Passes:
 
 def reductions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Blocks reduced to pick one element, or to accumulate, in each iteration."""
-    by_purpose: dict[Purpose, list[WarpReduction]] = defaultdict(list)
-    for reduction in warp_reductions(kernel.ttgir) if kernel.ttgir else ():
+    by_purpose: dict[operations.Purpose, list[operations.WarpReduction]] = defaultdict(list)
+    for reduction in operations.warp_reductions(kernel.ttgir) if kernel.ttgir else ():
         by_purpose[reduction.purpose].append(reduction)
     code = kernel.code.ptx.instructions if kernel.code.ptx else ()
     for purpose, says in _REDUCTIONS.items():
@@ -210,7 +204,7 @@ def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
     )
 
 
-def in_hottest_loop(kernel: KernelContext) -> list[LayoutConversion]:
+def in_hottest_loop(kernel: KernelContext) -> list[operations.LayoutConversion]:
     """The conversions through shared memory in the hottest loop."""
     mix = kernel.mix
     lines = {line.source for line in mix.lines if line.in_hottest_loop} if mix else set()
@@ -227,7 +221,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     Exchanges of a reduction to a scalar are left out, as each warp has only one value.
     """
     compiled, trials = kernel.compiled, kernel.trials
-    exchanges = scalar_reduction_lines(kernel.ttgir) if kernel.ttgir else frozenset()
+    exchanges = operations.scalar_reduction_lines(kernel.ttgir) if kernel.ttgir else frozenset()
     accesses = [access for access in kernel.accesses if access.source not in exchanges]
     level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
     narrow = _narrow(access for access in accesses if access.level == level)

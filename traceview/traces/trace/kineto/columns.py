@@ -12,20 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, tables
 from traceview.base.compiled import library
 from traceview.base.records import frequent_record, record
-from traceview.base.tables import (
-    NULL,
-    Array,
-    Integers,
-    RowNumbers,
-    Texts,
-    constant,
-    null_of,
-    object_array,
-    thrifty,
-)
+from traceview.base.tables import Array, Integers, RowNumbers, Texts
 from traceview.traces.trace.kineto.events import NO_ARGUMENTS, Arguments, Events
 
 BLOCK_ROWS = 1 << 15
@@ -51,8 +41,8 @@ class PackedColumn:
     @classmethod
     def of(cls, values: Array) -> PackedColumn:
         """Pack an array of integers or booleans, as values or as steps, whichever is smaller."""
-        if values.ndim == 1 and thrifty(values).strides == (0,):
-            return cls(int(values[0]), constant(0, values.shape, np.uint8), *_NONE_FAR, None)
+        if values.ndim == 1 and tables.thrifty(values).strides == (0,):
+            return cls(int(values[0]), tables.constant(0, values.shape, np.uint8), *_NONE_FAR, None)
         wide = np.ascontiguousarray(values, np.int64)
         spread, by_steps = _spread(wide, False), False
         if spread.most > np.iinfo(np.uint8).max and wide.ndim == 1:
@@ -62,8 +52,14 @@ class PackedColumn:
         first = int(wide[0]) if by_steps else None
         kind = spread.kind(wide.size)
         if kind is None:
-            return cls(spread.least, constant(0, wide.shape, np.uint8), *_NONE_FAR, first)
-        above, far_rows, far = _pack(wide, by_steps, spread, kind)
+            return cls(spread.least, tables.constant(0, wide.shape, np.uint8), *_NONE_FAR, first)
+        # How far the numbers are above the least; the rows of those that do not fit, and
+        # these.
+        above, far_count = np.empty(wide.size, kind), spread.beyond[_UNSIGNED.index(kind)]
+        far_rows, far = np.empty(far_count, np.int32), np.empty(far_count, np.uint64)
+        least = spread.least % (1 << 64)
+        given = (wide, wide.size, by_steps, least, above.itemsize, above, far_rows, far)
+        library.call("traceview_pack", *given)
         return cls(spread.least, above.reshape(wide.shape), far_rows, far, first)
 
     def __len__(self) -> int:
@@ -128,18 +124,6 @@ def _spread(values: Integers, by_steps: bool) -> _Spread:
     found = _CSpread()
     library.call("traceview_spread", values, values.size, by_steps, found)
     return _Spread(c_int64(found.least).value, found.most, (*found.beyond, 0))
-
-
-def _pack(
-    values: Integers, by_steps: bool, spread: _Spread, kind: type[np.unsignedinteger[Any]]
-) -> tuple[Array, RowNumbers, Array]:
-    """How far the numbers are above the least; the rows of those that do not fit, and these."""
-    above, far_count = np.empty(values.size, kind), spread.beyond[_UNSIGNED.index(kind)]
-    far_rows, far = np.empty(far_count, np.int32), np.empty(far_count, np.uint64)
-    least = spread.least % (1 << 64)
-    given = (values, values.size, by_steps, least, above.itemsize, above, far_rows, far)
-    library.call("traceview_pack", *given)
-    return above, far_rows, far
 
 
 def _modulo(value: int) -> np.uint64:
@@ -219,7 +203,7 @@ class ColumnParts:
         blocks = self._packed.pop(name, [])
         shape = (sum(map(len, blocks)), *(blocks[0].above.shape[1:] if blocks else ()))
         if blocks and all(b.is_constant and b.least == blocks[0].least for b in blocks):
-            return constant(blocks[0].least, shape, dtype)
+            return tables.constant(blocks[0].least, shape, dtype)
         result, first = np.empty(shape, dtype), 0
         for place, block in enumerate(blocks):
             result[first : first + len(block)] = block.values()
@@ -295,19 +279,19 @@ def _one(number: bytes) -> int:
     try:
         value = Decimal(number.decode("ascii").strip().strip('"')) * 1_000
     except (ArithmeticError, UnicodeDecodeError):
-        return NULL
+        return tables.NULL
     if not value.is_finite() or abs(value) > _LIMIT:
-        return NULL
+        return tables.NULL
     return int(value.to_integral_value(ROUND_HALF_EVEN))
 
 
 INT32 = np.iinfo(np.int32)
-ABSENT = null_of(np.dtype(np.int32))
+ABSENT = tables.null_of(np.dtype(np.int32))
 MOST_BYTES = 1 << 50
 FARTHEST_NS = 1 << 61
 
 
-def integers(values: Sequence[Any], absent: int = NULL) -> Integers:
+def integers(values: Sequence[Any], absent: int = tables.NULL) -> Integers:
     """The values as int64, digits in quotes included; `absent` for anything else."""
     types = set(map(type, values))
     if types == {type(None)}:
@@ -354,7 +338,7 @@ class Codes:
         return np.array([index[text] for text in values], np.int32)
 
     def texts(self, codes: RowNumbers) -> Texts:
-        return Texts(codes, object_array(list(self.index)))
+        return Texts(codes, tables.object_array(list(self.index)))
 
 
 @record
@@ -371,7 +355,7 @@ class TimedEvents:
     def of(cls, events: Events) -> TimedEvents:
         start = nanoseconds([event.ts for event in events])
         length = nanoseconds([event.dur for event in events])
-        sound = (start != NULL) & (length != NULL)
+        sound = (start != tables.NULL) & (length != tables.NULL)
         undated = len(events) - int(np.count_nonzero(sound))
         if undated:
             events = [event for event, kept in zip(events, sound.tolist(), strict=True) if kept]
@@ -384,7 +368,7 @@ class TimedEvents:
         """An argument of each event, of any type."""
         return list(map(attrgetter(name), self.args))
 
-    def integers(self, name: str, absent: int = NULL) -> Integers:
+    def integers(self, name: str, absent: int = tables.NULL) -> Integers:
         return integers(self.values(name), absent)
 
     def amounts(self, name: str) -> RowNumbers:

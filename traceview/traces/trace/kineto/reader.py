@@ -82,14 +82,14 @@ class Gathered:
             return
         self._count(chunk.scan.events - len(chunk.others))
         self.categories |= scanned_categories(chunk.scan)
-        first = self.scanned.add(chunk.scan)
+        first_call = self.scanned.add(chunk.scan)
         self._add(chunk.others)
         operators = [event for table, _, event in chunk.details if table == ScannedTable.OPERATORS]
         self.collectives.add(operators, self.cpu)
         calls = [detail for detail in chunk.details if detail[0] == ScannedTable.CALLS]
         self.cpu.add_shapes(
             [event.args or NO_ARGUMENTS for _, _, event in calls],
-            [first[ScannedTable.CALLS] + row for _, row, _ in calls],
+            [first_call + row for _, row, _ in calls],
         )
 
     def _count(self, events: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import msgspec
 import numpy as np
 
 from traceview.base.tables import Array, Integers, RowNumbers
-from traceview.traces.trace.kineto.columns import Codes
+from traceview.traces.trace.kineto.columns import Codes, ColumnParts
 from traceview.traces.trace.kineto.cpu_work import CpuWork, named_with_sizes
 from traceview.traces.trace.kineto.gpu_work import GpuWork
 from traceview.traces.trace.kineto.python_calls import PythonCalls
@@ -69,25 +68,48 @@ class _ScannerNumbers(NamedTuple):
     threads: _FinalNumbers
 
 
-@dataclass
+class _Target(NamedTuple):
+    """Where the rows of a table go: the names of their further columns, and whether of a thread."""
+
+    parts: ColumnParts
+    names: Codes | None
+    arguments: Sequence[str] = ()
+    of_thread: bool = True
+
+
 class ScannedRows:
     """Adds the rows of scans to the tables of GPU work, CPU work and Python calls."""
 
-    gpu: GpuWork
-    cpu: CpuWork
-    python: PythonCalls
-    _final: dict[ScannedTexts, _ScannerNumbers] = field(default_factory=dict)
+    def __init__(self, gpu: GpuWork, cpu: CpuWork, python: PythonCalls) -> None:
+        self._cpu = cpu
+        self._final: dict[ScannedTexts, _ScannerNumbers] = {}
+        self._targets = {
+            ScannedTable.KERNELS: _Target(gpu.kernels, gpu.names, (*_PLACE, *_SHAPE), False),
+            ScannedTable.COPIES: _Target(gpu.copies, gpu.copy_names, (*_PLACE, "bytes"), False),
+            ScannedTable.SETS: _Target(gpu.sets, None, (*_PLACE, "bytes"), False),
+            ScannedTable.CALLS: _Target(cpu.calls, cpu.call_names, ("correlation_id",)),
+            ScannedTable.OPERATORS: _Target(cpu.operators.parts, cpu.operators.names),
+            ScannedTable.ANNOTATIONS: _Target(cpu.annotations.parts, cpu.annotations.names),
+            ScannedTable.PYTHON: _Target(python.parts, python.names, ("id",)),
+        }
 
-    def add(self, scan: Scan) -> list[int]:
-        """Add all rows; return by table the row that its first new one became (only of CALLS)."""
-        numbers = self._numbers(scan.texts)
-        first = []
-        for table, add in enumerate(self._adders()):
+    def add(self, scan: Scan) -> int:
+        """Add all rows; return the row that the first new call became."""
+        numbers, first_call = self._numbers(scan.texts), self._cpu.calls.rows
+        for table, (parts, names, arguments, of_thread) in self._targets.items():
             rows = scan.columns[table]
-            first.append(self.cpu.calls.rows if table == ScannedTable.CALLS else 0)
-            if rows.shape[1]:
-                add(rows, numbers.names[table].of(rows[_NAME]), numbers.threads)
-        return first
+            if not rows.shape[1]:
+                continue
+            columns: dict[str, Array] = {"start_ns": rows[_START], "end_ns": rows[_END]}
+            columns |= zip(arguments, rows[_ARGUMENTS:], strict=False)
+            if names is not None:
+                columns["name"] = numbers.names[table].of(rows[_NAME])
+            if of_thread:
+                columns["thread"] = numbers.threads.of(rows[_THREAD])
+            if table == ScannedTable.PYTHON:
+                columns["length_ns"] = columns.pop("end_ns") - columns["start_ns"]
+            parts.add(**columns)
+        return first_call
 
     def _numbers(self, texts: ScannedTexts) -> _ScannerNumbers:
         if texts not in self._final:
@@ -96,74 +118,21 @@ class ScannedRows:
                     _FinalNumbers(names, partial(self._codes, ScannedTable(table)))
                     for table, names in enumerate(texts.names)
                 ],
-                _FinalNumbers(texts.threads, self._thread_numbers),
+                _FinalNumbers(
+                    texts.threads,
+                    lambda raw: [self._cpu.owners.number(*_owner(each)) for each in raw],
+                ),
             )
         return self._final[texts]
 
-    def _thread_numbers(self, raw: Sequence[bytes]) -> list[int]:
-        return [self.cpu.owners.number(*_owner(each)) for each in raw]
-
     def _codes(self, table: ScannedTable, raw: Sequence[bytes]) -> list[int]:
-        codes: Codes | None = {
-            ScannedTable.KERNELS: self.gpu.names,
-            ScannedTable.COPIES: self.gpu.copy_names,
-            ScannedTable.CALLS: self.cpu.call_names,
-            ScannedTable.OPERATORS: self.cpu.operators.names,
-            ScannedTable.ANNOTATIONS: self.cpu.annotations.names,
-            ScannedTable.PYTHON: self.python.names,
-        }.get(table)
-        if codes is None:
-            return [0] * len(raw)
-        return codes.of([_name(each) for each in raw]).tolist()
-
-    def _adders(self) -> tuple[Callable[[Integers, RowNumbers, _FinalNumbers], None], ...]:
-        return (
-            self._kernels,
-            self._copies,
-            self._sets,
-            self._calls,
-            self._operators,
-            self._annotations,
-            self._python,
-        )
-
-    def _kernels(self, rows: Integers, names: RowNumbers, _: _FinalNumbers) -> None:
-        self.gpu.kernels.add(**_named(rows, (*_PLACE, *_SHAPE)), name=names)
-
-    def _copies(self, rows: Integers, names: RowNumbers, _: _FinalNumbers) -> None:
-        self.gpu.copies.add(**_named(rows, (*_PLACE, "bytes")), name=names)
-
-    def _sets(self, rows: Integers, _: RowNumbers, __: _FinalNumbers) -> None:
-        self.gpu.sets.add(**_named(rows, (*_PLACE, "bytes")))
-
-    def _calls(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
-        columns = _named(rows, ("correlation_id",))
-        self.cpu.calls.add(**columns, name=names, thread=threads.of(rows[_THREAD]))
-
-    def _operators(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
-        self.cpu.operators.parts.add(**_named(rows), name=names, thread=threads.of(rows[_THREAD]))
-
-    def _annotations(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
-        self.cpu.annotations.parts.add(**_named(rows), name=names, thread=threads.of(rows[_THREAD]))
-
-    def _python(self, rows: Integers, names: RowNumbers, threads: _FinalNumbers) -> None:
-        self.python.parts.add(
-            start_ns=rows[_START],
-            length_ns=rows[_END] - rows[_START],
-            thread=threads.of(rows[_THREAD]),
-            name=names,
-            id=rows[_ARGUMENTS],
-        )
+        codes = self._targets[table].names
+        return [0] * len(raw) if codes is None else codes.of([_name(each) for each in raw]).tolist()
 
 
 def scanned_categories(scan: Scan) -> set[str]:
     """The categories of which the scan has rows."""
     return {name for table, name in _CATEGORIES.items() if scan.columns[table].shape[1]}
-
-
-def _named(rows: Integers, arguments: Sequence[str] = ()) -> dict[str, Array]:
-    shared = {"start_ns": rows[_START], "end_ns": rows[_END]}
-    return {**shared, **dict(zip(arguments, rows[_ARGUMENTS:], strict=False))}
 
 
 def _owner(raw: bytes) -> tuple[Any, Any]:

@@ -9,18 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, tables
 from traceview.base.records import record
-from traceview.base.tables import (
-    NULL,
-    Integers,
-    Mask,
-    Texts,
-    constant,
-    object_array,
-    picked,
-    rows_of,
-)
+from traceview.base.tables import rows_of
 from traceview.base.tables.arrays import numbered
 from traceview.base.tables.packed_texts import packed
 from traceview.traces.trace.nsys.processes import ABSENT
@@ -61,10 +52,10 @@ class NvtxEvents:
     rows: Rows
     domains: Mapping[tuple[int, int], str]
 
-    def of_domains(self, reader: Reader, names: Collection[str]) -> Mask:
+    def of_domains(self, reader: Reader, names: Collection[str]) -> tables.Mask:
         """True for the marks whose domain has one of `names`."""
         wanted = [key for key, name in self.domains.items() if name in names]
-        result: Mask = np.zeros(len(self.rows), bool)
+        result: tables.Mask = np.zeros(len(self.rows), bool)
         if wanted:
             _, process = reader.owners.threads(self.rows)
             domain, mark = self.rows.integer("domainId"), self.rows.cells("eventType") == MARK
@@ -85,16 +76,16 @@ def nvtx_events(reader: Reader) -> NvtxEvents | None:
     return NvtxEvents(rows, {(owner, id_): name for owner, id_, name in keyed if name is not None})
 
 
-def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
+def ranges(reader: Reader, events: NvtxEvents, stacks: tables.Mask) -> Staged:
     """Ranges and marks in file order, without other NVTX events and the marks in `stacks`."""
     distinct, code = numbered(events.rows.cells("eventType"))
-    known = picked(np.isin(distinct, list(KINDS)), code) & ~stacks
+    known = tables.picked(np.isin(distinct, list(KINDS)), code) & ~stacks
     rows = events.rows if known.all() else events.rows.where(known)
     on_thread = reader.on_thread(rows)
     names = filled(_texts(reader, rows), UNNAMED)
     keys, codes = numbered_pairs(numbers_of(on_thread, "process"), rows.integer("domainId"))
     domains = [None if key[1] == DEFAULT_DOMAIN else events.domains.get(key) for key in keys]
-    end_thread = constant(ABSENT, len(rows), np.int32)
+    end_thread = tables.constant(ABSENT, len(rows), np.int32)
     if not rows.numbers("endGlobalTid").is_absent:
         ended = ~rows.null("endGlobalTid")
         end_thread = np.full(len(rows), ABSENT, np.int32)
@@ -103,26 +94,26 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: Mask) -> Staged:
         **on_thread,
         "end_thread": end_thread,
         "name": names,
-        "domain": Texts(codes, object_array(domains)).map(domains),
+        "domain": tables.Texts(codes, tables.object_array(domains)).map(domains),
         "kind": meanings(rows.cells("eventType"), KINDS),
         "payload": _payloads(reader, names, known),
     }
 
 
-def _payloads(reader: Reader, names: Texts, known: Mask) -> Integers:
+def _payloads(reader: Reader, names: tables.Texts, known: tables.Mask) -> tables.Integers:
     """The integer payload of each range, read only if a range name refers to it."""
-    payload = constant(NULL, len(names), np.int64)
+    payload = tables.constant(tables.NULL, len(names), np.int64)
     if not packed(names).holds(REFERS_TO_PAYLOAD):
         return payload
     rows = reader.export.rows(PAYLOADS)
     if rows is None:
         return payload
     for column in PAYLOADS.optional:
-        payload = np.where(payload == NULL, rows.nullable(column)[known], payload)
+        payload = np.where(payload == tables.NULL, rows.nullable(column)[known], payload)
     return payload
 
 
-def _texts(reader: Reader, rows: Rows) -> Texts:
+def _texts(reader: Reader, rows: Rows) -> tables.Texts:
     # torch stores the text itself; registered strings are ids.
     return first_of(rows.texts("text"), reader.named(rows, "textId", None))
 
@@ -176,7 +167,7 @@ def split_marks(
     if ranges is None:
         return None, None
     name, domain = texts_of(ranges, "name"), texts_of(ranges, "domain")
-    marked: Mask = domain.isin([DOMAIN]) & ~is_added(name, domain)
+    marked: tables.Mask = domain.isin([DOMAIN]) & ~is_added(name, domain)
     marked |= (domain.codes < 0) & starting(name, PREFIX, CLOCK)[name.codes]
     requested = NOTED in run
     if not marked.any():
@@ -187,7 +178,7 @@ def split_marks(
     return left, _sites(ranges, sites) if requested or sites.any() else None
 
 
-def _sites(ranges: Staged, marked: Mask) -> Staged:
+def _sites(ranges: Staged, marked: tables.Mask) -> Staged:
     sites = _chosen({name: ranges[name] for name in (*_TIMES, "name")}, marked)
     names = texts_of(sites, "name")
     used = groups.different(names.codes[names.codes >= 0])
@@ -196,7 +187,7 @@ def _sites(ranges: Staged, marked: Mask) -> Staged:
         part: [getattr(marks.get(code), part, None) for code in range(len(names.values))]
         for part in Mark._fields
     }
-    lines = np.array([NULL if line is None else line for line in (*parts.pop("line"), None)])
+    lines = np.array([tables.NULL if line is None else line for line in (*parts.pop("line"), None)])
     return {
         **{name: sites[name] for name in _TIMES},
         "line": lines.astype(np.int64)[names.codes],
@@ -204,11 +195,11 @@ def _sites(ranges: Staged, marked: Mask) -> Staged:
     }
 
 
-def _chosen(staged: Staged, rows: Mask) -> Staged:
+def _chosen(staged: Staged, rows: tables.Mask) -> Staged:
     return {name: rows_of(values, rows) for name, values in staged.items()}
 
 
-def starting(texts: Texts, *prefixes: str) -> Mask:
+def starting(texts: tables.Texts, *prefixes: str) -> tables.Mask:
     """Whether each distinct text starts with one of `prefixes`, by code; False for code −1."""
     every = packed(texts)
     if not any(every.holds(prefix.encode()) for prefix in prefixes):
@@ -218,7 +209,7 @@ def starting(texts: Texts, *prefixes: str) -> Mask:
     return np.append(np.fromiter(hit, bool, len(values)), False)
 
 
-def is_added(name: Texts, domain: Texts) -> Mask:
+def is_added(name: tables.Texts, domain: tables.Texts) -> tables.Mask:
     """True for the ranges that `traceview record` added."""
     prefixed = starting(name, RANGE_PREFIX)
     if not prefixed.any():
@@ -240,10 +231,10 @@ def in_own_domain(ranges: Staged) -> Staged:
     ]
     # Short names are appended, because the program may use the prefixed name as well.
     codes = np.where(added, name.codes + len(name.values), name.codes)
-    names = Texts(codes.astype(np.int32), object_array([*name.values, *short]))
+    names = tables.Texts(codes.astype(np.int32), tables.object_array([*name.values, *short]))
     domains = np.where(added, len(domain.values), domain.codes).astype(np.int32)
     return {
         **ranges,
         "name": names.map([str(text) for text in names.values]),
-        "domain": Texts(domains, object_array([*domain.values, DOMAIN])),
+        "domain": tables.Texts(domains, tables.object_array([*domain.values, DOMAIN])),
     }

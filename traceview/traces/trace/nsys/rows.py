@@ -8,18 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from traceview.base import tables
 from traceview.base.records import record
-from traceview.base.tables import (
-    NULL,
-    Array,
-    Integers,
-    Mask,
-    RowNumbers,
-    Texts,
-    constant,
-    object_array,
-    picked,
-)
+from traceview.base.tables import Array, Integers, Mask, RowNumbers, Texts
 from traceview.base.tables.arrays import numbered
 from traceview.traces.trace.schema import UNIFIED
 from traceview.traces.trace.sqlite.file import Database
@@ -59,7 +50,9 @@ class Rows:
         column = self._columns.get(name)
         if isinstance(column, Numbers):
             return column
-        return Numbers(constant(0, len(self), np.int64), constant(True, len(self), bool))
+        return Numbers(
+            tables.constant(0, len(self), np.int64), tables.constant(True, len(self), bool)
+        )
 
     def texts(self, name: str) -> Texts:
         column = self._columns.get(name)
@@ -69,7 +62,7 @@ class Rows:
 
     def null(self, name: str) -> Mask:
         null = self.numbers(name).null
-        return constant(False, len(self), bool) if null is None else null
+        return tables.constant(False, len(self), bool) if null is None else null
 
     def integer(self, name: str, default: int = 0) -> Integers:
         """A column as int64, with `default` for NULL."""
@@ -81,7 +74,7 @@ class Rows:
         if numbers.null is None:
             return numbers.values
         if numbers.is_absent:
-            return constant(default, len(self), np.int64)
+            return tables.constant(default, len(self), np.int64)
         return np.where(numbers.null, np.int64(default), numbers.values)
 
     def nullable(self, name: str) -> Integers:
@@ -89,9 +82,9 @@ class Rows:
         numbers = self.numbers(name)
         values: Integers = numbers.values
         if numbers.null is None or values.dtype != np.int64 or not values.flags.writeable:
-            return self.integer(name, NULL)
+            return self.integer(name, tables.NULL)
         # The values in place of NULL are meaningless and may be overwritten.
-        np.putmask(values, numbers.null, NULL)
+        np.putmask(values, numbers.null, tables.NULL)
         return values
 
     def identity(self, name: str) -> npt.NDArray[np.int32]:
@@ -119,8 +112,8 @@ class Rows:
 def _chosen(column: Numbers | Texts, rows: Array) -> Numbers | Texts:
     if isinstance(column, Texts):
         return column.take(rows)
-    null = None if column.null is None else picked(column.null, rows)
-    return Numbers(picked(column.values, rows), null)
+    null = None if column.null is None else tables.picked(column.null, rows)
+    return Numbers(tables.picked(column.values, rows), null)
 
 
 def _typed(values: Array, dtype: npt.DTypeLike) -> Array:
@@ -228,7 +221,7 @@ _CAUSES = (
 MIGRATION_CAUSES = dict(enumerate(_CAUSES))
 _MEMORY = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")
 MEMORY_KINDS = Enumeration(
-    "ENUM_CUDA_MEM_KIND", {**dict(enumerate((*_MEMORY, "unknown"))), NULL: "unknown"}
+    "ENUM_CUDA_MEM_KIND", {**dict(enumerate((*_MEMORY, "unknown"))), tables.NULL: "unknown"}
 )
 MEMORY_OPERATIONS = Enumeration(
     "ENUM_CUDA_DEV_MEM_EVENT_OPER",
@@ -277,11 +270,11 @@ class Names:
     def texts(self, ids: Numbers) -> Texts:
         """The string of every id: absent for an absent id, a placeholder for an unknown one."""
         distinct, codes = numbered(ids.values)
-        texts = Texts(codes, object_array(self.of(distinct))).map(self.of(distinct))
+        texts = Texts(codes, tables.object_array(self.of(distinct))).map(self.of(distinct))
         if ids.null is None:
             return texts
         if ids.is_absent:
-            return Texts(constant(-1, len(codes), np.int32), texts.values)
+            return Texts(tables.constant(-1, len(codes), np.int32), texts.values)
         return Texts(np.where(ids.null, np.int32(-1), texts.codes), texts.values)
 
     def of(self, ids: Integers) -> list[str]:
@@ -314,4 +307,4 @@ def meanings(values: Array, words: Mapping[int, str]) -> Texts:
     """The label of every number; `kind 17` for an unknown one."""
     distinct, codes = numbered(values)
     labels = [words.get(value, f"kind {value}") for value in distinct.tolist()]
-    return Texts(codes, object_array(labels)).map(labels)
+    return Texts(codes, tables.object_array(labels)).map(labels)

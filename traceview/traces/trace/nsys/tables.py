@@ -11,17 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from traceview.base import groups
-from traceview.base.tables import (
-    NULL,
-    Array,
-    Integers,
-    Table,
-    Texts,
-    constant,
-    object_array,
-    thrifty,
-)
+from traceview.base import groups, tables
+from traceview.base.tables import Array, Integers, Table, Texts
 from traceview.base.tables.arrays import numbered
 from traceview.traces.trace.nsys.processes import ABSENT, PROCESS_BITS, Codes, Owners, host_of
 from traceview.traces.trace.nsys.rows import (
@@ -122,7 +113,7 @@ class Reader:
         span = rows.span()
         unknown = (span["start_ns"] == 0) & (span["end_ns"] == 0)
         if unknown.any():
-            span = {name: np.where(unknown, NULL, times) for name, times in span.items()}
+            span = {name: np.where(unknown, tables.NULL, times) for name, times in span.items()}
         return {
             **span,
             "process": process,
@@ -154,9 +145,9 @@ def kernels(reader: Reader, rows: Rows) -> Staged:
 
 def _green_sms(reader: Reader, rows: Rows) -> Codes:
     """SMs of the green context of each kernel; absent outside of one, and where unknown."""
-    context = thrifty(rows.integer("greenContextId", 0))
+    context = tables.thrifty(rows.integer("greenContextId", 0))
     if context.strides == (0,) and not context[:1].any():
-        return constant(ABSENT, len(rows), np.int32)
+        return tables.constant(ABSENT, len(rows), np.int32)
     result = np.full(len(rows), ABSENT, np.int32)
     # SMs of each green context, by process id and context id. From schema 3.30 on.
     columns = ("processId", "contextId", "isGreenContext", "numMultiprocessors")
@@ -178,7 +169,7 @@ def _green_sms(reader: Reader, rows: Rows) -> Codes:
 def _positive(rows: Rows, name: str) -> Codes:
     """A column of quantities; absent where 0 or less, which means unknown."""
     if rows.numbers(name).is_absent:
-        return constant(ABSENT, len(rows), np.int32)
+        return tables.constant(ABSENT, len(rows), np.int32)
     values = rows.amount(name)
     return np.where(rows.null(name) | (values <= 0), np.int32(ABSENT), values)
 
@@ -186,7 +177,7 @@ def _positive(rows: Rows, name: str) -> Codes:
 def _cluster_blocks(rows: Rows) -> Codes:
     """Blocks per cluster; absent if the export has no cluster columns."""
     if rows.numbers(_CLUSTER[0]).is_absent:
-        return constant(ABSENT, len(rows), np.int32)
+        return tables.constant(ABSENT, len(rows), np.int32)
     sides = [np.maximum(rows.amount(name), 1).astype(np.float64) for name in _CLUSTER]
     blocks = np.minimum(np.prod(sides, axis=0), INT32.max)
     return np.where(rows.null(_CLUSTER[0]), ABSENT, blocks).astype(np.int32)
@@ -200,8 +191,8 @@ def copies(reader: Reader, rows: Rows) -> Staged:
         **reader.on_stream(rows),
         "bytes": rows.nullable("bytes"),
         "direction": reader.meaning(rows, "copyKind", COPY_DIRECTIONS),
-        "source_memory": reader.meaning(rows, "srcKind", MEMORY_KINDS, NULL),
-        "destination_memory": reader.meaning(rows, "dstKind", MEMORY_KINDS, NULL),
+        "source_memory": reader.meaning(rows, "srcKind", MEMORY_KINDS, tables.NULL),
+        "destination_memory": reader.meaning(rows, "dstKind", MEMORY_KINDS, tables.NULL),
         "migration_cause": Texts(np.where(cause == 0, np.int32(-1), causes.codes), causes.values),
         "graph_node_id": _graph_node(rows),
     }
@@ -220,9 +211,9 @@ def graph_launches(reader: Reader, rows: Rows) -> Staged:
 def _graph_node(rows: Rows) -> Integers:
     nodes = rows.nullable("graphNodeId")
     if nodes.strides == (0,):
-        return nodes if nodes[:1].any() else constant(NULL, len(nodes), np.int64)
+        return nodes if nodes[:1].any() else tables.constant(tables.NULL, len(nodes), np.int64)
     none = nodes == 0
-    return np.where(none, NULL, nodes) if none.any() else nodes
+    return np.where(none, tables.NULL, nodes) if none.any() else nodes
 
 
 def api_calls(reader: Reader, rows: Rows) -> Staged:
@@ -244,7 +235,7 @@ def api_calls(reader: Reader, rows: Rows) -> Staged:
         )
         chain = numbers_of(staged, "callchain_id")
         chains = repeated.nullable("callchainId")[row]
-        staged["callchain_id"] = np.where((row >= 0) & (chain == NULL), chains, chain)
+        staged["callchain_id"] = np.where((row >= 0) & (chain == tables.NULL), chains, chain)
     return staged
 
 
@@ -257,7 +248,7 @@ def matched(process: Codes, correlation: Integers, owner: Codes, key: Integers) 
     order = np.argsort(keys, kind="stable")
     row = order[np.searchsorted(keys[order], wanted, side="right") - 1]
     # Compare the ids themselves: joint keys of very large ids may collide.
-    same = (owner[row] == process) & (key[row] == correlation) & (correlation != NULL)
+    same = (owner[row] == process) & (key[row] == correlation) & (correlation != tables.NULL)
     return np.where(same, row, -1)
 
 
@@ -269,7 +260,7 @@ def memory_events(reader: Reader, rows: Rows) -> Staged:
         "device": reader.owners.devices(rows, process),
         "bytes": rows.nullable("bytes"),
         "operation": reader.meaning(rows, "memoryOperationType", MEMORY_OPERATIONS),
-        "memory": reader.meaning(rows, "memKind", MEMORY_KINDS, NULL),
+        "memory": reader.meaning(rows, "memKind", MEMORY_KINDS, tables.NULL),
         "correlation_id": rows.nullable("correlationId"),
     }
 
@@ -310,7 +301,7 @@ def diagnostics(reader: Reader, rows: Rows) -> Staged:
         "time_ns": rows.integer("timestamp"),
         "severity": reader.meaning(rows, "severity", SEVERITIES),
         "text": filled(rows.texts("text"), ""),
-        "process_id": np.where(process == 0, NULL, process),
+        "process_id": np.where(process == 0, tables.NULL, process),
     }
 
 
@@ -350,6 +341,6 @@ def gpu_metrics(rows: Rows, database: Database, devices: Table) -> Staged:
     return {
         "time_ns": time[order],
         "device": device[kept][order],
-        "metric": Texts(metric[kept][order], object_array(list(METRICS))),
+        "metric": Texts(metric[kept][order], tables.object_array(list(METRICS))),
         "value_pct": value[order],
     }

@@ -74,12 +74,6 @@ class Narrow:
         """The width of the widest access, in bits."""
         return max(widths(self.accesses))
 
-    def is_cuda(self, compiled: Compiled) -> bool:
-        """Whether the source is code per thread and not Triton's."""
-        source = self.place[0]
-        named = source.file if source else compiled.source_file or ""
-        return compiled.by_nvvm or not named.endswith(".py")
-
     @property
     def count(self) -> int:
         """Number of instructions."""

@@ -6,20 +6,8 @@ import re
 from dataclasses import replace
 
 from traceview.base import units
-from traceview.kernels.inspect.rules.vector_width.causes import (
-    WIDE_BITS,
-    Narrow,
-    NarrowReason,
-    by_loaded,
-    declared,
-    in_words,
-    loaded_from,
-    not_declared_divisible,
-    not_known_divisible,
-    own_bound,
-    specialized,
-    unseen_one,
-)
+from traceview.kernels.inspect.rules.vector_width import causes
+from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
 from traceview.kernels.inspect.rules.vector_width.from_layout import from_layout, threads_apart
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.model import Compiled
@@ -48,25 +36,26 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
             f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
             "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
         )
-    cuda = narrow.is_cuda(compiled)
+    cuda = compiled.is_cuda(narrow.place[0])
     if narrow.layout.scattered:
         return _strided(narrow, cuda=cuda)
     return threads_apart(narrow, cuda=True) if cuda else None
 
 
 def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
-    cuda, layout = narrow.is_cuda(compiled), narrow.layout
+    cuda, layout = compiled.is_cuda(narrow.place[0]), narrow.layout
     if narrow.address.gathered and not layout.consecutive:
-        return by_loaded(narrow, _SORT if cuda else "")
-    undeclared = not_declared_divisible(narrow.suspects)
+        return causes.by_loaded(narrow, _SORT if cuda else "")
+    undeclared = causes.not_declared_divisible(narrow.suspects)
     names = [argument.name for argument in undeclared]
     if names and not tried:
         return NarrowReason(
-            not_known_divisible(names),
-            f"Pad or align {in_words(names)} to a multiple of 16{specialized(undeclared)}",
+            causes.not_known_divisible(names),
+            f"Pad or align {causes.in_words(names)} to a multiple of 16"
+            f"{causes.specialized(undeclared)}",
             ("the address or the mask depends on it, and the compiler does not know its alignment"),
         )
-    if narrow.moved < WIDE_BITS and not tried:
+    if narrow.moved < causes.WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
     if layout.consecutive and cuda:
         return NarrowReason(
@@ -86,18 +75,19 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
         masked = layout.masks_differ
         other = "; and load under a mask whose bound is such a multiple" if masked else ""
         return NarrowReason(
-            f"the access starts at an offset loaded{loaded_from(narrow)}, of unknown alignment",
-            f"{declared('such offset', '…', 16)} around it{other}",
+            f"the access starts at an offset loaded{causes.loaded_from(narrow)}, "
+            "of unknown alignment",
+            f"{causes.declared('such offset', '…', 16)} around it{other}",
             "addresses in PTX are consecutive, but start at a loaded offset",
             conditional=True,
         )
     if layout.masks_differ:
         cause = "the mask differs from element to element"
         basis = "addresses in PTX are consecutive, but masks differ within 16 bytes"
-        return NarrowReason(cause, own_bound(narrow), basis)
+        return NarrowReason(cause, causes.own_bound(narrow), basis)
     if not layout.starts_wide:
         return _UNALIGNED
-    if narrow.moved < WIDE_BITS and narrow.count == 1:
+    if narrow.moved < causes.WIDE_BITS and narrow.count == 1:
         return replace(_too_few(narrow.moved, cuda=False), remedy=MORE_ROWS)
     return None
 
@@ -113,7 +103,9 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         if value == 0:
             return replace(same, cause=f"{name}=0, so a thread accesses one element repeatedly")
         if value == 1 and stride == 1:
-            return NarrowReason(*unseen_one(name), "the stride in PTX is a register", proven=True)
+            return NarrowReason(
+                *causes.unseen_one(name), "the stride in PTX is a register", proven=True
+            )
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
@@ -155,7 +147,7 @@ def _interleaved(narrow: Narrow, cuda: bool) -> str:
 
 def _reversed(narrow: Narrow, cuda: bool) -> str:
     """The remedy for reversed elements: tl.flip along the last axis needs no shared memory."""
-    run = WIDE_BITS // (8 * narrow.layout.element_bytes)
+    run = causes.WIDE_BITS // (8 * narrow.layout.element_bytes)
     if cuda:
         return f"Move runs of {run} forwards, and reverse each in registers"
     return (
@@ -222,5 +214,5 @@ _UNKNOWN = NarrowReason(
     "",
     "Check that adjacent elements go to one thread: stride 1 along the axis that varies fastest, "
     "and sizes and pointers that are multiples of 16",
-    f"one instruction can move {WIDE_BITS} bits",
+    f"one instruction can move {causes.WIDE_BITS} bits",
 )

@@ -17,12 +17,7 @@ from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text
 from traceview.kernels.inspect.recompilations import by_place, widths, widths_text
 from traceview.kernels.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
-from traceview.kernels.inspect.rules.vector_width.causes import (
-    WIDE_BITS,
-    Narrow,
-    NarrowReason,
-    Suspects,
-)
+from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.from_layout import tile_bits
 from traceview.kernels.inspect.rules.vector_width.proven import KINDS, reason_of
 from traceview.kernels.ptx.addresses.slicing import together
@@ -35,7 +30,7 @@ _MINOR_SHARE = 0.1
 _MINOR_WALKED_SHARE = 0.25
 _NARROW = Diagnosis(
     f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
-    f"{WIDE_BITS} ({{widths}}){{because}}"
+    f"{causes.WIDE_BITS} ({{widths}}){{because}}"
 )
 # The greater cost, where elements are far apart.
 _FAR_APART = Diagnosis(
@@ -71,7 +66,9 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     most = max(hottest.values(), default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
     in_sass = by_place(kernel.accesses, "sass")
-    alike: dict[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]] = defaultdict(list)
+    alike: dict[tuple[int, causes.NarrowReason], list[tuple[causes.Narrow, Severity]]] = (
+        defaultdict(list)
+    )
     every = {s: _narrow(kernel, kernel.global_accesses[s], samples) for s in streams}
     tiled = any(each.tiles for each in every.values() if each)
     for stream, listed in streams.items():
@@ -93,8 +90,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 
 def _of_one_remedy(
-    alike: Mapping[tuple[int, NarrowReason], list[tuple[Narrow, Severity]]],
-) -> Iterator[tuple[NarrowReason, list[tuple[Narrow, Severity]]]]:
+    alike: Mapping[tuple[int, causes.NarrowReason], list[tuple[causes.Narrow, Severity]]],
+) -> Iterator[tuple[causes.NarrowReason, list[tuple[causes.Narrow, Severity]]]]:
     """The accesses grouped by reason; reasons that differ only in a name are joined."""
     waiting = [(reason, list(same)) for (_, reason), same in alike.items()]
     while waiting:
@@ -109,10 +106,10 @@ def _of_one_remedy(
 
 def _narrow(
     kernel: KernelContext, contexts: Sequence[AccessContext], samples: Samples
-) -> Narrow | None:
+) -> causes.Narrow | None:
     """The narrow accesses of a place to an array; None if they move less than half its bits."""
     place, array, provenance = contexts[0].place, contexts[0].array, kernel.provenance
-    narrow = [c for c in contexts if c.access.width_bits and c.access.width_bits < WIDE_BITS]
+    narrow = [c for c in contexts if c.access.width_bits and c.access.width_bits < causes.WIDE_BITS]
     if place[1] == "atomic":
         narrow = [c for c in narrow if has_wider_form(c.access, kernel.compiled.arch)]
     every, accesses = [c.access for c in contexts], [c.access for c in narrow]
@@ -126,7 +123,7 @@ def _narrow(
         return None
     masks = [name for context in narrow for name in context.guard.parameters]
     names = (address.parameters, masks, address.loaded_from)
-    suspects = Suspects(*(tuple(provenance.named(each)) for each in names))
+    suspects = causes.Suspects(*(tuple(provenance.named(each)) for each in names))
     most = max(narrow, key=lambda context: context.access.count)
     element_bits = provenance.element_bits_at(most.address)
     layout = samples.layout(most.access, most.instructions, element_bits)
@@ -134,12 +131,12 @@ def _narrow(
     costs = kernel.request_costs
     cost = costs.cost_of(most.access, most.instructions) if costs else None
     helpers = helper_lines(each for context in narrow for each in context.instructions)
-    return Narrow(
+    return causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers
     )
 
 
-def _is_merged(narrow: Narrow, sass: Sequence[Access]) -> bool:
+def _is_merged(narrow: causes.Narrow, sass: Sequence[Access]) -> bool:
     """Whether ptxas merges loads that the PTX repeats, to at most half of the bits."""
     again = narrow.layout.scattered and narrow.layout.apart == 0
     return again and 0 < 2 * _bits(sass) <= _bits(narrow.accesses)
@@ -149,7 +146,7 @@ def _bits(listed: Sequence[Access]) -> int:
     return sum(width * count for width, count in widths(listed).items())
 
 
-def _severity(narrow: Narrow, reason: NarrowReason, *, minor: bool) -> Severity:
+def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool) -> Severity:
     """What is not proven or may not pay, and what only some data allow, is never high."""
     if minor:
         return "low"
@@ -160,7 +157,7 @@ def _severity(narrow: Narrow, reason: NarrowReason, *, minor: bool) -> Severity:
     return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
 
 
-def _keeps_up(narrow: Narrow, kernel: KernelContext) -> bool:
+def _keeps_up(narrow: causes.Narrow, kernel: KernelContext) -> bool:
     """Whether memory is the limit though loads are narrow: 32 bits, all in use, many in flight.
 
     An arg max with 131 kB of such loads in flight per SM of an H200 read 3.7 of its 4.8 TB/s, and
@@ -172,7 +169,7 @@ def _keeps_up(narrow: Narrow, kernel: KernelContext) -> bool:
 
 
 def _claim(
-    group: Sequence[Narrow], reason: NarrowReason, severity: Severity, total_bits: int
+    group: Sequence[causes.Narrow], reason: causes.NarrowReason, severity: Severity, total_bits: int
 ) -> CodeClaim:
     """The finding on one cause at all its lines; `total_bits` is what the kernel moves per pass."""
     # A line that touches several arrays is named once.
@@ -181,7 +178,7 @@ def _claim(
     several = len({narrow.width for narrow in group}) > 1
     values: dict[str, Value] = {
         "width_bits": max(narrow.width for narrow in group),
-        "wanted_bits": WIDE_BITS,
+        "wanted_bits": causes.WIDE_BITS,
         "instructions": sum(access.count for access in accesses),
         "widths": widths_text(widths(accesses)),
         "traffic_pct": 100 * sum(n.moved for n in group) / total_bits if total_bits else 0.0,
@@ -214,7 +211,7 @@ def _claim(
     )
 
 
-def _reason(narrow: Narrow, kernel: KernelContext, *, tiled: bool) -> NarrowReason:
+def _reason(narrow: causes.Narrow, kernel: KernelContext, *, tiled: bool) -> causes.NarrowReason:
     sm_count = kernel.sms.count if kernel.sms else None
     reason = reason_of(narrow, kernel.compiled, kernel.trials, tiled=tiled, sm_count=sm_count)
     if narrow.place[1] == "atomic":

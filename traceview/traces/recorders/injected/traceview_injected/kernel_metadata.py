@@ -138,16 +138,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if type(value).__name__ == "dtype":
-        return _dtype_name(value)
+        language = sys.modules.get("triton.language")
+        for name in dir(language) if language else ():
+            if getattr(language, name, None) == value and not name.startswith("_"):
+                return "tl." + name
+        return str(value)
     return str(getattr(value, "__name__", None) or repr(value)[:80])
-
-
-def _dtype_name(value: Any) -> str:
-    language = sys.modules.get("triton.language")
-    for name in dir(language) if language else ():
-        if getattr(language, name, None) == value and not name.startswith("_"):
-            return "tl." + name
-    return str(value)
 
 
 def _source(function: Any, file: Any) -> Known:

@@ -91,12 +91,8 @@ def _called(path: str, module: Any) -> Iterator[tuple[str, Any]]:
     """Child modules that are called, by path; lists and dicts of modules give their children."""
     for name, child in module.named_children():
         inner = f"{path}.{name}" if path else name
-        if _is_called(child):
+        forward = getattr(type(child), "forward", None)
+        if getattr(forward, "__name__", "") != "_forward_unimplemented":
             yield inner, child
         else:
             yield from _called(inner, child)
-
-
-def _is_called(module: Any) -> bool:
-    forward = getattr(type(module), "forward", None)
-    return getattr(forward, "__name__", "") != "_forward_unimplemented"

@@ -45,7 +45,13 @@ def wrap(
     _wrap_modules(torch, tracing, steps, names, inside, following)
     _wrap_backward(torch, tracing, steps, inside, following)
     _wrap_optimizers(torch, tracing, steps)
-    _wrap_data_loaders(torch, steps)
+    # Open a range where a DataLoader starts its workers, and around each batch.
+    module = torch.utils.data.dataloader
+    for holder, name in (("DataLoader", "_get_iterator"), ("_BaseDataLoaderIter", "__next__")):
+        loader = getattr(module, holder, None)
+        original = getattr(loader, name, None)
+        if original is not None:
+            setattr(loader, name, _loading(original, steps))
     modules = (sys.modules[__name__], backward_ranges, nvtx_ranges, training_steps, module_names)
     after("torch._dynamo", lambda _: dynamo.hide(modules))
 
@@ -197,16 +203,6 @@ def _optimizing(original: Any, tracing: Tracing, steps: TrainingSteps, working: 
         # Some versions of torch.compile take off the outermost wrapper of a hooked step.
         step.__wrapped__ = _optimizing(inner, tracing, steps, working)
     return step
-
-
-def _wrap_data_loaders(torch: ModuleType, steps: TrainingSteps) -> None:
-    """Open a range where a DataLoader starts its workers, and around each batch."""
-    module = torch.utils.data.dataloader
-    for holder, name in (("DataLoader", "_get_iterator"), ("_BaseDataLoaderIter", "__next__")):
-        loader = getattr(module, holder, None)
-        original = getattr(loader, name, None)
-        if original is not None:
-            setattr(loader, name, _loading(original, steps))
 
 
 def _loading(original: Any, steps: TrainingSteps) -> Any:

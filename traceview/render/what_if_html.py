@@ -7,7 +7,7 @@ from markupsafe import Markup
 from traceview.base import units
 from traceview.base.records import record
 from traceview.render.base.page import STYLES, Style, rendered
-from traceview.render.what_if.document import AS_RECORDED, what_if_document
+from traceview.render.what_if import AS_RECORDED, what_if_document
 from traceview.traces.edits import wording
 from traceview.traces.edits.answer import WhatIfReport
 

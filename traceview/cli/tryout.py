@@ -1,4 +1,4 @@
-"""`traceview try`: apply the remedies of findings to the program itself, measure and judge them."""
+"""`traceview try` and `accuracy`: remedies tried on a program, and what became of forecasts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from traceview.cli import color_option, debug_option, output
+from traceview.base.version import __version__
+from traceview.cli import color_option, output
 from traceview.cli.options import Verb, option
-from traceview.cli.output import Asked
+from traceview.cli.output import Asked, print_text
 
 
 @click.command(
@@ -71,8 +72,7 @@ from traceview.cli.output import Asked
 @option("--no-table", "Do not append the outcome to the local table.")
 @color_option
 @output.force_option
-@debug_option
-def command(
+def try_(
     script: str,
     arguments: tuple[str, ...],
     is_module: bool,
@@ -125,3 +125,18 @@ def command(
         output.write_file(patch, report.patch().diff)
     if report.table:
         output.say_written(report.table, " (shown by traceview accuracy)")
+
+
+@click.command(cls=Verb, examples=("traceview accuracy", "traceview accuracy --json"))
+@option("--json", "Print only JSON to stdout.", "as_json")
+@color_option
+def accuracy(as_json: bool) -> None:
+    """Show the forecasts of reports beside what `traceview try` measured on this machine."""
+    from traceview.render.tryout import render_accuracy, render_rows_json
+    from traceview.trials.tryout import ledger
+
+    rows = ledger.read()
+    if as_json:
+        click.echo(render_rows_json(rows, __version__), nl=False)
+        return
+    print_text(lambda width, color: render_accuracy(rows, width=width, color=color))

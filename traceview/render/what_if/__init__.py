@@ -1,1 +1,0 @@
-"""What edits would win, as text, JSON, HTML and Markdown."""
