@@ -11,21 +11,13 @@ import numpy.typing as npt
 from traceview.base import groups, intervals
 from traceview.base.findings import LONGEST_NAME, LostTime, Subject, filled, severity_of
 from traceview.base.records import record
-from traceview.base.tables import (
-    Array,
-    Integers,
-    Mask,
-    Texts,
-    TextsOneByOne,
-    TextValues,
-    object_array,
-)
+from traceview.base.tables import Texts, TextsOneByOne
+from traceview.base.tables.arrays import Array, Integers, Mask, TextValues, object_array
 from traceview.base.units import Value
 from traceview.base.vocabulary.causes import CAUSE_NAMES, SYNC_DRAIN
 from traceview.traces.analyses.wording import lost_in
+from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, step_parts
-from traceview.traces.facts.launches import waits
-from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.ranges import attribute, range_tree
 from traceview.traces.facts.steps import steps
 from traceview.traces.rules import FindingRule, TimeClaim
@@ -181,7 +173,7 @@ def _drains(trace: Trace) -> _Drains:
 
 def _calls(trace: Trace, wait: Integers) -> list[tuple[str, str | None]]:
     """The call of each wait, and the range that it was made in."""
-    blocking, tree = waits(trace), range_tree(trace)
+    blocking, tree = launches.waits(trace), range_tree(trace)
     api = trace.api_calls.texts("name").take(blocking.call[wait]).decode()
     ranges = attribute(
         trace, blocking.thread[wait], blocking.process[wait], blocking.start_ns[wait]
@@ -299,7 +291,7 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
     argument = _range_argument(trace, worst, label)
     passed = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
     launched = np.flatnonzero(steps.step_of_operations(trace) == worst)[:1]
-    device = int(operations(trace).device[launched].max(initial=-1))
+    device = int(operations.operations(trace).device[launched].max(initial=-1))
     return TimeClaim(
         Subject("range", label),
         {

@@ -7,8 +7,7 @@ from fractions import Fraction
 from statistics import median
 
 from traceview.base.errors import ComparisonRefusedError
-from traceview.traces.comparison import programs, wording
-from traceview.traces.comparison.comparison import EnvironmentDifference
+from traceview.traces.comparison import comparison, programs, wording
 from traceview.traces.comparison.figures import RunFigures
 
 _FORCE = "pass force=True to compare them all the same"
@@ -72,7 +71,7 @@ def same_capture(one: str, other: str, *, may_force: bool = True) -> ComparisonR
 
 def environment_differences(
     before: Sequence[RunFigures], after: Sequence[RunFigures]
-) -> tuple[EnvironmentDifference, ...]:
+) -> tuple[comparison.EnvironmentDifference, ...]:
     """Differences between the sides, those that explain most first.
 
     A value that one side did not record is not a difference.
@@ -80,7 +79,7 @@ def environment_differences(
     keys = {key for run in (*before, *after) for key in _environment(run)}
     first = [key for key in _FIRST if key in keys]
     return tuple(
-        EnvironmentDifference(key, *values, refuses=key in ("gpu", "devices"))
+        comparison.EnvironmentDifference(key, *values, refuses=key in ("gpu", "devices"))
         for key in (*first, *sorted(keys.difference(first)))
         if (values := _differing(key, before, after)) is not None
     )

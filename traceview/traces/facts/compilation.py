@@ -28,16 +28,8 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import (
-    NULL,
-    Array,
-    ColumnRecord,
-    Integers,
-    Mask,
-    RowNumbers,
-    Texts,
-    picked,
-)
+from traceview.base.tables import ColumnRecord, Texts
+from traceview.base.tables.arrays import NULL, Array, Integers, Mask, RowNumbers, picked
 from traceview.traces.facts import code, operations, python_events, trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.ranges.origins import range_name_forms

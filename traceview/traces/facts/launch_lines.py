@@ -9,15 +9,8 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.tables import Integers, RowNumbers
-from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS
-from traceview.traces.facts.idle.lines import sampled_threads
-from traceview.traces.facts.operations import (
-    CallKind,
-    api_calls,
-    call_kinds,
-    kernel_operations,
-    operations,
-)
+from traceview.traces.facts import operations
+from traceview.traces.facts.idle import cpu_activity, lines
 from traceview.traces.facts.samples import SampledLine, line_of, stack_lines
 from traceview.traces.trace import Trace, fact
 
@@ -28,7 +21,11 @@ LEAST_SAMPLES, LEAST_FRACTION = 10, 0.5
 def launch_line(trace: Trace, rows: RowNumbers) -> SampledLine | None:
     """The line that makes most launches of some kernels, if samples show one."""
     frame, call = _launching(trace)
-    chosen = frame[groups.isin(call, operations(trace).call[kernel_operations(trace)[rows]])]
+    chosen = frame[
+        groups.isin(
+            call, operations.operations(trace).call[operations.kernel_operations(trace)[rows]]
+        )
+    ]
     return line_of(trace, chosen, max(LEAST_SAMPLES, LEAST_FRACTION * len(chosen)))
 
 
@@ -37,12 +34,12 @@ def _launching(trace: Trace) -> tuple[Integers, Integers]:
     """Samples in or shortly before a launch: the program's frame, and the row in api_calls."""
     samples, sampled_as, calls = (
         trace.recorded("python_samples"),
-        sampled_threads(trace),
-        api_calls(trace),
+        lines.sampled_threads(trace),
+        operations.api_calls(trace),
     )
     frame = stack_lines(trace).frame[samples["stack"]]
     found = [np.zeros((2, 0), np.int64)]
-    launches = np.flatnonzero(call_kinds(trace) == CallKind.LAUNCH)
+    launches = np.flatnonzero(operations.call_kinds(trace) == operations.CallKind.LAUNCH)
     launches = launches[np.argsort(calls.end_ns[launches], kind="stable")]
     for thread in groups.different(samples["thread"]).tolist():
         of_thread = launches[sampled_as[calls.thread[launches]] == thread]
@@ -52,7 +49,7 @@ def _launching(trace: Trace) -> tuple[Integers, Integers]:
         time = samples["time_ns"][own]
         place = np.searchsorted(calls.end_ns[of_thread], time, side="right")
         call = of_thread[np.minimum(place, len(of_thread) - 1)]
-        near = (place < len(of_thread)) & (calls.start_ns[call] - time <= ELSEWHERE_NS)
+        near = (place < len(of_thread)) & (calls.start_ns[call] - time <= cpu_activity.ELSEWHERE_NS)
         found.append(np.stack([frame[own[near]], call[near]]))
     both = np.concatenate(found, axis=1)
     return both[0], both[1]

@@ -20,12 +20,10 @@ from traceview.base.records import record
 from traceview.base.tables import Cell, Integers, Table, TableSpec, column_list
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import sweeps
-from traceview.traces.facts import grid_waves
+from traceview.traces.facts import grid_waves, launch_configurations, savings
 from traceview.traces.facts.grid_waves import LaunchedGrid
 from traceview.traces.facts.idle.gaps import busy, steady_span_ns
-from traceview.traces.facts.launch_configurations import Configuration
 from traceview.traces.facts.operations import HOST, gpu_cells
-from traceview.traces.facts.savings import Gain, faster
 from traceview.traces.rules import of_kernels, steady
 from traceview.traces.trace import Trace, fact
 
@@ -177,7 +175,7 @@ class Loss(Generic[Part]):
     parts: int
     early_calls: int
     steady_ns: int
-    gain: Gain | None = None
+    gain: savings.Gain | None = None
 
     @property
     def saved_ns(self) -> int:
@@ -287,7 +285,7 @@ def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
 
 
 def _gaining(
-    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
+    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[launch_configurations.Configuration]]]
 ) -> tuple[Loss[Part], ...]:
     """The losses worth a finding, with what the program gains without them."""
     result, span_ns = [], steady_span_ns(trace)
@@ -300,7 +298,7 @@ def _gaining(
             duration_ns = kernels.duration_ns[rows]
             part = min(loss.lost_ns / max(int(duration_ns.sum()), 1), 1.0)
             less_ns: Integers = np.ceil(duration_ns * part).astype(np.int64)
-            gain = of_kernels(trace, rows, faster(less_ns)).at_most(loss.lost_ns)
+            gain = of_kernels(trace, rows, savings.faster(less_ns)).at_most(loss.lost_ns)
             result.append(replace(loss, gain=gain))
     return tuple(result)
 
