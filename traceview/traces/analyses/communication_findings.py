@@ -112,21 +112,7 @@ def _fill(result: Waiting, moved: Transfers, of: MatchedRows, busy: dict[int, In
     last, at = waits.last[known], np.arange(rows.shape[1])
     late = rows[last, at]
     result.late_ns[late] = waits.late_ns[known]
-    work, idle = _since_the_one_before(moved, rows, there, of.members, busy)
-    others = np.maximum(there.sum(axis=0) - 1, 1)
-    for values, extra in ((work, result.extra_work_ns), (idle, result.extra_idle_ns)):
-        mean = (values.sum(axis=0) - values[last, at]) // others
-        extra[late] = values[last, at] - mean
-
-
-def _since_the_one_before(
-    moved: Transfers,
-    rows: Integers,
-    there: Mask,
-    devices: tuple[int, ...],
-    busy: dict[int, Intervals],
-) -> tuple[Integers, Integers]:
-    """Busy and idle time of each GPU between the previous collective and this; 0 for the first."""
+    devices = of.members
     work, idle = (np.zeros(rows.shape, np.int64) for _ in range(2))
     for place, device in enumerate(devices):
         own = rows[place, there[place]]
@@ -136,7 +122,10 @@ def _since_the_one_before(
         spent = intervals.overlap(busy[device], before, start)
         work[place, there[place]] = spent
         idle[place, there[place]] = start - before - spent
-    return work, idle
+    others = np.maximum(there.sum(axis=0) - 1, 1)
+    for values, extra in ((work, result.extra_work_ns), (idle, result.extra_idle_ns)):
+        mean = (values.sum(axis=0) - values[last, at]) // others
+        extra[late] = values[last, at] - mean
 
 
 # Finding of communication: time that compute does not hide, and the GPU that arrives last.

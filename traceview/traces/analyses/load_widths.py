@@ -201,7 +201,14 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
             f"cuBLAS, cuDNN and ATen, which these tables leave out. {_RECORD}; {_GIVE}."
         )
     yield from _unfit(code)
-    yield from _lacking(bounds)
+    kernels: dict[str, list[str]] = defaultdict(list)
+    for bound in bounds:
+        for note in bound.widths.notes:
+            kernels[note].append(label(bound))
+    for note, names in kernels.items():
+        more = len(names) - _MOST_NAMES
+        listed = ", ".join(shortened(name) for name in names[:_MOST_NAMES])
+        yield f"{listed}{f' and {more} more' if more > 0 else ''}: {note}"
     early = sum(
         int(kernels_in_warm_up(trace)[r.rows].sum())
         for b in bounds
@@ -216,18 +223,6 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
             "Variants with equal name, block, registers and shared memory cannot be told "
             "apart. Each is listed with the launches of all; sums count a launch once."
         )
-
-
-def _lacking(bounds: Sequence[WidthBound]) -> Iterator[str]:
-    """Notes on code that could not be read, one for all kernels it concerns."""
-    kernels: dict[str, list[str]] = defaultdict(list)
-    for bound in bounds:
-        for note in bound.widths.notes:
-            kernels[note].append(label(bound))
-    for note, names in kernels.items():
-        more = len(names) - _MOST_NAMES
-        listed = ", ".join(shortened(name) for name in names[:_MOST_NAMES])
-        yield f"{listed}{f' and {more} more' if more > 0 else ''}: {note}"
 
 
 ANALYSIS = base.Analysis(

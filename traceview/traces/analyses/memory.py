@@ -286,61 +286,6 @@ _SLICES = 120
 
 
 def compute(trace: Trace) -> base.Result:
-    return base.Result(
-        {
-            "peaks": Table.from_rows(PEAKS.columns, _peaks(trace)),
-            "kinds": _kinds(trace),
-            "calls": _calls(trace),
-            "timeline": Table.from_rows(TIMELINE.columns, _timeline(trace)),
-        },
-        tuple(rules.findings(trace, RULES)),
-        notes=tuple(_notes(trace)),
-    )
-
-
-def _peaks(trace: Trace) -> Iterator[dict[str, Cell]]:
-    for device, level in levels(trace).items():
-        times = moments(trace, device)
-        if len(times):
-            yield _peak(trace, device, level, times)
-
-
-def _peak(trace: Trace, device: int, level: Level, times: Integers) -> dict[str, Cell]:
-    reached = level.at(times)
-    at_ns, peak = int(times[np.argmax(reached)]), int(reached.max())
-    total = int(trace.devices["total_memory_bytes"][device])
-    known, grown = total != NULL and total >= peak, growth(trace)[device]
-    return {
-        **operations.gpu_cells(trace, device),
-        "peak_bytes": peak,
-        "peak_pct": 100 * peak / total if known and total else None,
-        "at_ns": at_ns,
-        "range_path": _range_path(trace, level, at_ns),
-        "end_bytes": int(reached[-1]),
-        "before_bytes": level.before_bytes,
-        "growth_bytes_per_step": grown.bytes_per_step if grown else None,
-        "allocations_per_step": len(allocated_sizes(trace, device)) / steps
-        if (steps := len(steady_steps(trace)[device]))
-        else None,
-    }
-
-
-def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
-    """The innermost range around the call of the last memory event up to `at_ns`."""
-    last = int(np.searchsorted(level.time_ns, at_ns, side="right")) - 1
-    events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
-    if last < 0 or not len(calls):
-        return paths.UNATTRIBUTED
-    row = level.events[[last]]
-    call = operations.correlated(calls, events, row)
-    if call[0] < 0:
-        return paths.UNATTRIBUTED
-    tree = ranges.range_tree(trace)
-    path = tree.path_of_ranges(ranges.attributed_calls(trace).range[call])
-    return str(tree.paths.texts(path)[0])
-
-
-def _kinds(trace: Trace) -> Table:
     events = trace.recorded("memory_events")
     events = events.take(selected_events(trace))
     change, memory = signed_bytes(events), events.texts("memory")
@@ -362,7 +307,54 @@ def _kinds(trace: Trace) -> Table:
             }
         )
     table = Table.from_rows(KINDS.columns, rows)
-    return table.take(np.argsort(-table["allocated_bytes"], kind="stable"))
+    return base.Result(
+        {
+            "peaks": Table.from_rows(PEAKS.columns, _peaks(trace)),
+            "kinds": table.take(np.argsort(-table["allocated_bytes"], kind="stable")),
+            "calls": _calls(trace),
+            "timeline": Table.from_rows(TIMELINE.columns, _timeline(trace)),
+        },
+        tuple(rules.findings(trace, RULES)),
+        notes=tuple(_notes(trace)),
+    )
+
+
+def _peaks(trace: Trace) -> Iterator[dict[str, Cell]]:
+    for device, level in levels(trace).items():
+        times = moments(trace, device)
+        if len(times):
+            reached = level.at(times)
+            at_ns, peak = int(times[np.argmax(reached)]), int(reached.max())
+            total = int(trace.devices["total_memory_bytes"][device])
+            known, grown = total != NULL and total >= peak, growth(trace)[device]
+            yield {
+                **operations.gpu_cells(trace, device),
+                "peak_bytes": peak,
+                "peak_pct": 100 * peak / total if known and total else None,
+                "at_ns": at_ns,
+                "range_path": _range_path(trace, level, at_ns),
+                "end_bytes": int(reached[-1]),
+                "before_bytes": level.before_bytes,
+                "growth_bytes_per_step": grown.bytes_per_step if grown else None,
+                "allocations_per_step": len(allocated_sizes(trace, device)) / steps
+                if (steps := len(steady_steps(trace)[device]))
+                else None,
+            }
+
+
+def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
+    """The innermost range around the call of the last memory event up to `at_ns`."""
+    last = int(np.searchsorted(level.time_ns, at_ns, side="right")) - 1
+    events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
+    if last < 0 or not len(calls):
+        return paths.UNATTRIBUTED
+    row = level.events[[last]]
+    call = operations.correlated(calls, events, row)
+    if call[0] < 0:
+        return paths.UNATTRIBUTED
+    tree = ranges.range_tree(trace)
+    path = tree.path_of_ranges(ranges.attributed_calls(trace).range[call])
+    return str(tree.paths.texts(path)[0])
 
 
 def _calls(trace: Trace) -> Table:

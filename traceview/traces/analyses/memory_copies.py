@@ -280,7 +280,11 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
     on_gpu = own.take(own["device"] == device)
     row = next(copies_by_kind(trace, on_gpu).rows())
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
-    spans, in_loops = gaps.steady_spans_ns(trace), _mostly_in_loops(trace, device)
+    # Whether most copies within the memory of a GPU are in loops of XLA.
+    ops = operations(trace)
+    own = (ops.kind == Kind.COPY) & (ops.device == device)
+    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
+    spans, in_loops = gaps.steady_spans_ns(trace), bool(in_xla_loops(trace)[own].mean() > 0.5)
     values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     yield replace(
         copy_claim(
@@ -299,14 +303,6 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
             "how_long": "in that time" if whole else "for {exposed_ns} of it",
         },
     )
-
-
-def _mostly_in_loops(trace: Trace, device: int) -> bool:
-    """Whether most copies within the memory of a GPU are in loops of XLA."""
-    ops = operations(trace)
-    own = (ops.kind == Kind.COPY) & (ops.device == device)
-    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
-    return bool(in_xla_loops(trace)[own].mean() > 0.5)
 
 
 def _remedy_within(trace: Trace, in_loops: bool) -> str:

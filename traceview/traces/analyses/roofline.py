@@ -127,7 +127,15 @@ def _points(trace: Trace) -> tuple[WorkItems, list[RooflinePoint], Table]:
     """The work items, their points, and the table of these."""
     items = work_items(trace)
     kernel_points = points(items, peaks(trace))
-    labels = _labels(kernel_points)
+    ranges = Counter(
+        label for label, _ in {(point.label, point.declared_in) for point in kernel_points}
+    )
+    labels = [
+        f"{point.label} in {point.declared_in}"
+        if point.declared_in and ranges[point.label] > 1
+        else point.label or ""
+        for point in kernel_points
+    ]
     rows = (_row(point, label, trace) for point, label in zip(kernel_points, labels, strict=True))
     return items, kernel_points, Table.from_rows(KERNELS.columns, rows)
 
@@ -149,19 +157,6 @@ def _record(trace: Trace) -> str:
         ways.append("sampled counters (traceview record --gpu-metrics)")
     count = "count with ncu and pass traceview report --ncu FILE.csv"
     return f"record with {' or '.join(ways)}, or {count}" if ways else count
-
-
-def _labels(kernel_points: Sequence[RooflinePoint]) -> list[str]:
-    """The label of each point, with the declaring range where several ranges share it."""
-    ranges = Counter(
-        label for label, _ in {(point.label, point.declared_in) for point in kernel_points}
-    )
-    return [
-        f"{point.label} in {point.declared_in}"
-        if point.declared_in and ranges[point.label] > 1
-        else point.label or ""
-        for point in kernel_points
-    ]
 
 
 def _row(point: RooflinePoint, label: str, trace: Trace) -> dict[str, Cell]:

@@ -116,7 +116,16 @@ def operator_table(trace: Trace) -> Table:
     # Without shapes.
     names = ranges.texts("name")
     names = names.map([each.partition(", sizes = ")[0] for each in names.values.tolist()])
-    own, total, inner = _times_ns(range_tree(trace), names, len(ranges))
+    # Own time, total time and whether inside a range of the same name, per row of ranges.
+    # The total time of an inside range is 0.
+    tree = range_tree(trace)
+    count = len(ranges)
+    own, total = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    inner = np.zeros(count, bool)
+    own[tree.row] = tree.nesting.own_ns
+    inner[tree.row] = _inside_its_like(tree, names.codes[tree.row])
+    total[tree.row] = tree.nesting.end - tree.nesting.start
+    total[inner] = 0
     by = groups.group(names.codes[rows])
     own_ns = groups.sums(by, own[rows])
     table = Table(
@@ -130,20 +139,6 @@ def operator_table(trace: Trace) -> Table:
         },
     )
     return table.take(groups.most_first(own_ns))
-
-
-def _times_ns(tree: RangeTree, names: Texts, count: int) -> tuple[Integers, Integers, Mask]:
-    """Own time, total time and whether inside a range of the same name, per row of ranges.
-
-    The total time of an inside range is 0.
-    """
-    own, total = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    inner = np.zeros(count, bool)
-    own[tree.row] = tree.nesting.own_ns
-    inner[tree.row] = _inside_its_like(tree, names.codes[tree.row])
-    total[tree.row] = tree.nesting.end - tree.nesting.start
-    total[inner] = 0
-    return own, total, inner
 
 
 def _inside_its_like(tree: RangeTree, name: RowNumbers) -> Mask:

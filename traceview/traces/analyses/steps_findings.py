@@ -58,7 +58,13 @@ class StepReasons:
         timed = steps.pace(self.trace)
         parts, between = self._medians
         more = step_parts.step_parts(self.trace).part_ns[rows] - parts[timed.loop[rows]]
-        _net(more)
+        # Offset parts that grew by parts that shrank, for work and for idle time, in place.
+        # Idle time of one cause may replace that of another.
+        for columns in (np.flatnonzero(~_IS_IDLE), np.flatnonzero(_IS_IDLE)):
+            grown = np.clip(more[:, columns], 0.0, None)
+            total, net = grown.sum(axis=1), np.maximum(more[:, columns].sum(axis=1), 0.0)
+            fraction = np.divide(net, total, out=np.zeros(len(total)), where=total > 0)
+            more[:, columns] = grown * fraction[:, np.newaxis]
         excess = (timed.duration_ns - timed.median_ns)[rows].tolist()
         apart = step_parts.step_parts(self.trace).between_ns[rows] - between[timed.loop[rows]]
         drains = _drains_in(self.trace, rows[more[:, _DRAINED] > 0])
@@ -89,18 +95,6 @@ def reasons(trace: Trace) -> StepReasons:
     comparable = np.zeros(int(timed.loop.max(initial=-1)) + 1, bool)
     comparable[timed.loop[usual]] = True
     return StepReasons(trace, np.flatnonzero(unusual & comparable[timed.loop]), usual)
-
-
-def _net(more: npt.NDArray[np.float64]) -> None:
-    """Offset parts that grew by parts that shrank, for work and for idle time, in place.
-
-    Idle time of one cause may replace that of another.
-    """
-    for columns in (np.flatnonzero(~_IS_IDLE), np.flatnonzero(_IS_IDLE)):
-        grown = np.clip(more[:, columns], 0.0, None)
-        total, net = grown.sum(axis=1), np.maximum(more[:, columns].sum(axis=1), 0.0)
-        fraction = np.divide(net, total, out=np.zeros(len(total)), where=total > 0)
-        more[:, columns] = grown * fraction[:, np.newaxis]
 
 
 def step_reasons(

@@ -85,17 +85,13 @@ def listed_waits(trace: Trace) -> ListedWaits:
     path = place.path(tree)
     pattern = tree.pattern_of_paths(path)
     each = groups.group(api.codes, site.site.codes, site.hint.codes, pattern)
-    return ListedWaits(row, api, site, pattern, each, _range_paths(trace, each, path, pattern))
-
-
-def _range_paths(trace: Trace, each: Groups, path: Array, pattern: Array) -> Texts:
-    """The path of each group, or its pattern if its waits have several paths."""
+    # The path of each group, or its pattern if its waits have several paths.
     tree = ranges.range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     texts = np.empty(each.size, object)
     for source, number, own in ((tree.paths, path, one), (tree.patterns, pattern, ~one)):
         texts[own] = source.texts(number[each.first[own]]).decode()
-    return Texts.of(texts)
+    return ListedWaits(row, api, site, pattern, each, Texts.of(texts))
 
 
 # Findings of `sync-stalls`: one per call at a line, or per call and range without lines.

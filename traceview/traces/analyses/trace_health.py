@@ -46,11 +46,22 @@ def compute(trace: Trace) -> base.Result:
         {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
         for c in checks
     ]
+    messages = warnings(trace)
+    by_text = groups.group(messages.texts("severity").codes, messages.texts("text").codes)
+    texts = messages.texts("text").take(by_text.first).decode()
+    table = Table(
+        DIAGNOSTICS.columns,
+        {
+            "severity": messages.texts("severity").take(by_text.first),
+            "times": groups.count(by_text),
+            "text": Texts.of((text or "").strip() for text in texts),
+        },
+    )
     return base.Result(
         {
             "checks": Table.from_rows(CHECKS.columns, rows),
             "overheads": _overheads(trace),
-            "diagnostics": _diagnostics(trace),
+            "diagnostics": table.take(np.argsort(-table["times"], kind="stable")),
         },
         tuple(_finding(check) for check in checks if check.status in ("blind", "warning")),
         notes=tuple(trace.warnings),
@@ -276,21 +287,6 @@ def _overheads(trace: Trace) -> Table:
         },
     )
     return table.take(np.argsort(-total, kind="stable"))
-
-
-def _diagnostics(trace: Trace) -> Table:
-    messages = warnings(trace)
-    by_text = groups.group(messages.texts("severity").codes, messages.texts("text").codes)
-    texts = messages.texts("text").take(by_text.first).decode()
-    table = Table(
-        DIAGNOSTICS.columns,
-        {
-            "severity": messages.texts("severity").take(by_text.first),
-            "times": groups.count(by_text),
-            "text": Texts.of((text or "").strip() for text in texts),
-        },
-    )
-    return table.take(np.argsort(-table["times"], kind="stable"))
 
 
 ANALYSIS = base.Analysis(

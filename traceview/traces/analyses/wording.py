@@ -149,7 +149,16 @@ def fewer_launches(trace: Trace) -> str:
     graphs = launches.cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
-    if _reads_between(trace):
+    # Whether steady steps read values on the CPU again and again between their launches.
+    ops, start_ns = operations(trace), steps.warm_up_end_ns(trace)
+    steady = ops.start_ns >= start_ns
+    copies = steady & (ops.kind == Kind.COPY)
+    down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
+    reads = int(np.count_nonzero(down))
+    fraction = reads / max(int(np.count_nonzero(steady)), 1)
+    later = np.count_nonzero(steps.steps(trace).gpu_start_ns >= steps.warm_up_end_ns(trace))
+    several = reads >= _SEVERAL_READS * max(int(later), 1)
+    if fraction > _MANY_READS or (several and fraction > _SOME_READS):
         return _READS_BETWEEN
     if is_compiled(trace):
         return _COMPILED
@@ -162,19 +171,6 @@ def fewer_launches(trace: Trace) -> str:
         if _part(trace, _RECURRENT.search) > _MOSTLY_CELLS
         else kernel_classes.terms(trace).fewer_launches
     )
-
-
-def _reads_between(trace: Trace) -> bool:
-    """Whether steady steps read values on the CPU again and again between their launches."""
-    ops, start_ns = operations(trace), steps.warm_up_end_ns(trace)
-    steady = ops.start_ns >= start_ns
-    copies = steady & (ops.kind == Kind.COPY)
-    down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
-    reads = int(np.count_nonzero(down))
-    fraction = reads / max(int(np.count_nonzero(steady)), 1)
-    later = np.count_nonzero(steps.steps(trace).gpu_start_ns >= steps.warm_up_end_ns(trace))
-    several = reads >= _SEVERAL_READS * max(int(later), 1)
-    return fraction > _MANY_READS or (several and fraction > _SOME_READS)
 
 
 def _one_program_per_step(trace: Trace) -> bool:

@@ -46,7 +46,11 @@ def check_comparable(
             if values := _differing(key, before, after):
                 what = f"the {noun} differs: {values[0]} before, {values[1]} after"
                 raise ComparisonRefusedError(what, _FORCE, _OPTION)
-        _check_kernels(before, after)
+        kinds = [{part.kind for run in side for part in run.parts} for side in (before, after)]
+        there = [bool(of & {"kernel", "communication", "graph"}) for of in kinds]
+        if any(there) and not all(there):
+            what = f"no kernel was recorded {'after' if there[0] else 'before'}"
+            raise ComparisonRefusedError(what, _FORCE, _OPTION)
 
 
 def check_captures(runs: Iterable[RunFigures], *, may_force: bool = True) -> None:
@@ -109,15 +113,6 @@ def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> boo
     except ValueError:
         return False
     return abs(one - other) <= tolerance * max(abs(one), abs(other))
-
-
-def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    """Refuse sides of which only one has kernels, which a graph may hide."""
-    kinds = [{part.kind for run in side for part in run.parts} for side in (before, after)]
-    there = [bool(of & {"kernel", "communication", "graph"}) for of in kinds]
-    if any(there) and not all(there):
-        what = f"no kernel was recorded {'after' if there[0] else 'before'}"
-        raise ComparisonRefusedError(what, _FORCE, _OPTION)
 
 
 def check_one_program(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:

@@ -73,12 +73,6 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
         raise unreadable(path, error, TraceFormatError) from error
     except msgspec.MsgspecError as error:
         raise TraceFormatError(f"{path} is a damaged baseline ({error})", _AGAIN) from error
-    _check(path, runs)
-    return runs
-
-
-def _check(path: Path, runs: Sequence[RunFigures]) -> None:
-    """Check what the types cannot express: times add up, and indices exist."""
     if not runs:
         raise TraceFormatError(f"{path} is a baseline without runs", _AGAIN)
     for run in runs:
@@ -94,6 +88,7 @@ def _check(path: Path, runs: Sequence[RunFigures]) -> None:
             raise TraceFormatError(
                 f"{path} is a damaged baseline (the times of {run.name!r} do not add up)", _AGAIN
             )
+    return runs
 
 
 Input = str | Path | Trace

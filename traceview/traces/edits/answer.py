@@ -259,8 +259,15 @@ def replayed(
         )
     applied = [APPLY[each.kind](scope, each) for each in requests]
     outcomes = outcomes_of(model, applied)
-    before, is_exact = _recorded(model)
+    # The time of the GPU without edits, and whether the replay is the recording.
+    changed = replay.Changed(model.graph)
+    times = changed.replay()
+    same = np.array_equal(times.start_ns, model.graph.start_ns)
+    same = same and np.array_equal(times.end_ns, model.graph.end_ns)
+    before, is_exact = gpu_time(model, changed, times), bool(same)
     changes = [each.change for each in applied]
+    for edit in changes:
+        edit(changed)
     return WhatIfReport(
         trace.path,
         tuple(str(name) for name in trace.devices.texts("name").decode() if name),
@@ -270,7 +277,7 @@ def replayed(
         outcomes[0].forecast.recorded_ns,
         outcomes,
         before,
-        _with(model, changes),
+        gpu_time(model, changed, changed.replay()),
         _next(model, changes, outcomes[-1].forecast.saved_ns),
         ReplayQuality(is_exact, before.inferred_pct, len(model.graph), recorded_items(trace)),
     )
@@ -285,22 +292,6 @@ def outcomes_of(model: StepModel, applied: Sequence[AppliedEdit]) -> tuple[EditO
         result.append(EditOutcome(each, forecast, forecast.saved_ns - saved))
         saved = forecast.saved_ns
     return tuple(result)
-
-
-def _recorded(model: Model) -> tuple[GpuTime, bool]:
-    """The time of the GPU without edits, and whether the replay is the recording."""
-    changed = replay.Changed(model.graph)
-    times = changed.replay()
-    same = np.array_equal(times.start_ns, model.graph.start_ns)
-    same = same and np.array_equal(times.end_ns, model.graph.end_ns)
-    return gpu_time(model, changed, times), bool(same)
-
-
-def _with(model: Model, edits: Sequence[replay.Edit]) -> GpuTime:
-    changed = replay.Changed(model.graph)
-    for edit in edits:
-        edit(changed)
-    return gpu_time(model, changed, changed.replay())
 
 
 def _next(model: Model, edits: Sequence[replay.Edit], saved_ns: int) -> NextLimit:

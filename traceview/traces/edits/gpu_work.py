@@ -69,7 +69,30 @@ def _of_name(trace: Trace, text: str) -> Mask:
 def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels that match and follow each other become one, of a part of their time."""
     named, missing = _named(scope, asked)
-    rows, chain = _chains(scope, named)
+    # Operations that follow each other on a stream, from one of `named` to another, and their run.
+    # A run has several of them, is of one thread and step, and ends where the CPU waits. Memsets
+    # and copies within the GPU between its kernels belong to it. Nodes of a CUDA graph follow only
+    # each other.
+    trace, ops, calls = (
+        scope.trace,
+        operations.operations(scope.trace),
+        operations.api_calls(scope.trace),
+    )
+    order = operations.operations_by_stream(trace)
+    matches, call = groups.marked(named, len(ops))[order], ops.call[order]
+    own = matches | (_helps(trace) & scope.operations)[order]
+    by, waited = np.full(len(order), -1, np.int64), np.zeros(len(order), np.int64)
+    launched = np.flatnonzero(own & (call >= 0))
+    by[launched] = calls.thread[call[launched]]
+    waited[launched] = _waits_before(scope, order[launched], _blocking(trace))
+    by = np.where(cuda_graphs(trace).node[order], -2 - call, by)
+    step = step_of_operations(trace)[order]
+    run = np.cumsum(groups.opens(ops.stream[order], step, by, waited, own))
+    # Those before the first and behind the last kernel of a run are others'.
+    whole, until = np.bincount(run, matches), np.cumsum(matches)
+    since = until - np.append(0, np.cumsum(whole))[run]
+    inside = own & (whole[run] > 1) & (matches | ((since > 0) & (since < whole[run])))
+    rows, chain = order[inside], run[inside]
     if not len(rows):
         raise InputError(
             f"no two kernels that match {asked.target[:80]!r} follow each other on a stream",
@@ -84,35 +107,6 @@ def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     values = {"chains": scope.per_step(len(groups.different(chain[measured])))}
     number = scope.per_step(int(measured.sum()))
     return AppliedEdit(asked, "operation", number, _time(scope, rows), change, values, missing)
-
-
-def _chains(scope: EditScope, rows: Array) -> tuple[Array, Array]:
-    """Operations that follow each other on a stream, from one of `rows` to another, and their run.
-
-    A run has several of them, is of one thread and step, and ends where the CPU waits. Memsets and
-    copies within the GPU between its kernels belong to it. Nodes of a CUDA graph follow only each
-    other.
-    """
-    trace, ops, calls = (
-        scope.trace,
-        operations.operations(scope.trace),
-        operations.api_calls(scope.trace),
-    )
-    order = operations.operations_by_stream(trace)
-    matches, call = groups.marked(rows, len(ops))[order], ops.call[order]
-    own = matches | (_helps(trace) & scope.operations)[order]
-    by, waited = np.full(len(order), -1, np.int64), np.zeros(len(order), np.int64)
-    launched = np.flatnonzero(own & (call >= 0))
-    by[launched] = calls.thread[call[launched]]
-    waited[launched] = _waits_before(scope, order[launched], _blocking(trace))
-    by = np.where(cuda_graphs(trace).node[order], -2 - call, by)
-    step = step_of_operations(trace)[order]
-    run = np.cumsum(groups.opens(ops.stream[order], step, by, waited, own))
-    # Those before the first and behind the last kernel of a run are others'.
-    whole, until = np.bincount(run, matches), np.cumsum(matches)
-    since = until - np.append(0, np.cumsum(whole))[run]
-    inside = own & (whole[run] > 1) & (matches | ((since > 0) & (since < whole[run])))
-    return order[inside], run[inside]
 
 
 def _helps(trace: Trace) -> Mask:

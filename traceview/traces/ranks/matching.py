@@ -77,17 +77,7 @@ def match_ranks(ranks: Sequence[figures.RankFigures]) -> Matching:
     """Match the collectives of the ranks, and find where ranks disagree."""
     if not any(len(rank.collectives) for rank in ranks):
         return Matching((), ())
-    joined = _joined(ranks)
-    communicators = collectives.matched_rows(joined.times, by_name=True)
-    disagreeing = [*_disagreements(joined, communicators)]
-    prefixes = (prefix for _, prefix in disagreeing if prefix is not None)
-    return Matching(
-        tuple(_of_ranks(joined, of) for of in (*communicators, *prefixes)),
-        tuple(inconsistency for inconsistency, _ in disagreeing),
-    )
 
-
-def _joined(ranks: Sequence[figures.RankFigures]) -> _Joined:
     def column(name: str) -> Integers:
         columns = [getattr(rank.collectives, name) for rank in ranks]
         return np.concatenate(columns).astype(np.int64, copy=False)
@@ -114,7 +104,14 @@ def _joined(ranks: Sequence[figures.RankFigures]) -> _Joined:
         step=np.concatenate(step),
         clock=np.array([clocks[rank.name.clock] for rank in ranks], np.int64),
     )
-    return _Joined(times, np.cumsum(counts) - counts, number)
+    joined = _Joined(times, np.cumsum(counts) - counts, number)
+    communicators = collectives.matched_rows(joined.times, by_name=True)
+    disagreeing = [*_disagreements(joined, communicators)]
+    prefixes = (prefix for _, prefix in disagreeing if prefix is not None)
+    return Matching(
+        tuple(_of_ranks(joined, of) for of in (*communicators, *prefixes)),
+        tuple(inconsistency for inconsistency, _ in disagreeing),
+    )
 
 
 def _virtual_numbers(

@@ -12,13 +12,13 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.hardware.rates import rates_of
 from traceview.base.intervals import Intervals
-from traceview.base.tables import Array, Integers, Texts
+from traceview.base.tables import Integers, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, SLEEP
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.comparison import run_figures
 from traceview.traces.comparison.window import gap_places
 from traceview.traces.facts import kernel_classes, memory, operations
-from traceview.traces.facts.collectives import Transfers, transfers
+from traceview.traces.facts.collectives import transfers
 from traceview.traces.facts.idle import lines, stack_sites
 from traceview.traces.facts.idle.gaps import every_gap
 from traceview.traces.facts.launches import waits
@@ -112,10 +112,16 @@ def rank_collectives(
     step = step_of_operations(trace)[moved.operation[rows]]
     position = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
     position[loop] = np.arange(len(loop))
+    numbers = {name: number for number, name in enumerate(figures.KINDS)}
+    named = np.array([numbers.get(name, figures.OTHER) for name in moved.kinds], np.int8)
+    kind = named[moved.kind[rows]]
+    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == figures.SEND_RECEIVE
+    kind[message & sends & ~receives] = figures.SEND
+    kind[message & receives & ~sends] = figures.RECEIVE
     collectives = figures.RankCollectives(
         start_ns=start,
         end_ns=end,
-        kind=_kinds(moved, rows),
+        kind=kind,
         communicator=moved.communicator[rows],
         bytes=moved.bytes[rows],
         bus_bytes=moved.bus_bytes[rows],
@@ -137,16 +143,6 @@ def exchanges_of(trace: Trace, owner: rank_windows.RankOwner) -> Integers:
     moved, process = transfers(trace), operations.operations(trace).process
     chosen = moved.is_collective & (moved.device == owner.device)
     return np.flatnonzero(chosen & (process[moved.operation] == owner.process))
-
-
-def _kinds(moved: Transfers, rows: Integers) -> Array:
-    numbers = {name: number for number, name in enumerate(figures.KINDS)}
-    named = np.array([numbers.get(name, figures.OTHER) for name in moved.kinds], np.int8)
-    kind = named[moved.kind[rows]]
-    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == figures.SEND_RECEIVE
-    kind[message & sends & ~receives] = figures.SEND
-    kind[message & receives & ~sends] = figures.RECEIVE
-    return kind
 
 
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:
@@ -198,14 +194,7 @@ def _cpu_pace(
     all_steps = steps(trace)
     start = all_steps.cpu_start_ns[loop]
     end = np.append(start[1:], all_steps.cpu_end_ns[loop[-1]])
-    blocked = _blocked(trace, owner)
-    cpu = end - start - intervals.overlap(blocked, start, end)
-    places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
-    return cpu, places, place_ns
-
-
-def _blocked(trace: Trace, owner: rank_windows.RankOwner) -> Intervals:
-    """The time in which a thread that launches much of the rank's work waited for the GPU."""
+    # The time in which a thread that launches much of the rank's work waited for the GPU.
     calls, ops, held = operations.api_calls(trace), operations.operations(trace), waits(trace)
     own = ops.call[(ops.process == owner.process) & (ops.device == owner.device) & ops.launched]
     count = np.bincount(calls.thread[own], minlength=int(calls.thread.max(initial=0)) + 1)
@@ -216,10 +205,13 @@ def _blocked(trace: Trace, owner: rank_windows.RankOwner) -> Intervals:
     )
     full = (calls.does == operations.CallKind.LAUNCH) & (calls.duration_ns > LAUNCH_NS)
     full &= launching[calls.thread] & ~operations.first_launch_calls(trace)
-    return intervals.union(
+    blocked = intervals.union(
         np.concatenate((held.start_ns[syncs], calls.start_ns[full] + LAUNCH_NS)),
         np.concatenate((held.end_ns[syncs], calls.end_ns[full])),
     )
+    cpu = end - start - intervals.overlap(blocked, start, end)
+    places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
+    return cpu, places, place_ns
 
 
 def _places(

@@ -287,10 +287,6 @@ def _phrases(
         yield f"GPU busy {units.percent(busy)}"
     if waiting is not None and waiting >= _WORTH_SAYING:
         yield f"{units.percent(100.0 * waiting)} waiting for slower ranks"
-    yield from _late(job)
-
-
-def _late(job: JobFacts) -> Iterator[str]:
     for each in job.stragglers[:_MOST_NAMED]:
         row = straggler_row(job, each)
         when = f" in {row['steps']}" if row["steps"] else ""

@@ -20,7 +20,6 @@ from traceview.traces.facts import module_lines, operations
 from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS, seldom_launches
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.idle.lines import (
-    IdleLines,
     IdleSamples,
     idle_samples,
     line_cells,
@@ -177,7 +176,26 @@ def longest_line(trace: Trace, samples: IdleSamples, idle_ns: int) -> LineSite |
     if time_ns < LEAST_FRACTION * idle_ns or not _well_known(trace, samples, line):
         return None
     rows = known[each.ids == most]
-    site = _site(trace, lines, samples, rows, time_ns)
+    top = int(rows[np.argmax(lines.time_ns[rows])])
+    cells = {name: _cell(values, top) for name, values in line_cells(trace, lines).items()}
+    inner_ns, own = int(lines.time_ns[top]), lines_of(trace, samples) == int(lines.line[top])
+    inner = cells["inner"] if 2 * inner_ns >= time_ns else None
+    site = LineSite(
+        file=str(cells["file"]),
+        line=None if cells["line"] is None else int(cells["line"]),
+        function=str(cells["function"]),
+        inner=None if inner is None else str(inner),
+        inner_alone=inner_ns >= _INNER_ALONE * time_ns,
+        source=None if cells["source"] is None else str(cells["source"]),
+        time_ns=time_ns,
+        other_work=2 * int(samples.time_ns[own & works_on_cpu(trace, samples)].sum()) > time_ns,
+        row={name: cells[name] for name in ROW},
+        number=int(lines.line[top]),
+        native=bool(stack_sites(trace).native[lines.site[top]]),
+        says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
+        samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
+        undone=_undone(trace, samples, int(lines.line[top])),
+    )
     if site.native or time_ns >= _HALF * idle_ns:
         return site
     through, through_ns = _through(trace, samples, line, idle_ns)
@@ -228,31 +246,6 @@ def _well_known(trace: Trace, samples: IdleSamples, line: int) -> bool:
     own = samples.take(lines_of(trace, samples) == line)
     native = stack_sites(trace).native[own.site].any()
     return not native or int(own.sampled.sum()) >= LEAST_SAMPLES or not own.sampled.all()
-
-
-def _site(
-    trace: Trace, lines: IdleLines, samples: IdleSamples, rows: Array, time_ns: int
-) -> LineSite:
-    top = int(rows[np.argmax(lines.time_ns[rows])])
-    cells = {name: _cell(values, top) for name, values in line_cells(trace, lines).items()}
-    inner_ns, own = int(lines.time_ns[top]), lines_of(trace, samples) == int(lines.line[top])
-    inner = cells["inner"] if 2 * inner_ns >= time_ns else None
-    return LineSite(
-        file=str(cells["file"]),
-        line=None if cells["line"] is None else int(cells["line"]),
-        function=str(cells["function"]),
-        inner=None if inner is None else str(inner),
-        inner_alone=inner_ns >= _INNER_ALONE * time_ns,
-        source=None if cells["source"] is None else str(cells["source"]),
-        time_ns=time_ns,
-        other_work=2 * int(samples.time_ns[own & works_on_cpu(trace, samples)].sum()) > time_ns,
-        row={name: cells[name] for name in ROW},
-        number=int(lines.line[top]),
-        native=bool(stack_sites(trace).native[lines.site[top]]),
-        says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
-        samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
-        undone=_undone(trace, samples, int(lines.line[top])),
-    )
 
 
 def _undone(trace: Trace, samples: IdleSamples, line: int) -> module_lines.ModuleLine | None:

@@ -183,9 +183,29 @@ def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
     ops = operations.kernel_operations(trace)[chosen]
     path = picked(attribution.path(tree), ops)
     calls, total = inclusive(tree, path, duration_ns)
+    # Kernel time of each GPU by class.
+    device, kind = kernels["device"], kernel_classes.kernel_classes(trace)[chosen]
+    by_class = groups.group(device, kind)
+    figures = groups.stats(by_class, duration_ns)
+    of_device = groups.added(device, duration_ns, len(trace.devices))
+    devices = device[by_class.first]
+    names = [kernel_classes.KernelClass(number).label for number in kind[by_class.first].tolist()]
+    table = Table(
+        CLASSES.columns,
+        {
+            "device_id": trace.devices["device_id"][devices].astype(np.int64),
+            "host_id": operations.device_hosts(trace)[devices],
+            "class": Texts.of(names),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "median_ns": figures.median,
+            "share_pct": 100.0 * figures.total / np.maximum(of_device[devices], 1),
+            "steady_total_ns": groups.sums(by_class, steady_ns),
+        },
+    )
     return {
         "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
-        "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
+        "classes": table.take(np.lexsort((-figures.total, devices))),
         "range_patterns": _patterns(trace, path, calls, total, duration_ns),
         "ranges": _exclusive(tree, kernels, path, attribution.inferred[ops], duration_ns),
         "ranges_inclusive": _inclusive_table(tree, calls, total, duration_ns),
@@ -242,32 +262,6 @@ def _by_name(kernels: Table, labels: Texts, duration_ns: Integers, steady_ns: In
         },
     )
     return table.take(np.argsort(-figures.total, kind="stable"))
-
-
-def _by_class(
-    trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers, steady_ns: Integers
-) -> Table:
-    """Kernel time of each GPU by class."""
-    device, kind = kernels["device"], kernel_classes.kernel_classes(trace)[chosen]
-    by_class = groups.group(device, kind)
-    figures = groups.stats(by_class, duration_ns)
-    of_device = groups.added(device, duration_ns, len(trace.devices))
-    devices = device[by_class.first]
-    names = [kernel_classes.KernelClass(number).label for number in kind[by_class.first].tolist()]
-    table = Table(
-        CLASSES.columns,
-        {
-            "device_id": trace.devices["device_id"][devices].astype(np.int64),
-            "host_id": operations.device_hosts(trace)[devices],
-            "class": Texts.of(names),
-            "calls": figures.calls,
-            "total_ns": figures.total,
-            "median_ns": figures.median,
-            "share_pct": 100.0 * figures.total / np.maximum(of_device[devices], 1),
-            "steady_total_ns": groups.sums(by_class, steady_ns),
-        },
-    )
-    return table.take(np.lexsort((-figures.total, devices)))
 
 
 def _by_module(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:

@@ -91,7 +91,19 @@ def recomputed_kernels(trace: Trace) -> Mask:
         of_thread = np.bincount(thread, own & backward[rows])
         forwards = of_thread < _FORWARD_THREAD * of_thread.sum()
         first, again = own & forwards[thread], own & ~forwards[thread]
-        repeated = _repeated(kind, thread, forward[rows], first, again)
+        # Indices, within `again`, of runs of launches that follow each other in `first` as well.
+        # Each run holds an anchor, a kernel that only the forward pass launches.
+        anchor = forward[rows]
+        kinds = int(kind.max(initial=0)) + 1
+        pair = kind[:-1] * kinds + kind[1:]
+        same = thread[:-1] == thread[1:]
+        known = groups.isin(pair, pair[same & first[:-1] & first[1:]])
+        linked = same & again[:-1] & again[1:] & known
+        run = np.cumsum(np.append(True, ~linked)) - 1
+        anchored = again & anchor & groups.isin(kind, kind[first & anchor])
+        holds = np.zeros(int(run.max(initial=0)) + 1, bool)
+        holds[run[anchored]] = True
+        repeated = np.flatnonzero(again & holds[run])
         if len(repeated) and int(forward[rows[repeated]].sum()) >= _LEAST_LAUNCHES:
             result[rows[repeated]] = True
     return result
@@ -104,23 +116,6 @@ def _in_launch_order(trace: Trace) -> tuple[RowNumbers, Integers]:
     thread = calls["thread"][ops.call[rows]].astype(np.int64)
     order = np.lexsort((calls["start_ns"][ops.call[rows]], thread))
     return ops.row[rows[order]], thread[order]
-
-
-def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again: Mask) -> Integers:
-    """Indices, within `again`, of runs of launches that follow each other in `first` as well.
-
-    Each run holds an anchor, a kernel that only the forward pass launches.
-    """
-    kinds = int(kind.max(initial=0)) + 1
-    pair = kind[:-1] * kinds + kind[1:]
-    same = thread[:-1] == thread[1:]
-    known = groups.isin(pair, pair[same & first[:-1] & first[1:]])
-    linked = same & again[:-1] & again[1:] & known
-    run = np.cumsum(np.append(True, ~linked)) - 1
-    anchored = again & anchor & groups.isin(kind, kind[first & anchor])
-    holds = np.zeros(int(run.max(initial=0)) + 1, bool)
-    holds[run[anchored]] = True
-    return np.flatnonzero(again & holds[run])
 
 
 def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:

@@ -287,6 +287,7 @@ def _reported(kind: str) -> Claims:
             for compiled in (python_events.COMPILATION, python_events.RECOMPILATION)
             for each in python_events.of_kind(trace, compiled, process)
         }
+        every = gaps(trace)
         yield TimeClaim(
             first.subject,
             {
@@ -299,20 +300,16 @@ def _reported(kind: str) -> Claims:
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
-            severity="low" if _launches_late(trace) else "info",
+            severity="low"
+            if any(
+                severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
+                in ("high", "medium")
+                for device, span_ns in steady_spans_ns(trace).items()
+            )
+            else "info",
         )
 
     return claims
-
-
-def _launches_late(trace: Trace) -> bool:
-    """Whether a GPU waits much for launches, of which whole graphs need fewer."""
-    every = gaps(trace)
-    return any(
-        severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
-        in ("high", "medium")
-        for device, span_ns in steady_spans_ns(trace).items()
-    )
 
 
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:

@@ -79,7 +79,22 @@ class Phases(ColumnRecord):
 @fact
 def phases(trace: Trace) -> Phases:
     """The phases of the processes with GPU work."""
-    lives = _lives(trace)
+    # First and last time at which each process occurs in the recording; shape (processes, 2).
+    limits, count = np.iinfo(np.int64), len(trace.processes)
+    first, last = np.full(count, limits.max), np.full(count, limits.min)
+    for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
+        table = trace.recorded(name)
+        for part in groups.parts(len(table)):
+            process, start, end = (table[c][part] for c in ("process", "start_ns", "end_ns"))
+            # The recorder's own cost may belong to no process.
+            known = slice(None) if name != "overheads" else process >= 0
+            np.minimum.at(first, process[known], start[known])
+            # One that never ended is NULL, the least value, there.
+            np.maximum.at(last, process[known], np.maximum(start, end)[known])
+    samples = trace.recorded("python_samples")
+    np.minimum.at(first, samples["process"], samples["time_ns"])
+    np.maximum.at(last, samples["process"], samples["time_ns"])
+    lives = np.stack((first, last), axis=1)
     rows = [
         (process, *stretch)
         for process in compilation.working_processes(trace)
@@ -124,25 +139,6 @@ def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[
     kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
     kind = np.where(intervals.inside(compiled, edges[:-1]), Phase.COMPILATION, kind)
     return _joined(edges, kind)
-
-
-def _lives(trace: Trace) -> Integers:
-    """First and last time at which each process occurs in the recording; shape (processes, 2)."""
-    limits, count = np.iinfo(np.int64), len(trace.processes)
-    first, last = np.full(count, limits.max), np.full(count, limits.min)
-    for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
-        table = trace.recorded(name)
-        for part in groups.parts(len(table)):
-            process, start, end = (table[c][part] for c in ("process", "start_ns", "end_ns"))
-            # The recorder's own cost may belong to no process.
-            known = slice(None) if name != "overheads" else process >= 0
-            np.minimum.at(first, process[known], start[known])
-            # One that never ended is NULL, the least value, there.
-            np.maximum.at(last, process[known], np.maximum(start, end)[known])
-    samples = trace.recorded("python_samples")
-    np.minimum.at(first, samples["process"], samples["time_ns"])
-    np.maximum.at(last, samples["process"], samples["time_ns"])
-    return np.stack((first, last), axis=1)
 
 
 def _by_launches(

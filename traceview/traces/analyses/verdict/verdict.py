@@ -203,7 +203,17 @@ def _phrases(
         name = _CLASSES[parts.largest.kind]
         fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
         yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
-    losses = _losses(parts, limit)
+    # The parts of the time to name: the two largest where the limit is mixed.
+    # Else the limit, and the largest of all where that is another one: nobody should take the limit
+    # for all that is lost.
+    ordered = sorted(causes.LOST, key=lambda each: -_of(parts, each))
+    named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
+    least_pct = {limit: WORTH_SAYING_PCT} if limit in causes.LOST or limit == "mixed" else {}
+    losses = [
+        each
+        for each in dict.fromkeys(named)
+        if each in causes.LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
+    ]
     for each in losses:
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
@@ -297,19 +307,3 @@ def _loss_phrases(parts: SteadyParts, limit: causes.Limit) -> Iterator[str]:
     if named:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
     yield from (f"{units.percent(pct)} {phrase}" for pct, phrase in phrases)
-
-
-def _losses(parts: SteadyParts, limit: causes.Limit) -> list[causes.Limit]:
-    """The parts of the time to name: the two largest where the limit is mixed.
-
-    Else the limit, and the largest of all where that is another one: nobody should take the limit
-    for all that is lost.
-    """
-    ordered = sorted(causes.LOST, key=lambda each: -_of(parts, each))
-    named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
-    least_pct = {limit: WORTH_SAYING_PCT} if limit in causes.LOST or limit == "mixed" else {}
-    return [
-        each
-        for each in dict.fromkeys(named)
-        if each in causes.LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
-    ]

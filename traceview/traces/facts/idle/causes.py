@@ -70,7 +70,14 @@ class GapCauses(gap_bounds.IdleTime):
 def gap_causes(trace: Trace) -> GapCauses:
     gaps, graph = gap_bounds.gap_bounds(trace), idle_graph(trace)
     parts = idle_parts(trace)
-    call, thread = _calls_of(trace, graph, parts)
+    # The API call that each part was spent in, or −1, and the thread that held the work up.
+    calls, known = operations.api_calls(trace), parts.item >= 0
+    of_call = known & (parts.item < graph.calls)
+    call = np.full(len(parts), -1, np.int32)
+    call[of_call] = graph.call[parts.item[of_call]]
+    thread = gap_bounds.gap_launches(trace).thread[parts.gap].astype(np.int64)
+    thread[of_call] = calls.thread[call[of_call]]
+    call[~np.isin(parts.kind, _IN_CALLS)] = -1
     cause = _causes(trace, graph, parts, call, thread)
     wait = find_drains(trace)[parts.gap]
     row, parts, cause = _with_drains(trace, parts, cause, wait)
@@ -127,20 +134,6 @@ def idle_graph(trace: Trace) -> Dependencies:
 
 
 _IN_CALLS = (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL)
-
-
-def _calls_of(
-    trace: Trace, graph: Dependencies, parts: blame.IdleParts
-) -> tuple[RowNumbers, Array]:
-    """The API call that each part was spent in, or −1, and the thread that held the work up."""
-    calls, known = operations.api_calls(trace), parts.item >= 0
-    of_call = known & (parts.item < graph.calls)
-    call = np.full(len(parts), -1, np.int32)
-    call[of_call] = graph.call[parts.item[of_call]]
-    thread = gap_bounds.gap_launches(trace).thread[parts.gap].astype(np.int64)
-    thread[of_call] = calls.thread[call[of_call]]
-    call[~np.isin(parts.kind, _IN_CALLS)] = -1
-    return call, thread
 
 
 def _causes(

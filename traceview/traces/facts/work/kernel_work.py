@@ -191,11 +191,7 @@ def kernel_work(trace: Trace) -> KernelWork:
             new = np.isnan(work.estimate.flop) & ~np.isnan(estimate.flop)
             work.estimate.flop[new], work.flop_from[new] = estimate.flop[new], number
             work.estimate.kind[new] = estimate.kind[new]
-    return _counted_once(work)
-
-
-def _counted_once(work: KernelWork) -> KernelWork:
-    """Count each kernel by itself or in a passage, not both; counters take precedence."""
+    # Count each kernel by itself or in a passage, not both; counters take precedence.
     passages = work.passages
     if passages is None or not len(passages.name):
         return work

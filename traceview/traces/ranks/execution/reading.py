@@ -36,11 +36,7 @@ def most_jobs(paths: Sequence[Path]) -> int:
     free = free_memory()
     if wanted == 1 or free is None:
         return wanted
-    return max(1, min(wanted, free.size_bytes // largest_bytes(paths)))
-
-
-def largest_bytes(paths: Sequence[Path]) -> int:
-    """Memory that the largest of the recordings needs."""
+    # Memory that the largest of the recordings needs.
     # By the full extension, such as `.sqlite.xz`.
     by_kind: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
@@ -51,7 +47,7 @@ def largest_bytes(paths: Sequence[Path]) -> int:
             size = 0
         by_kind.setdefault(kind, []).append((size, path))
     largest = [path for sized in by_kind.values() for _, path in sorted(sized)[-_LARGEST:]]
-    return max(map(estimated_bytes, largest))
+    return max(1, min(wanted, free.size_bytes // max(map(estimated_bytes, largest))))
 
 
 _Outcome = tuple[RankFigures, ...] | TaskFailure
@@ -149,11 +145,7 @@ def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Tra
             for trace, place, name in _ranks(file, load):
                 if name.rank == rank and name.numbered == "recording":
                     return rank_windows.rank_traces(trace)[place]
-    return _by_reading_all(files, rank, load)
-
-
-def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path], Trace]) -> Trace:
-    """Find the rank by loading all files: numbers by order depend on all of them."""
+    # Find the rank by loading all files: numbers by order depend on all of them.
     ranks = [
         (file, place, name)
         for file in in_stage("Finding the rank", files)
