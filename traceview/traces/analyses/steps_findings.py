@@ -218,26 +218,13 @@ def reason_texts(trace: Trace) -> Texts:
     of_steps = reasons(trace)
     codes = np.full(len(steps.steps(trace)), -1, np.int32)
     codes[of_steps.rows] = np.arange(len(of_steps.rows))
-    return TextsOneByOne(codes, _ReasonTexts(of_steps))
 
+    # Built on demand: a long trace has many steps, and shows few.
+    def texts(codes: Array) -> TextValues:
+        every = of_steps.of(of_steps.rows[codes])
+        return object_array([filled(*reason_clause(each)) for each in every])
 
-@record
-class _ReasonTexts:
-    """Lazily formatted texts: a long trace has many steps, and shows few."""
-
-    reasons: StepReasons
-
-    def __len__(self) -> int:
-        return len(self.reasons.rows)
-
-    @property
-    def every(self) -> TextValues:
-        return self.some(np.arange(len(self)))
-
-    def some(self, codes: Array) -> TextValues:
-        """The texts of the steps with these codes."""
-        of_steps = self.reasons.of(self.reasons.rows[codes])
-        return object_array([filled(*reason_clause(found)) for found in of_steps])
+    return TextsOneByOne(codes, len(of_steps.rows), texts)
 
 
 def _slow_steps(trace: Trace, chosen: Mask) -> Iterator[TimeClaim]:

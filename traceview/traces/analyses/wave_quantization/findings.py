@@ -20,7 +20,7 @@ from traceview.base.findings import Finding, Subject
 from traceview.base.hardware.occupancy import Waves, filling_sizes
 from traceview.base.records import record
 from traceview.base.tables import Texts, TextsOneByOne
-from traceview.base.tables.arrays import Array, Integers, Mask, TextValues, object_array
+from traceview.base.tables.arrays import Array, Integers, Mask, object_array
 from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import losses
@@ -309,23 +309,7 @@ class GridTexts:
         codes = self.rows.astype(np.int32)
         if there is not None:
             codes = np.where(there[self.rows], codes, np.int32(-1))
-        return TextsOneByOne(codes, _TextPerGrid(len(self.grids), texts))
-
-
-@record
-class _TextPerGrid:
-    count: int
-    texts: Callable[[Array], Iterable[str]]
-
-    def __len__(self) -> int:
-        return self.count
-
-    @property
-    def every(self) -> TextValues:
-        return self.some(np.arange(self.count))
-
-    def some(self, codes: Array) -> TextValues:
-        return object_array(list(self.texts(codes)))
+        return TextsOneByOne(codes, len(self.grids), lambda of: object_array(list(texts(of))))
 
 
 def _sides(sides: Integers) -> list[str]:

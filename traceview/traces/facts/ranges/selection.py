@@ -82,10 +82,6 @@ class RangeNames:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def every(self) -> TextValues:
-        return self.some(np.arange(len(self)))
-
     def some(self, codes: Array) -> TextValues:
         """The texts of some of the ranges."""
         result = np.full(len(codes), None, object)
