@@ -235,27 +235,11 @@ def _relative(time_ns: int) -> str:
     return f"{units.duration(abs(time_ns))} {'after' if time_ns >= 0 else 'before'}"
 
 
-STANDS_OUT, _FEW = 0.75, 3
+STANDS_OUT = 0.75
 # A free stream takes a few microseconds to start the next work.
 LONG_NS = 100_000
 MANY = 3
 """Fewer times, something that was not recorded may have held the work back once."""
-
-
-class BackToBack(NamedTuple):
-    """Gaps between an operation and the next one of its stream; the median is None without any."""
-
-    gaps: int
-    idle_ns: int
-    median_ns: int | None
-
-
-def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
-    """The chosen gaps that lie between consecutive operations of one stream."""
-    own = chosen & (gaps.behind >= 0) & ~gaps.by_event & (gaps.queued_ns <= gaps.start_ns)
-    idle = gaps.idle_ns[own]
-    median = round(float(np.median(idle))) if len(idle) else None
-    return BackToBack(len(idle), int(idle.sum()), median)
 
 
 def in_graphs(trace: Trace, chosen: Mask) -> Mask:
@@ -365,20 +349,3 @@ def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
     tree = range_tree(trace)
     path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
     return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total)
-
-
-class FewGaps(NamedTuple):
-    """The fewest gaps that make up nearly all of some idle time."""
-
-    gaps: int
-    idle_ns: int
-
-
-def few_gaps(idle_ns: Integers) -> FewGaps | None:
-    """The at most three gaps that are nearly all of these times; None if it takes more, or all."""
-    longest = np.sort(idle_ns)[::-1][:_FEW]
-    total = np.cumsum(longest)
-    enough = np.flatnonzero(total >= STANDS_OUT * int(idle_ns.sum()))
-    if not len(enough) or len(idle_ns) <= _FEW:
-        return None
-    return FewGaps(int(enough[0]) + 1, int(total[enough[0]]))

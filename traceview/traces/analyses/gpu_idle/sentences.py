@@ -17,6 +17,8 @@ from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
 _GOOD_PART, _NAMED_PART = 0.25, 0.2
+# Idle time that makes up most of a cause in so few gaps may come once.
+_FEW = 3
 COLLECT_SELDOM = (
     "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
 )
@@ -234,24 +236,30 @@ def _queued(idle: IdleClaim) -> bool:
         return True
     in_graphs = gap_evidence.in_graphs(trace, idle.gaps)
     nodes = 2 * int(every.idle_ns[in_graphs].sum()) >= idle.idle_ns
-    inside = gap_evidence.back_to_back(every, in_graphs if nodes else idle.gaps)
+    # Gaps between an operation and the next one of its stream.
+    inside = every.idle_ns[
+        (in_graphs if nodes else idle.gaps)
+        & (every.behind >= 0)
+        & ~every.by_event
+        & (every.queued_ns <= every.start_ns)
+    ]
     what = "nodes of one CUDA graph" if nodes else "operations of one stream"
-    if every.count(idle.gaps) == inside.gaps:
+    if every.count(idle.gaps) == len(inside):
         text = f" All of it was between consecutive {what}, {{same_stream_median_ns}} per gap "
         text += "(median)."
     else:
         text = f" {{same_stream_idle_ns}} of that was between consecutive {what} "
         text += "({same_stream_gaps:gap}, median {same_stream_median_ns})."
-    if nodes or inside.gaps:
+    if nodes or len(inside):
         idle.say(
             text,
-            same_stream_idle_ns=inside.idle_ns,
-            same_stream_gaps=inside.gaps,
-            same_stream_median_ns=inside.median_ns,
+            same_stream_idle_ns=int(inside.sum()),
+            same_stream_gaps=len(inside),
+            same_stream_median_ns=round(float(np.median(inside))) if len(inside) else None,
         )
     if nodes:
         idle.remedy = remedies.IN_GRAPH
-    elif 2 * inside.idle_ns >= idle.idle_ns:
+    elif 2 * int(inside.sum()) >= idle.idle_ns:
         idle.remedy = remedies.short_gaps_remedy(trace, every.after[idle.gaps])
     return nodes
 
@@ -314,13 +322,15 @@ def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> boo
 
 def _in_few_gaps(idle: IdleClaim, cause: int) -> bool:
     """Say that few gaps make up the time, if so. Return that; without steps they may come once."""
-    few = gap_evidence.few_gaps(gaps.gaps(idle.trace).idle_ns[idle.gaps])
-    if few is None:
+    idle_ns = gaps.gaps(idle.trace).idle_ns[idle.gaps]
+    few_ns = np.cumsum(np.sort(idle_ns)[::-1][:_FEW])
+    enough = np.flatnonzero(few_ns >= gap_evidence.STANDS_OUT * int(idle_ns.sum()))
+    if not len(enough) or len(idle_ns) <= _FEW:
         return False
     if not _is_divided(idle):
         text = " {few_idle_ns} of that was in {few_gaps:gap}."
         text = " {few_gaps:gap} took {few_idle_ns}." if idle.names_part else text
-        idle.say(text, few_idle_ns=few.idle_ns, few_gaps=few.gaps)
+        idle.say(text, few_idle_ns=int(few_ns[enough[0]]), few_gaps=int(enough[0]) + 1)
     idle.remedy = remedies.if_repeated(idle.trace, idle.remedy, cause)
     return True
 
