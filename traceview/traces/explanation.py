@@ -8,8 +8,7 @@ import sys
 from traceview.base.errors import InputError, suggestion
 from traceview.base.records import record
 from traceview.base.tables import TableSpec
-from traceview.traces.analyses import ALL
-from traceview.traces.analyses.base import Analysis
+from traceview.traces.analyses import ALL, base
 from traceview.traces.analyses.verdict import SCOREBOARD, Verdict, scoreboard, verdict
 from traceview.traces.analyses.verdict.verdict import limit_of
 from traceview.traces.trace.schema import TABLES
@@ -63,7 +62,7 @@ def explained(name: str) -> Explanation:
     return by_name[name]
 
 
-def _analysis(analysis: Analysis) -> Explanation:
+def _analysis(analysis: base.Analysis) -> Explanation:
     module = analysis.compute.__module__
     return Explanation(
         analysis.name,

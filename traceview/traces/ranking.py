@@ -23,12 +23,11 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses import phases, trace_health
-from traceview.traces.analyses.base import Result, Skipped
+from traceview.traces.analyses import base, phases, trace_health
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import RankedFinding, accidents, likely_ns, planned, rank, whole
 
-Outcome = Result | Skipped
+Outcome = base.Result | base.Skipped
 
 _MOST_OF_STEP_PCT = 50.0
 MOST_ABOVE_INFO = 7
@@ -58,7 +57,7 @@ def ranked(
     findings = [
         RankedFinding(name, _within(finding, steady_ns))
         for name, outcome in outcomes.items()
-        if isinstance(outcome, Result)
+        if isinstance(outcome, base.Result)
         for finding in outcome.findings
     ]
     if model and steady_ns and any(row.finding.edit for row in findings):

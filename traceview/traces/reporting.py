@@ -17,7 +17,7 @@ from traceview.base.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.base.records import record
 from traceview.base.tables import Table, column_list
 from traceview.traces import analyses as registered
-from traceview.traces.analyses.base import Analysis, Failed
+from traceview.traces.analyses import base, wording
 from traceview.traces.analyses.verdict import (
     RunTime,
     Scoreboard,
@@ -29,15 +29,12 @@ from traceview.traces.analyses.verdict import (
 from traceview.traces.analyses.verdict.parts import loop_times
 from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.analyses.verdict.series import cold_passes, is_start_up_alone
-from traceview.traces.analyses.wording import time_of
-from traceview.traces.facts import copies, kernel_classes, launches
+from traceview.traces.facts import copies, kernel_classes, launches, operations
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.idle import causes, gaps
 from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import queue_full, queue_wait_ns
-from traceview.traces.facts.operations import operations_by_device
-from traceview.traces.facts.ranges.origins import INFERRED_DOMAIN
-from traceview.traces.facts.ranges.ranges import range_tree
+from traceview.traces.facts.ranges import origins, ranges
 from traceview.traces.facts.steps.steps import steps
 from traceview.traces.plan import PlanStep, RankedFinding, plan
 from traceview.traces.ranking import Outcome, as_notes, ranked, unrecorded
@@ -154,7 +151,7 @@ class Report(display.Written):
 
     shows_first_rows = True
     trace: TraceFacts
-    analyses: tuple[Analysis, ...]
+    analyses: tuple[base.Analysis, ...]
     outcomes: Mapping[str, Outcome]
     findings: tuple[RankedFinding, ...]
     step_count: int = 0
@@ -196,7 +193,7 @@ def analyze(
     trace: Trace,
     only: Sequence[str] = (),
     *,
-    analyses: Sequence[Analysis] = registered.ALL,
+    analyses: Sequence[base.Analysis] = registered.ALL,
     threads: int = THREADS,
     tables: bool = True,
     beside: Callable[[Trace], None] | None = None,
@@ -218,7 +215,7 @@ def analyze(
     # numpy releases the interpreter lock while it works on long arrays.
     with ThreadPoolExecutor(threads) as pool:
         if shares_threads:
-            pool.submit(range_tree, trace)
+            pool.submit(ranges.range_tree, trace)
         running = {}
         for number, analysis in enumerate(order):
             if beside and number == min(_BESIDE, len(order) - 1):
@@ -236,14 +233,14 @@ def analyze(
     return report_of(trace, chosen, outcomes)
 
 
-def answered(analysis: Analysis, trace: Trace, *, tables: bool) -> Outcome | Failure:
+def answered(analysis: base.Analysis, trace: Trace, *, tables: bool) -> Outcome | Failure:
     """The outcome of an analysis, or the internal error that ended it."""
     run = analysis.run if tables else analysis.findings
     return contained(analysis.name, lambda: run(trace))
 
 
 def report_of(
-    trace: Trace, analyses: tuple[Analysis, ...], outcomes: Mapping[str, Outcome | Failure]
+    trace: Trace, analyses: tuple[base.Analysis, ...], outcomes: Mapping[str, Outcome | Failure]
 ) -> Report:
     """The report with these outcomes, their findings in order, verdict and scoreboard.
 
@@ -251,7 +248,7 @@ def report_of(
     """
     parts, facts = AnswerParts(outcomes.values()), facts_of(trace)
     answers = {
-        name: Failed(outcome.reason, REPORT_IT) if isinstance(outcome, Failure) else outcome
+        name: base.Failed(outcome.reason, REPORT_IT) if isinstance(outcome, Failure) else outcome
         for name, outcome in outcomes.items()
     }
 
@@ -261,7 +258,7 @@ def report_of(
         cold = cold_passes(trace)
         # A replay of cold passes is a forecast of nothing.
         replayed = None if cold and cold.passes else lambda: model(trace)
-        rows = ranked(answers, loops, lambda one: time_of(trace, one), steady_ns, replayed)
+        rows = ranked(answers, loops, lambda one: wording.time_of(trace, one), steady_ns, replayed)
         told = verdict(trace)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
         return as_notes(rows) if is_start_up_alone(trace) else rows
@@ -293,13 +290,13 @@ def facts_of(trace: Trace) -> TraceFacts:
     """The facts about a recording that the head of its report shows."""
     counts = {name: len(table) for name, table in trace.tables.items() if name not in trace.absent}
     # Without the ranges that were inferred from repeated launches.
-    inferred = int(trace.recorded("ranges").texts("domain").isin([INFERRED_DOMAIN]).sum())
+    inferred = int(trace.recorded("ranges").texts("domain").isin([origins.INFERRED_DOMAIN]).sum())
     if inferred and "ranges" in counts:
         counts["ranges"] -= inferred
     gpu = ("host_id", "device_id", "name", "compute_capability", "sm_count")
     process = ("host_id", "process_id", "name")
     # nsys lists all GPUs of the machine, also those that the program left alone.
-    worked = sorted(operations_by_device(trace))
+    worked = sorted(operations.operations_by_device(trace))
     devices = trace.devices.take(np.array(worked)) if worked else trace.devices
     return TraceFacts(
         path=trace.path,

@@ -30,12 +30,9 @@ from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, picked
 from traceview.base.units import Value
 from traceview.base.vocabulary.frameworks import Framework
-from traceview.traces.facts import savings
+from traceview.traces.facts import launch_lines, module_lines, operations, savings
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, terms
-from traceview.traces.facts.launch_lines import launch_line
-from traceview.traces.facts.module_lines import most_of_kernel
-from traceview.traces.facts.operations import device_hosts, gpu_cells, kernel_operations
 from traceview.traces.facts.savings import GONE, Effect, Gain
 from traceview.traces.facts.steps.steps import steady_kernels
 from traceview.traces.facts.work.peaks import peaks
@@ -166,7 +163,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
 def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     """A claim on a kernel, with the module that launches most of its time, where that is known."""
     subject = claim.subject
-    known = most_of_kernel(trace, subject.name) if subject.kind == "kernel" else None
+    known = module_lines.most_of_kernel(trace, subject.name) if subject.kind == "kernel" else None
     if known is None or subject.file:
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
@@ -210,7 +207,7 @@ def gpu_name(trace: Trace, device: int) -> str:
 
     `device` is a row of devices.
     """
-    host = int(device_hosts(trace)[device])
+    host = int(operations.device_hosts(trace)[device])
     machine = "" if host == NULL else f" of host {host}"
     return f"GPU {trace.devices['device_id'][device]}{machine}"
 
@@ -329,7 +326,7 @@ def kernel_claim(
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain, (line, undone) = of_kernels(trace, gains, effect), launch_line(trace, rows)
+    gain, (line, undone) = of_kernels(trace, gains, effect), launch_lines.launch_line(trace, rows)
     at = (line.place, line.named_function, line.source) if line else (None, None, None)
     return TimeClaim(
         Subject("kernel", name),
@@ -350,7 +347,7 @@ def kernel_claim(
 
 def of_kernels(trace: Trace, rows: Array, effect: Effect = GONE) -> Gain:
     """The gain of a remedy of these kernels; by default, if they and their launches go."""
-    gain = savings.of_operations(trace, kernel_operations(trace)[rows], effect)
+    gain = savings.of_operations(trace, operations.kernel_operations(trace)[rows], effect)
     if gain.error_ns is None or effect.less_ns is None:
         return gain
     launches_ns = max(gain.saved_ns - gain.own_ns, 0) if effect.becomes == "merged" else 0
@@ -388,7 +385,7 @@ def class_claim(
         kernel_claim(trace, device, rows, values, effect, gaining),
         subject=gpu_subject(trace, device),
         table="classes",
-        row={**gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
+        row={**operations.gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
         work=LostTime(device, when),
     )
 

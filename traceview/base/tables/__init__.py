@@ -35,7 +35,7 @@ from traceview.base.tables.table import (
     TableSpec,
     column_list,
 )
-from traceview.base.tables.texts import MadeTexts, Texts, TextsOneByOne, TextSource, rows_of
+from traceview.base.tables.texts import MadeTexts, Texts, TextsOneByOne, rows_of
 
 __all__ = [
     "MOST_ROWS",
@@ -54,7 +54,6 @@ __all__ = [
     "Share",
     "Table",
     "TableSpec",
-    "TextSource",
     "TextValues",
     "Texts",
     "TextsOneByOne",

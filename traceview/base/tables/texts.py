@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -113,34 +112,31 @@ class Texts:
         return np.array(arrays.picked(hit, self.codes))
 
 
-class TextSource(Protocol):
-    """Numbered texts that are built on demand."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def every(self) -> TextValues:
-        """All texts, by number."""
-
-    def some(self, codes: Array) -> TextValues:
-        """The texts of these numbers, built without the others."""
-
-
 class MadeTexts(Texts):
-    """A text column built on demand by a source; for few rows, only theirs is built."""
+    """A text column built on demand; for few rows, only theirs is built.
 
-    __slots__ = ("_source",)
+    `some` builds the texts of these of `count` numbers without the others, `every` those of all,
+    where that takes less time.
+    """
+
+    __slots__ = ("_count", "_some")
 
     # Building one text alone costs as much as this many built together.
     _FEW = 8
 
-    def __init__(self, codes: npt.NDArray[np.int32], source: TextSource) -> None:
-        super().__init__(codes, lambda: source.every)
-        self._source = source
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        count: int,
+        some: Callable[[Array], TextValues],
+        every: Callable[[], TextValues] | None = None,
+    ) -> None:
+        super().__init__(codes, every or (lambda: some(np.arange(count))))
+        self._count, self._some = count, some
 
     def __getitem__(self, row: int) -> str | None:
         code = self.codes[row : row + 1]
-        return None if code[0] < 0 else str(self._source.some(code)[0])
+        return None if code[0] < 0 else str(self._some(code)[0])
 
     def take(self, rows: Array | slice) -> Texts:
         taken = super().take(rows)
@@ -148,34 +144,19 @@ class MadeTexts(Texts):
             # All texts are built already.
             return taken
         codes = taken.codes
-        if self._FEW * len(codes) > len(self._source):
-            return type(self)(codes, self._source)
+        some, every = self._some, self._values
+        if self._FEW * len(codes) > self._count:
+            return type(self)(codes, self._count, some, every)
         used, places = np.unique(codes, return_inverse=True)
         absent = int(np.count_nonzero(used < 0))
-        part = _SomeTexts(self._source, used[absent:])
-        return MadeTexts(places.astype(np.int32) - np.int32(absent), part)
+        wanted = used[absent:]
+        codes = places.astype(np.int32) - np.int32(absent)
+        return MadeTexts(codes, len(wanted), lambda part: some(wanted[part]))
 
     def decode(self) -> npt.NDArray[np.object_]:
-        few = callable(self._values) and self._FEW * len(self.codes) < len(self._source)
+        few = callable(self._values) and self._FEW * len(self.codes) < self._count
         # Those of few rows are built alone here, too.
         return self.take(slice(None)).decode() if few else super().decode()
-
-
-class _SomeTexts:
-    """A source of some of the texts of another source."""
-
-    def __init__(self, source: TextSource, wanted: Array) -> None:
-        self._source, self._wanted = source, wanted
-
-    def __len__(self) -> int:
-        return len(self._wanted)
-
-    @property
-    def every(self) -> TextValues:
-        return self._source.some(self._wanted)
-
-    def some(self, codes: Array) -> TextValues:
-        return self._source.some(self._wanted[codes])
 
 
 class TextsOneByOne(MadeTexts):

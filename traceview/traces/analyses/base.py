@@ -11,8 +11,7 @@ from traceview.base.errors import InputError, suggestion
 from traceview.base.findings import Finding
 from traceview.base.records import record
 from traceview.base.tables import Cell, Table, TableSpec
-from traceview.traces.trace import Trace
-from traceview.traces.trace.schema import TABLES
+from traceview.traces.trace import Trace, schema
 
 if TYPE_CHECKING:
     from traceview.base.display import Figure
@@ -169,7 +168,7 @@ class Analysis:
                 remedy=EXPORT_AGAIN,
             )
         if absent:
-            meant = [f"{name} table ({TABLES[name].meaning})" for name in absent]
+            meant = [f"{name} table ({schema.TABLES[name].meaning})" for name in absent]
             how = dict.fromkeys(trace.how_to_record(name) for name in absent)
             return Skipped(
                 reason=f"the trace has no {' and no '.join(meant)}",

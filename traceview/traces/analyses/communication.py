@@ -18,10 +18,9 @@ from traceview.base import groups
 from traceview.base.groups import Groups
 from traceview.base.hardware.rates import rates_of
 from traceview.base.tables import NULL, Cell, Integers, Mask, Table, TableSpec, Texts, column_list
+from traceview.traces.analyses import contention, wording
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.traces.analyses.communication_findings import EXPOSED, Waiting, cause_of, waiting
-from traceview.traces.analyses.contention import CONTENTION
-from traceview.traces.analyses.wording import by_recorder
 from traceview.traces.facts.collectives import Transfers, transfers
 from traceview.traces.facts.copies import exposure
 from traceview.traces.facts.idle.gaps import device_work, steady_spans_ns
@@ -166,7 +165,7 @@ def compute(trace: Trace) -> Result:
     )
     return Result(
         tables,
-        tuple(findings(trace, [EXPOSED, CONTENTION])),
+        tuple(findings(trace, [EXPOSED, contention.CONTENTION])),
         Deferred(
             lambda: (
                 {"ranks": len(ranks), "most_exposed_ns": int(ranks["exposed_ns"].max())}
@@ -289,7 +288,7 @@ def _unknown_sizes(trace: Trace, moved: Transfers) -> Iterator[str]:
     of_all = f"{unknown:,} of {int(moved.is_collective.sum()):,} collectives"
     calls = trace.recorded("collective_calls")
     if unknown and (not len(calls) or calls.is_null("bytes").all()):
-        how = by_recorder(
+        how = wording.by_recorder(
             trace,
             "NCCL writes them into its NVTX ranges: record with --trace=cuda,nvtx and export with "
             "--include-blobs=true.",
@@ -297,7 +296,7 @@ def _unknown_sizes(trace: Trace, moved: Transfers) -> Iterator[str]:
         )
         yield f"The sizes of collectives are not in the recording. {how}"
     elif unknown:
-        library = by_recorder(trace, "NCCL", "torch.distributed")
+        library = wording.by_recorder(trace, "NCCL", "torch.distributed")
         yield (
             f"The sizes of {of_all} are unknown: no call of {library}, or a group of them, matches."
         )

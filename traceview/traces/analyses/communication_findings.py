@@ -15,8 +15,7 @@ from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, Mask
 from traceview.base.units import Value
-from traceview.traces.facts import savings
-from traceview.traces.facts.collective_alignment import CollectiveTimes
+from traceview.traces.facts import collective_alignment, copies, messages, operations, savings
 from traceview.traces.facts.collectives import (
     MatchedRows,
     Transfers,
@@ -25,10 +24,7 @@ from traceview.traces.facts.collectives import (
     transfers,
     waits_of,
 )
-from traceview.traces.facts.copies import exposure
 from traceview.traces.facts.idle.gaps import steady_spans_ns
-from traceview.traces.facts.messages import SEND_RECEIVE
-from traceview.traces.facts.operations import device_hosts, operations
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import step_of_operations
 from traceview.traces.rules import FindingRule, TimeClaim, gained, gpu_name, gpu_subject
@@ -62,7 +58,7 @@ def waiting(trace: Trace) -> Waiting:
     wait, group_of = (np.full(len(moved), -1, np.int64) for _ in range(2))
     result = Waiting(wait, late, work, idle, group_of, tuple(each.members for each in streams))
     # Union of all other operations of each device that takes part in transfers.
-    ops = operations(trace)
+    ops = operations.operations(trace)
     other = np.ones(len(ops), bool)
     other[moved.operation] = False
     busy = {
@@ -80,18 +76,20 @@ def communicators(trace: Trace, moved: Transfers) -> tuple[MatchedRows, ...]:
     rows = np.flatnonzero(moved.is_collective)
     if not len(rows):
         return ()
-    times = CollectiveTimes(
+    times = collective_alignment.CollectiveTimes(
         member=moved.device[rows],
         lane=moved.stream[rows],
         start_ns=moved.start_ns[rows],
         end_ns=moved.end_ns[rows],
         kind=moved.kind[rows],
-        is_message=np.array([kind == SEND_RECEIVE for kind in moved.kinds])[moved.kind[rows]],
+        is_message=np.array([kind == messages.SEND_RECEIVE for kind in moved.kinds])[
+            moved.kind[rows]
+        ],
         direction=moved.sends[rows].astype(np.int64) - moved.receives[rows],
         bytes=np.full(len(rows), -1, np.int64),
         communicator=moved.communicator[rows],
         step=np.full(len(rows), -1, np.int64),
-        clock=device_hosts(trace),
+        clock=operations.device_hosts(trace),
     )
     matched = matched_rows(times)
     return tuple(
@@ -114,21 +112,7 @@ def _fill(result: Waiting, moved: Transfers, of: MatchedRows, busy: dict[int, In
     last, at = waits.last[known], np.arange(rows.shape[1])
     late = rows[last, at]
     result.late_ns[late] = waits.late_ns[known]
-    work, idle = _since_the_one_before(moved, rows, there, of.members, busy)
-    others = np.maximum(there.sum(axis=0) - 1, 1)
-    for values, extra in ((work, result.extra_work_ns), (idle, result.extra_idle_ns)):
-        mean = (values.sum(axis=0) - values[last, at]) // others
-        extra[late] = values[last, at] - mean
-
-
-def _since_the_one_before(
-    moved: Transfers,
-    rows: Integers,
-    there: Mask,
-    devices: tuple[int, ...],
-    busy: dict[int, Intervals],
-) -> tuple[Integers, Integers]:
-    """Busy and idle time of each GPU between the previous collective and this; 0 for the first."""
+    devices = of.members
     work, idle = (np.zeros(rows.shape, np.int64) for _ in range(2))
     for place, device in enumerate(devices):
         own = rows[place, there[place]]
@@ -138,7 +122,10 @@ def _since_the_one_before(
         spent = intervals.overlap(busy[device], before, start)
         work[place, there[place]] = spent
         idle[place, there[place]] = start - before - spent
-    return work, idle
+    others = np.maximum(there.sum(axis=0) - 1, 1)
+    for values, extra in ((work, result.extra_work_ns), (idle, result.extra_idle_ns)):
+        mean = (values.sum(axis=0) - values[last, at]) // others
+        extra[late] = values[last, at] - mean
 
 
 # Finding of communication: time that compute does not hide, and the GPU that arrives last.
@@ -196,7 +183,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     communication_ns, exposed_ns = sum(shares[device]), min(shares[device][1], span_ns)
     by_kind = groups.group(moved.kind[rows])
     start, end = moved.start_ns[rows], moved.end_ns[rows]
-    of_kind = exposure(trace, moved.device[rows], start, end, by_kind).exposed_ns
+    of_kind = copies.exposure(trace, moved.device[rows], start, end, by_kind).exposed_ns
     most = int(np.argmax(of_kind))
     kind = int(moved.kind[rows[by_kind.first[most]]])
     absent = beyond_fastest(trace, moved, waits, rows)
@@ -216,7 +203,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     hidden = Gain(exposed_ns, exposed_ns)
     if not waits_mostly and "beyond_fastest_ns" not in values:
         work = moved.operation[steady]
-        beside = savings.faster(operations(trace).duration_ns[work])
+        beside = savings.faster(operations.operations(trace).duration_ns[work])
         hidden = savings.of_operations(trace, work, beside, exposed_ns)
     if waits_mostly:
         remedy = _LESS_WORK if values["late_cause"] == "gpu-work" else _LATE_IDLE
@@ -261,7 +248,7 @@ def _exposure(trace: Trace, moved: Transfers, rows: Integers) -> tuple[int, int]
     """Time of these transfers of one GPU that compute hides, and that no compute hides."""
     together = Groups(np.zeros(len(rows), np.int64), np.zeros(1, np.int64))
     start, end = moved.start_ns[rows], moved.end_ns[rows]
-    whole = exposure(trace, moved.device[rows], start, end, together)
+    whole = copies.exposure(trace, moved.device[rows], start, end, together)
     return int(whole.hidden_ns[0]), int(whole.exposed_ns[0])
 
 

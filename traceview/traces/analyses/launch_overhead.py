@@ -14,20 +14,10 @@ import numpy as np
 
 from traceview.base import groups, intervals, units
 from traceview.base.findings import Clause, severity_of
-from traceview.base.tables import (
-    Cell,
-    Integers,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
-    picked,
-    row_numbers,
-    unbroken,
-)
+from traceview.base.tables import Cell, Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import Integers, picked, row_numbers, unbroken
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
-from traceview.traces.analyses import wording
-from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
+from traceview.traces.analyses import base, wording
 from traceview.traces.facts import operations
 from traceview.traces.facts.idle.causes import OWN_WORK_NS
 from traceview.traces.facts.idle.gaps import Gaps, gaps, steady_spans_ns, unknown_idle
@@ -158,7 +148,7 @@ CALLS = TableSpec(
 )
 
 
-def compute(trace: Trace) -> Result:
+def compute(trace: Trace) -> base.Result:
     calls, full = operations.api_calls(trace), queue_full(trace)
     rows = np.flatnonzero(
         (calls.does == operations.CallKind.LAUNCH) & selection.selected_calls(trace)
@@ -181,7 +171,7 @@ def compute(trace: Trace) -> Result:
             f"Launch calls waited {units.duration(int(held.sum()))} for room in a full queue "
             f"({source}). The GPU has plenty of work then, so no total here includes that time.",
         )
-    tables = Deferred(
+    tables = base.Deferred(
         lambda: {
             "calls": _calls(trace, rows, exposed()),
             "api": api_table(trace),
@@ -191,7 +181,7 @@ def compute(trace: Trace) -> Result:
     rule = FindingRule(
         lambda of: _claims(of, rows, by_device, exposed), MESSAGE, clauses=(LONG_CALLS,)
     )
-    return Result(
+    return base.Result(
         tables,
         tuple(findings(trace, [rule])),
         {
@@ -338,12 +328,12 @@ def _inside_launches(trace: Trace, rows: Integers, by_device: Mapping[int, Integ
     return result
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="launch-overhead",
     title="Launch overhead",
     question="What does launching cost the CPU, and does the GPU have to wait for it?",
     needs=("kernels", "api_calls"),
     tables=(CALLS, API, RANGES),
     compute=compute,
-    charts=(Chart("bars", "calls", "CPU time in launch calls", "api", "total_ns"),),
+    charts=(base.Chart("bars", "calls", "CPU time in launch calls", "api", "total_ns"),),
 )

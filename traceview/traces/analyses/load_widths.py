@@ -15,7 +15,7 @@ from traceview.base.findings import shortened
 from traceview.base.tables import Cell, Table, TableSpec, column_list
 from traceview.kernels.ptx.model import Kind, Level, SourceLine
 from traceview.traces import rules
-from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.traces.analyses import base, wording
 from traceview.traces.analyses.load_widths_findings import (
     RULES,
     WidthBound,
@@ -25,7 +25,6 @@ from traceview.traces.analyses.load_widths_findings import (
     time_by_width,
     width_bounds,
 )
-from traceview.traces.analyses.wording import OF_WARM_UP
 from traceview.traces.facts.code import GatheredCode, gathered_code
 from traceview.traces.facts.steps.steps import kernels_in_warm_up
 from traceview.traces.trace import Trace
@@ -92,18 +91,18 @@ _RECORD = (
 _GIVE = "traceview report --cubin FILE adds the code of other CUDA C++ kernels"
 
 
-def compute(trace: Trace) -> Result | Skipped:
+def compute(trace: Trace) -> base.Result | base.Skipped:
     code, bounds = gathered_code(trace), width_bounds(trace)
     all_ns = code.total_ns
     if all_ns and not bounds:
         # The reason to skip: percentages without any code would read as if the widths were known.
         unfit = "".join(f"; {text}" for text in _unfit(code))
-        return Skipped(
+        return base.Skipped(
             "the trace has no code of the kernels that ran (that of cuBLAS, cuDNN, ATen and other "
             f"libraries is not available){unfit}",
             f"{_RECORD}; {_GIVE}",
         )
-    return Result(
+    return base.Result(
         {
             "costs": Table.from_rows(COSTS.columns, (_cost(each, all_ns) for each in bounds)),
             "kernels": Table.from_rows(KERNELS.columns, _accesses(bounds, all_ns)),
@@ -202,25 +201,6 @@ def _notes(trace: Trace, code: GatheredCode, bounds: Sequence[WidthBound]) -> It
             f"cuBLAS, cuDNN and ATen, which these tables leave out. {_RECORD}; {_GIVE}."
         )
     yield from _unfit(code)
-    yield from _lacking(bounds)
-    early = sum(
-        int(kernels_in_warm_up(trace)[r.rows].sum())
-        for b in bounds
-        if b.counted
-        for r in b.code.runs
-    )
-    if early:
-        calls = units.counted(early, "call")
-        yield f"{calls} {OF_WARM_UP} are left out of bytes, rates and savings."
-    if any(bound.code.alike for bound in bounds):
-        yield (
-            "Variants with equal name, block, registers and shared memory cannot be told "
-            "apart. Each is listed with the launches of all; sums count a launch once."
-        )
-
-
-def _lacking(bounds: Sequence[WidthBound]) -> Iterator[str]:
-    """Notes on code that could not be read, one for all kernels it concerns."""
     kernels: dict[str, list[str]] = defaultdict(list)
     for bound in bounds:
         for note in bound.widths.notes:
@@ -229,9 +209,23 @@ def _lacking(bounds: Sequence[WidthBound]) -> Iterator[str]:
         more = len(names) - _MOST_NAMES
         listed = ", ".join(shortened(name) for name in names[:_MOST_NAMES])
         yield f"{listed}{f' and {more} more' if more > 0 else ''}: {note}"
+    early = sum(
+        int(kernels_in_warm_up(trace)[r.rows].sum())
+        for b in bounds
+        if b.counted
+        for r in b.code.runs
+    )
+    if early:
+        calls = units.counted(early, "call")
+        yield f"{calls} {wording.OF_WARM_UP} are left out of bytes, rates and savings."
+    if any(bound.code.alike for bound in bounds):
+        yield (
+            "Variants with equal name, block, registers and shared memory cannot be told "
+            "apart. Each is listed with the launches of all; sums count a launch once."
+        )
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="load-widths",
     title="Load widths",
     question="How many bits do kernels move per instruction, and what would wider accesses save?",
@@ -239,7 +233,7 @@ ANALYSIS = Analysis(
     tables=(COSTS, KERNELS),
     compute=compute,
     charts=(
-        Chart(
+        base.Chart(
             "bars", "costs", "GPU time by kernel and verdict", "kernel", "total_ns", stack="verdict"
         ),
     ),

@@ -12,7 +12,7 @@ import numpy as np
 from traceview.base import units
 from traceview.base.findings import Evidence, Severity, Subject, field_names, shortened
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Table
+from traceview.base.tables import Integers
 from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.facts.code import LaunchedCode, gathered_code
@@ -192,7 +192,10 @@ def _timed_launches(
         alone = run.rows[(beside[run.rows] <= _MOST_OVERLAP * took) & ~early[run.rows]]
         if not len(alone):
             continue
-        blocks = _blocks(kernels, alone)
+        # As floats, since a damaged trace may have any numbers.
+        blocks = np.ones(len(alone))
+        for axis in "xyz":
+            blocks *= np.maximum(kernels[f"grid_{axis}"][alone], 0)
         calls += len(alone)
         total_ns += int((kernels["end_ns"][alone] - kernels["start_ns"][alone]).sum())
         threads_in_all += float(blocks.sum()) * run.threads
@@ -202,14 +205,6 @@ def _timed_launches(
         return None
     moved = int(min(threads_in_all * thread_bytes, _MOST_BYTES))
     return TimedLaunches(calls, total_ns, moved, warps, least)
-
-
-def _blocks(kernels: Table, rows: Array) -> Array:
-    """Blocks of each launch, as floats, since a damaged trace may have any numbers."""
-    result = np.ones(len(rows))
-    for axis in "xyz":
-        result *= np.maximum(kernels[f"grid_{axis}"][rows], 0)
-    return result
 
 
 def _rows(code: LaunchedCode) -> Integers:

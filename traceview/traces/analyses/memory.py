@@ -12,11 +12,10 @@ from traceview.base.findings import Subject
 from traceview.base.intervals import by_start, overlap
 from traceview.base.tables import NULL, Cell, Integers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import ALLOCATION, CAUSE_NAMES
-from traceview.traces.analyses.base import Analysis, Chart, Result
-from traceview.traces.analyses.wording import by_recorder, lost_in
-from traceview.traces.facts import savings
+from traceview.traces import rules
+from traceview.traces.analyses import base, wording
+from traceview.traces.facts import kernel_classes, operations, savings
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
-from traceview.traces.facts.kernel_classes import framework
 from traceview.traces.facts.memory import (
     Level,
     Recurring,
@@ -34,19 +33,8 @@ from traceview.traces.facts.memory import (
     steady_calls,
     steady_steps,
 )
-from traceview.traces.facts.operations import HOST, api_calls, correlated, gpu_cells, pool_calls
-from traceview.traces.facts.ranges.paths import UNATTRIBUTED
-from traceview.traces.facts.ranges.ranges import attributed_calls, range_tree
-from traceview.traces.facts.ranges.selection import selected
+from traceview.traces.facts.ranges import paths, ranges, selection
 from traceview.traces.facts.samples import SampledLine, line_of, stack_lines
-from traceview.traces.rules import (
-    FindingRule,
-    TimeClaim,
-    findings,
-    gpu_name,
-    gpu_subject,
-    severity_of_part,
-)
 from traceview.traces.trace import Trace
 
 _FULL = 0.9
@@ -81,7 +69,7 @@ _RELEASE = (
 )
 
 
-def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
+def _in_the_loop(trace: Trace) -> Iterator[rules.TimeClaim]:
     """Allocation in the loop: figures per step, or of the whole loop where there are no steps."""
     loop = recurring(trace)
     if not loop or not len(loop.gap_rows):
@@ -96,7 +84,7 @@ def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
     line, inner = _freeing_line(trace, loop.calls[freed])
     named = {"freeing_line": line.place, "inner": inner} if line else {}
     peak_bytes = int(levels(trace)[loop.device].bytes.max(initial=0))
-    yield TimeClaim(
+    yield rules.TimeClaim(
         line.subject if line else Subject("call", free),
         {
             "allocating_call": _longest_call(trace, loop.calls[~freed]),
@@ -115,10 +103,10 @@ def _in_the_loop(trace: Trace) -> Iterator[TimeClaim]:
         span_ns=span_ns,
         window=(int(every.start_ns[longest]), int(every.end_ns[longest])),
         cause=CAUSE_NAMES[ALLOCATION],
-        lost=lost_in(every, np.isin(np.arange(len(every)), loop.gap_rows)),
+        lost=wording.lost_in(every, np.isin(np.arange(len(every)), loop.gap_rows)),
         remedy=_remedy(trace, loop, inner, peak_bytes),
         words={"per": "per step" if loop.steps else "in all"},
-        severity=severity_of_part(saved_ns, loop.idle_ns, span_ns),
+        severity=rules.severity_of_part(saved_ns, loop.idle_ns, span_ns),
         saving="about" if saving else None,
         edit=saving.edit if saving else None,
         error_ns=saving.error_ns if saving else None,
@@ -138,11 +126,11 @@ def _remedy(trace: Trace, loop: Recurring, inner: str | None, peak_bytes: int) -
     """The remedy by allocator: torch frees on request, or when its pool is full."""
     if inner and "empty_cache" in inner:
         return _REMOVE
-    every, pooled = gaps(trace), pool_calls(trace)
+    every, pooled = gaps(trace), operations.pool_calls(trace)
     rows = loop.gap_rows[pooled[every.within[loop.gap_rows]]]
     if 2 * int(every.idle_ns[rows].sum()) > loop.idle_ns:
         return _RELEASE
-    if framework(trace) != "torch":
+    if kernel_classes.framework(trace) != "torch":
         return _POOL
     total = int(trace.devices["total_memory_bytes"][loop.device])
     return _SHRINK if total != NULL and peak_bytes > _FULL * total else _REMOVE
@@ -151,7 +139,7 @@ def _remedy(trace: Trace, loop: Recurring, inner: str | None, peak_bytes: int) -
 def _freeing_line(trace: Trace, freed: Integers) -> tuple[SampledLine | None, str | None]:
     """The line with most Python samples inside freeing calls, and the library function inside."""
     samples, frames = trace.recorded("python_samples"), trace.recorded("python_frames")
-    calls, stacks = api_calls(trace), stack_lines(trace)
+    calls, stacks = operations.api_calls(trace), stack_lines(trace)
     hit = np.zeros(len(samples), bool)
     for thread in groups.different(calls.thread[freed]).tolist():
         own = freed[calls.thread[freed] == thread]
@@ -169,7 +157,7 @@ def _freeing_line(trace: Trace, freed: Integers) -> tuple[SampledLine | None, st
     return line, None if usual is None else str(usual)
 
 
-def _leaks(trace: Trace) -> Iterator[TimeClaim]:
+def _leaks(trace: Trace) -> Iterator[rules.TimeClaim]:
     """Growth up to the end, by device.
 
     Where the sizes of allocations vary, it is for information, and does not say when memory is
@@ -186,8 +174,8 @@ def _leaks(trace: Trace) -> Iterator[TimeClaim]:
         goes_on = total != NULL and not vary
         full_after = max(int(left / grown.bytes_per_step), 0) if goes_on else None
         soon = full_after is not None and full_after < _SOON * grown.steps
-        yield TimeClaim(
-            gpu_subject(trace, device),
+        yield rules.TimeClaim(
+            rules.gpu_subject(trace, device),
             {
                 "growth_bytes_per_step": grown.bytes_per_step,
                 "grown_bytes": grown.grown_bytes,
@@ -195,10 +183,10 @@ def _leaks(trace: Trace) -> Iterator[TimeClaim]:
                 "full_after": full_after,
             },
             "peaks",
-            gpu_cells(trace, device),
+            operations.gpu_cells(trace, device),
             window=(int(of.start_ns[0]), of.end_ns),
             words={
-                "gpu": gpu_name(trace, device),
+                "gpu": rules.gpu_name(trace, device),
                 # 0 more steps is a figure, too.
                 "full_after_steps": "" if full_after is None else "{full_after:more step}",
                 "differ": "differ" if vary else "",
@@ -209,13 +197,13 @@ def _leaks(trace: Trace) -> Iterator[TimeClaim]:
 
 
 RULES = (
-    FindingRule(
+    rules.FindingRule(
         _in_the_loop,
         "The loop allocates GPU memory and frees it[ at {freeing_line}][, calling {inner}]: "
         "{allocations:call} of {allocating_call} and {releases} of {freeing_call} {per} take "
         "{call_ns} of CPU time, and the GPU sits idle for {idle_ns} in them.",
     ),
-    FindingRule(
+    rules.FindingRule(
         _leaks,
         "Memory of {gpu} grows by {growth_bytes_per_step} per step, {grown_bytes} over {steps} "
         "steps.[ It is full after {full_after_steps}.][ The allocations {differ} in size.]",
@@ -234,7 +222,7 @@ PEAKS = TableSpec(
     "one row per GPU: the most memory allocated at once, and its growth from step to step",
     column_list(f"""
         device_id int64: GPU
-        {HOST}
+        {operations.HOST}
         peak_bytes int64: most memory allocated at once, by all processes
         peak_pct float64?: percentage of the GPU's memory
         at_ns int64: when it was first reached
@@ -255,7 +243,7 @@ KINDS = TableSpec(
     "one row per GPU and kind of memory, most bytes first",
     column_list(f"""
         device_id int64: GPU of the context that allocated
-        {HOST}
+        {operations.HOST}
         memory text: device, pinned, managed, device static (code and variables), …
         allocations int64: allocations
         allocated_bytes int64: bytes of all allocations
@@ -284,7 +272,7 @@ TIMELINE = TableSpec(
     "one row per GPU and slice of the recording: the most memory allocated in it",
     column_list(f"""
         device_id int64: GPU
-        {HOST}
+        {operations.HOST}
         slice text: GPU and start of the slice
         slice_start_ns int64: start of the slice
         slice_end_ns int64: end of the slice
@@ -296,62 +284,7 @@ TIMELINE = TableSpec(
 _SLICES = 120
 
 
-def compute(trace: Trace) -> Result:
-    return Result(
-        {
-            "peaks": Table.from_rows(PEAKS.columns, _peaks(trace)),
-            "kinds": _kinds(trace),
-            "calls": _calls(trace),
-            "timeline": Table.from_rows(TIMELINE.columns, _timeline(trace)),
-        },
-        tuple(findings(trace, RULES)),
-        notes=tuple(_notes(trace)),
-    )
-
-
-def _peaks(trace: Trace) -> Iterator[dict[str, Cell]]:
-    for device, level in levels(trace).items():
-        times = moments(trace, device)
-        if len(times):
-            yield _peak(trace, device, level, times)
-
-
-def _peak(trace: Trace, device: int, level: Level, times: Integers) -> dict[str, Cell]:
-    reached = level.at(times)
-    at_ns, peak = int(times[np.argmax(reached)]), int(reached.max())
-    total = int(trace.devices["total_memory_bytes"][device])
-    known, grown = total != NULL and total >= peak, growth(trace)[device]
-    return {
-        **gpu_cells(trace, device),
-        "peak_bytes": peak,
-        "peak_pct": 100 * peak / total if known and total else None,
-        "at_ns": at_ns,
-        "range_path": _range_path(trace, level, at_ns),
-        "end_bytes": int(reached[-1]),
-        "before_bytes": level.before_bytes,
-        "growth_bytes_per_step": grown.bytes_per_step if grown else None,
-        "allocations_per_step": len(allocated_sizes(trace, device)) / steps
-        if (steps := len(steady_steps(trace)[device]))
-        else None,
-    }
-
-
-def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
-    """The innermost range around the call of the last memory event up to `at_ns`."""
-    last = int(np.searchsorted(level.time_ns, at_ns, side="right")) - 1
-    events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
-    if last < 0 or not len(calls):
-        return UNATTRIBUTED
-    row = level.events[[last]]
-    call = correlated(calls, events, row)
-    if call[0] < 0:
-        return UNATTRIBUTED
-    tree = range_tree(trace)
-    path = tree.path_of_ranges(attributed_calls(trace).range[call])
-    return str(tree.paths.texts(path)[0])
-
-
-def _kinds(trace: Trace) -> Table:
+def compute(trace: Trace) -> base.Result:
     events = trace.recorded("memory_events")
     events = events.take(selected_events(trace))
     change, memory = signed_bytes(events), events.texts("memory")
@@ -363,7 +296,7 @@ def _kinds(trace: Trace) -> Table:
         level = running_level(own, events["time_ns"][own], change[own])
         rows.append(
             {
-                **gpu_cells(trace, int(events["device"][first])),
+                **operations.gpu_cells(trace, int(events["device"][first])),
                 "memory": memory[first],
                 "allocations": int((~released).sum()),
                 "allocated_bytes": int(change[own[~released]].sum()),
@@ -373,12 +306,59 @@ def _kinds(trace: Trace) -> Table:
             }
         )
     table = Table.from_rows(KINDS.columns, rows)
-    return table.take(np.argsort(-table["allocated_bytes"], kind="stable"))
+    return base.Result(
+        {
+            "peaks": Table.from_rows(PEAKS.columns, _peaks(trace)),
+            "kinds": table.take(np.argsort(-table["allocated_bytes"], kind="stable")),
+            "calls": _calls(trace),
+            "timeline": Table.from_rows(TIMELINE.columns, _timeline(trace)),
+        },
+        tuple(rules.findings(trace, RULES)),
+        notes=tuple(_notes(trace)),
+    )
+
+
+def _peaks(trace: Trace) -> Iterator[dict[str, Cell]]:
+    for device, level in levels(trace).items():
+        times = moments(trace, device)
+        if len(times):
+            reached = level.at(times)
+            at_ns, peak = int(times[np.argmax(reached)]), int(reached.max())
+            total = int(trace.devices["total_memory_bytes"][device])
+            known, grown = total != NULL and total >= peak, growth(trace)[device]
+            yield {
+                **operations.gpu_cells(trace, device),
+                "peak_bytes": peak,
+                "peak_pct": 100 * peak / total if known and total else None,
+                "at_ns": at_ns,
+                "range_path": _range_path(trace, level, at_ns),
+                "end_bytes": int(reached[-1]),
+                "before_bytes": level.before_bytes,
+                "growth_bytes_per_step": grown.bytes_per_step if grown else None,
+                "allocations_per_step": len(allocated_sizes(trace, device)) / steps
+                if (steps := len(steady_steps(trace)[device]))
+                else None,
+            }
+
+
+def _range_path(trace: Trace, level: Level, at_ns: int) -> str:
+    """The innermost range around the call of the last memory event up to `at_ns`."""
+    last = int(np.searchsorted(level.time_ns, at_ns, side="right")) - 1
+    events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
+    if last < 0 or not len(calls):
+        return paths.UNATTRIBUTED
+    row = level.events[[last]]
+    call = operations.correlated(calls, events, row)
+    if call[0] < 0:
+        return paths.UNATTRIBUTED
+    tree = ranges.range_tree(trace)
+    path = tree.path_of_ranges(ranges.attributed_calls(trace).range[call])
+    return str(tree.paths.texts(path)[0])
 
 
 def _calls(trace: Trace) -> Table:
     rows, steady = allocating_calls(trace), steady_calls(trace)
-    names, calls = trace.recorded("api_calls").texts("name").take(rows), api_calls(trace)
+    names, calls = trace.recorded("api_calls").texts("name").take(rows), operations.api_calls(trace)
     each, took = groups.group(names.codes), calls.duration_ns[rows]
     figures, every = groups.stats(each, took), gaps(trace)
     idle = np.zeros(len(rows), np.int64)
@@ -412,9 +392,9 @@ def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
         last = max(last, int(trace.recorded(name)["end_ns"].max(initial=last)))
     edges = groups.different(np.linspace(first, last + 1, _SLICES + 1).astype(np.int64))
     for device, level in every.items():
-        cells, highest = gpu_cells(trace, device), level.most_within(edges)
+        cells, highest = operations.gpu_cells(trace, device), level.most_within(edges)
         process = trace.recorded("memory_events")["process"][level.events[:1]]
-        kept = selected(trace, np.repeat(process, len(highest)), edges[:-1])
+        kept = selection.selected(trace, np.repeat(process, len(highest)), edges[:-1])
         name = f"GPU {cells['device_id']} " if len(every) > 1 else ""
         for number in np.flatnonzero(kept).tolist():
             start_ns = int(edges[number])
@@ -429,7 +409,7 @@ def _timeline(trace: Trace) -> Iterator[dict[str, Cell]]:
 
 def _notes(trace: Trace) -> Iterator[str]:
     if levels(trace):
-        yield by_recorder(
+        yield wording.by_recorder(
             trace,
             "These figures show memory allocated through CUDA, without CUDA contexts. Unused "
             "memory that a framework's pool keeps (torch's caching allocator, XLA, CuPy) "
@@ -452,7 +432,7 @@ def _notes(trace: Trace) -> Iterator[str]:
             )
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="memory",
     title="GPU memory",
     question="How much GPU memory is allocated, does it grow, and is it allocated in the loop?",
@@ -460,7 +440,7 @@ ANALYSIS = Analysis(
     tables=(PEAKS, KINDS, CALLS, TIMELINE),
     compute=compute,
     charts=(
-        Chart(
+        base.Chart(
             "columns",
             "timeline",
             "GPU memory allocated over time",

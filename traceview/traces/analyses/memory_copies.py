@@ -11,8 +11,7 @@ from traceview.base import groups, intervals, units
 from traceview.base.findings import RECORDING, Clause, severity_of
 from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
-from traceview.traces.analyses import memory_copies_rows, wording
-from traceview.traces.analyses.base import Analysis, Chart, Result
+from traceview.traces.analyses import base, memory_copies_rows, wording
 from traceview.traces.analyses.memory_copies_rows import (
     COPIES,
     OVER_THE_LINK,
@@ -25,23 +24,16 @@ from traceview.traces.analyses.memory_copies_rows import (
     longest_of,
     rows_of,
 )
-from traceview.traces.facts import savings
+from traceview.traces.facts import launches, savings, waits
 from traceview.traces.facts.copies import pageable_uploads
-from traceview.traces.facts.idle.gaps import (
-    every_gap,
-    steady_span_ns,
-    steady_spans_ns,
-    unknown_idle,
-)
+from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
-from traceview.traces.facts.launches import waits
 from traceview.traces.facts.operations import Kind, operations, shares_memory
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import operations_in_warm_up, steps
-from traceview.traces.facts.waits import stalls, wait_sites
 from traceview.traces.facts.work.peaks import GIVEN, bytes_per_s, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace, fact
@@ -105,10 +97,10 @@ def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
     chosen, all_steps, ops = chosen_copies(trace), steps(trace), operations(trace)
     copies = chosen.copies
     # Where the recording lost work, a kernel may have run beside any of them.
-    counted = ~chosen.early & ~np.isin(copies["device"], list(unknown_idle(trace)))
+    counted = ~chosen.early & ~np.isin(copies["device"], list(gaps.unknown_idle(trace)))
     last_ns = int(all_steps.gpu_end_ns.max(initial=0))
     tail_ns = int(ops.end_ns.max(initial=0)) - last_ns
-    if not last_ns or tail_ns > _TAIL_FRACTION * steady_span_ns(trace):
+    if not last_ns or tail_ns > _TAIL_FRACTION * gaps.steady_span_ns(trace):
         return copies.take(counted), chosen.operation[counted]
     after: Mask = copies["start_ns"] >= last_ns
     alike = groups.group(copies.texts("direction").codes, copies["bytes"])
@@ -120,7 +112,7 @@ def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
 
 def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
-    spans, (copies, rows) = steady_spans_ns(trace), _steady_copies(trace)
+    spans, (copies, rows) = gaps.steady_spans_ns(trace), _steady_copies(trace)
     for row in copies_by_kind(trace, copies).rows():
         if row["direction"] not in ("H2D", "D2H"):
             continue
@@ -169,7 +161,7 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
     parts = exposed_by(trace, copies, by_device)
     worst = int(np.argmax(parts))
     device = int(copies["device"][by_device.first[worst]])
-    return device, min(int(parts[worst]), steady_spans_ns(trace).get(device, 0))
+    return device, min(int(parts[worst]), gaps.steady_spans_ns(trace).get(device, 0))
 
 
 def _exposed_claim(
@@ -178,7 +170,10 @@ def _exposed_claim(
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
     [row] = copies_by_kind(trace, on_gpu).rows()
-    spans, gpu = steady_spans_ns(trace), "{gpu}" if len(steady_spans_ns(trace)) > 1 else ""
+    spans, gpu = (
+        gaps.steady_spans_ns(trace),
+        "{gpu}" if len(gaps.steady_spans_ns(trace)) > 1 else "",
+    )
     slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
     line = _upload_line(trace, device) if slow else None
     subject = gpu_subject(trace, device) if gpu else RECORDING
@@ -245,8 +240,8 @@ def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) ->
     finding. Time of calls that a mark of the program locates is left out, because `sync-stalls`
     reports it at their line.
     """
-    every, wait = every_gap(trace), stalls(trace).wait
-    located = np.append(wait_sites(trace).site.codes >= 0, False)[wait]
+    every, wait = gaps.every_gap(trace), waits.stalls(trace).wait
+    located = np.append(waits.wait_sites(trace).site.codes >= 0, False)[wait]
     staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
     staged &= (every.device == device) & groups.isin(
         operations(trace).start_ns[every.after], uploads["start_ns"]
@@ -289,7 +284,7 @@ def _upload_line(trace: Trace, device: int) -> SampledLine | None:
     ops = operations(trace)
     chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
     calls = ops.call[chosen & ops.launched & (ops.device == device)]
-    return sampled_line(trace, np.flatnonzero(groups.isin(waits(trace).call, calls)))
+    return sampled_line(trace, np.flatnonzero(groups.isin(launches.waits(trace).call, calls)))
 
 
 def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
@@ -300,12 +295,16 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
     if not len(own):
         return
     device, exposed_ns = _most_exposed(trace, own)
-    if not severity_of(exposed_ns, steady_spans_ns(trace).get(device, 0)):
+    if not severity_of(exposed_ns, gaps.steady_spans_ns(trace).get(device, 0)):
         return
     on_gpu = own.take(own["device"] == device)
     row = next(copies_by_kind(trace, on_gpu).rows())
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
-    spans, in_loops = steady_spans_ns(trace), _mostly_in_loops(trace, device)
+    # Whether most copies within the memory of a GPU are in loops of XLA.
+    ops = operations(trace)
+    own = (ops.kind == Kind.COPY) & (ops.device == device)
+    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
+    spans, in_loops = gaps.steady_spans_ns(trace), bool(in_xla_loops(trace)[own].mean() > 0.5)
     values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     yield replace(
         copy_claim(
@@ -326,14 +325,6 @@ def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
-def _mostly_in_loops(trace: Trace, device: int) -> bool:
-    """Whether most copies within the memory of a GPU are in loops of XLA."""
-    ops = operations(trace)
-    own = (ops.kind == Kind.COPY) & (ops.device == device)
-    own[own] = trace.copies.texts("direction").isin(["D2D"])[ops.row[own]]
-    return bool(in_xla_loops(trace)[own].mean() > 0.5)
-
-
 def _remedy_within(trace: Trace, in_loops: bool) -> str:
     if in_loops:
         return _OF_LOOPS + wording.UNROLL_LOOPS
@@ -351,7 +342,7 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
     copies = chosen.copies.take(chosen.early)
     for row in copies_by_kind(trace, copies).rows():
         total_ns = int(row["total_ns"] or 0)
-        if row["host_memory"] == "pageable" and severity_of(total_ns, steady_span_ns(trace)):
+        if row["host_memory"] == "pageable" and severity_of(total_ns, gaps.steady_span_ns(trace)):
             claim = copy_claim(copies, row, {}, total_ns)
             claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
             yield replace(claim, window=longest_of(copies, row), severity="info")
@@ -406,9 +397,9 @@ SETS = TableSpec(
 )
 
 
-def compute(trace: Trace) -> Result:
+def compute(trace: Trace) -> base.Result:
     copies = chosen_copies(trace).copies
-    return Result(
+    return base.Result(
         {"copies": copies_by_kind(trace, copies), "sets": _sets(trace)},
         tuple(findings(trace, RULES)),
         notes=_notes(trace, copies),
@@ -453,7 +444,7 @@ def _sets(trace: Trace) -> Table:
     )
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="memory-copies",
     title="Memory copies",
     question="What was copied, how fast, and did it block the CPU?",
@@ -461,7 +452,7 @@ ANALYSIS = Analysis(
     tables=(COPIES, SETS),
     compute=compute,
     charts=(
-        Chart(
+        base.Chart(
             "bars",
             "copies",
             "Copy time by direction and host memory",

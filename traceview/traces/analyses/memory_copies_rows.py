@@ -11,19 +11,11 @@ from traceview.base import groups, intervals
 from traceview.base.findings import RECORDING, LostTime, severity_of
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import (
-    Array,
-    Cell,
-    Integers,
-    Mask,
-    RowNumbers,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
-)
+from traceview.base.tables import Cell, Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary.causes import CAUSE_NAMES, PAGE_MIGRATION
 from traceview.traces.analyses.wording import lost_in
+from traceview.traces.facts import operations, savings
 from traceview.traces.facts.copies import (
     compute_time,
     exposure,
@@ -31,20 +23,13 @@ from traceview.traces.facts.copies import (
     outer_migrations,
 )
 from traceview.traces.facts.idle.gaps import steady_span_ns
-from traceview.traces.facts.operations import Kind, migrations, operations
 from traceview.traces.facts.ranges.selection import selected, selected_operations
-from traceview.traces.facts.savings import Gain
-from traceview.traces.facts.steps.steps import (
-    in_warm_up_range,
-    operations_in_warm_up_ranges,
-    warm_up_end_ns,
-)
+from traceview.traces.facts.steps import steps
 from traceview.traces.facts.work.peaks import bytes_per_s, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, gained
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.schema import UNIFIED
+from traceview.traces.trace import Trace, fact, schema
 
-OVER_THE_LINK = ("H2D", "D2H", f"{UNIFIED}H2D", f"{UNIFIED}D2H")
+OVER_THE_LINK = ("H2D", "D2H", f"{schema.UNIFIED}H2D", f"{schema.UNIFIED}D2H")
 _FASTEST_LINK = 63e9
 """Bytes per second and direction of PCIe 5, where the link is not known."""
 _LATENCY_NS = 10_000
@@ -96,20 +81,20 @@ class ChosenCopies:
 @fact
 def chosen_copies(trace: Trace) -> ChosenCopies:
     """The selected copies."""
-    copies, moved = trace.copies, np.flatnonzero(migrations(trace))
-    chosen = chosen_rows(trace, Kind.COPY, len(copies))
+    copies, moved = trace.copies, np.flatnonzero(operations.migrations(trace))
+    chosen = chosen_rows(trace, operations.Kind.COPY, len(copies))
     chosen[moved] = selected(trace, copies["process"][moved], copies["start_ns"][moved])
     early = _early(trace, copies, moved)[chosen]
-    of_kind = np.flatnonzero(operations(trace).kind == Kind.COPY)
+    of_kind = np.flatnonzero(operations.operations(trace).kind == operations.Kind.COPY)
     operation = np.full(len(copies), -1, np.int32)
-    operation[operations(trace).row[of_kind]] = of_kind
+    operation[operations.operations(trace).row[of_kind]] = of_kind
     outer = outer_migrations(trace)[chosen]
     return ChosenCopies(copies.take(chosen), operation[chosen], early, outer)
 
 
-def chosen_rows(trace: Trace, kind: Kind, rows: int) -> Mask:
+def chosen_rows(trace: Trace, kind: operations.Kind, rows: int) -> Mask:
     """True for the selected operations among the rows of the table of that kind."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     of_kind = ops.kind == kind
     chosen = np.zeros(rows, bool)
     chosen[ops.row[of_kind]] = selected_operations(trace)[of_kind]
@@ -118,12 +103,14 @@ def chosen_rows(trace: Trace, kind: Kind, rows: int) -> Mask:
 
 def _early(trace: Trace, copies: Table, moved: Integers) -> Mask:
     """True for the copies of warm-up and start-up; `moved` are the rows of page migrations."""
-    early: Mask = copies["start_ns"] < warm_up_end_ns(trace)
-    warm, ops = operations_in_warm_up_ranges(trace), operations(trace)
-    copied = ops.kind == Kind.COPY
+    early: Mask = copies["start_ns"] < steps.warm_up_end_ns(trace)
+    warm, ops = steps.operations_in_warm_up_ranges(trace), operations.operations(trace)
+    copied = ops.kind == operations.Kind.COPY
     if warm is not None:
         early[ops.row[copied]] |= warm[copied]
-        early[moved] |= in_warm_up_range(trace, copies["process"][moved], copies["start_ns"][moved])
+        early[moved] |= steps.in_warm_up_range(
+            trace, copies["process"][moved], copies["start_ns"][moved]
+        )
     rows = ops.row[copied]
     # When each device has done a twentieth of its kernel time; its start-up is over by then.
     #
@@ -199,7 +186,7 @@ def _host_memory(copies: Table) -> Texts:
     by_ends = groups.group(*(end.codes for end in ends))
     labels = [
         source
-        if str(direction).removeprefix(UNIFIED).startswith("H")
+        if str(direction).removeprefix(schema.UNIFIED).startswith("H")
         else target
         if str(direction).endswith("H")
         else None
@@ -242,7 +229,7 @@ def copy_claim(
     exposed_ns: int,
     figures: Sequence[str] = _FIGURES,
     without: Sequence[str] = (),
-    gain: Gain | None = None,
+    gain: savings.Gain | None = None,
 ) -> TimeClaim:
     """A claim on copies, with cells of their row of the table and the time of the longest.
 
@@ -289,7 +276,7 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
                 "total_ns": total_ns,
                 "median_bytes": int(np.median(alike["bytes"])),
             }
-            ops = operations(trace)
+            ops = operations.operations(trace)
             own = ops.device == moved.device
             busy = intervals.covered(ops, own)
             held_ns = intervals.intersection(moved.time, busy).total()
@@ -307,7 +294,7 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
 
 def _in_use(trace: Trace, moved: LostTime) -> Intervals:
     """The parts of migrations between the first and the last work of their GPU."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     own = ops.device == moved.device
     if not own.any():
         return intervals.EMPTY

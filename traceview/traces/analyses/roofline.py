@@ -16,7 +16,7 @@ import numpy as np
 from traceview.base import groups, units
 from traceview.base.findings import Subject, severity_of, shortened
 from traceview.base.tables import Cell, Mask, Table, TableSpec, column_list
-from traceview.traces.analyses.base import Analysis, Chart, Result, Skipped
+from traceview.traces.analyses import base, wording
 from traceview.traces.analyses.roofline_points import (
     MEMORY,
     NEAR_PCT,
@@ -25,7 +25,6 @@ from traceview.traces.analyses.roofline_points import (
     points,
     work_items,
 )
-from traceview.traces.analyses.wording import OF_WARM_UP, by_recorder, on_amd
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import KernelOwner, framework, kernel_owners
 from traceview.traces.facts.operations import HOST, gpu_cells
@@ -35,8 +34,7 @@ from traceview.traces.facts.work.from_ranges import shaped_gemms
 from traceview.traces.facts.work.kernel_work import MEASURED, PTX, kernel_work
 from traceview.traces.facts.work.peaks import KINDS, Peaks, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, finding_of, of_kernels
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.model import recording_options
+from traceview.traces.trace import Trace, fact, model
 
 KERNELS = TableSpec(
     "kernels",
@@ -97,7 +95,7 @@ _MOSTLY_BESIDE_PCT = 50.0
 _MOST = 1 << 62
 
 
-def compute(trace: Trace) -> Result | Skipped:
+def compute(trace: Trace) -> base.Result | base.Skipped:
     chosen = selected_kernels(trace)
     if chosen.any() and kernel_work(trace).is_unknown:
         return _work_unknown(trace)
@@ -109,14 +107,14 @@ def compute(trace: Trace) -> Result | Skipped:
     if devices and not any({MEMORY, *KINDS} & all_peaks[device].keys() for device in devices):
         name = trace.devices.texts("name")[devices[0]]
         of_gpu = f"the peak rates of {shortened(name)}" if name else "the GPU and its peak rates"
-        return Skipped(
+        return base.Skipped(
             f"{of_gpu} are not known",
             "give them: traceview report TRACE --peak bandwidth=BYTES_PER_S --peak bf16=FLOP_PER_S",
         )
     _, kernel_points, table = _points(trace)
     claimed = ((point, finding_of(trace, RULE, claim)) for point, claim in _latency_bound(trace))
     reported = [(point, finding) for point, finding in claimed if finding]
-    return Result(
+    return base.Result(
         {"kernels": table, "roofs": _ceilings(trace, kernel_points, all_peaks)},
         tuple(finding for _, finding in reported),
         _summary(table, items, known),
@@ -129,41 +127,36 @@ def _points(trace: Trace) -> tuple[WorkItems, list[RooflinePoint], Table]:
     """The work items, their points, and the table of these."""
     items = work_items(trace)
     kernel_points = points(items, peaks(trace))
-    labels = _labels(kernel_points)
-    rows = (_row(point, label, trace) for point, label in zip(kernel_points, labels, strict=True))
-    return items, kernel_points, Table.from_rows(KERNELS.columns, rows)
-
-
-def _work_unknown(trace: Trace) -> Skipped:
-    return Skipped("bytes and FLOP of the kernels in this trace are unknown", _record(trace))
-
-
-def _record(trace: Trace) -> str:
-    """The remedy that gets bytes and FLOP recorded. Only torch knows shapes."""
-    options, ways = recording_options(trace), []
-    if framework(trace) in ("torch", "") and not options.shapes and shaped_gemms(trace) is None:
-        own = "traceview record --shapes"
-        profiled = "torch.profiler.profile(record_shapes=True)"
-        ways.append(f"shapes ({by_recorder(trace, own, profiled, own)})")
-    if on_amd(trace):
-        return f"record with {ways[0]}" if ways else "count with rocprof-compute"
-    if not options.gpu_metrics:
-        ways.append("sampled counters (traceview record --gpu-metrics)")
-    count = "count with ncu and pass traceview report --ncu FILE.csv"
-    return f"record with {' or '.join(ways)}, or {count}" if ways else count
-
-
-def _labels(kernel_points: Sequence[RooflinePoint]) -> list[str]:
-    """The label of each point, with the declaring range where several ranges share it."""
     ranges = Counter(
         label for label, _ in {(point.label, point.declared_in) for point in kernel_points}
     )
-    return [
+    labels = [
         f"{point.label} in {point.declared_in}"
         if point.declared_in and ranges[point.label] > 1
         else point.label or ""
         for point in kernel_points
     ]
+    rows = (_row(point, label, trace) for point, label in zip(kernel_points, labels, strict=True))
+    return items, kernel_points, Table.from_rows(KERNELS.columns, rows)
+
+
+def _work_unknown(trace: Trace) -> base.Skipped:
+    return base.Skipped("bytes and FLOP of the kernels in this trace are unknown", _record(trace))
+
+
+def _record(trace: Trace) -> str:
+    """The remedy that gets bytes and FLOP recorded. Only torch knows shapes."""
+    options, ways = model.recording_options(trace), []
+    if framework(trace) in ("torch", "") and not options.shapes and shaped_gemms(trace) is None:
+        own = "traceview record --shapes"
+        profiled = "torch.profiler.profile(record_shapes=True)"
+        ways.append(f"shapes ({wording.by_recorder(trace, own, profiled, own)})")
+    if wording.on_amd(trace):
+        return f"record with {ways[0]}" if ways else "count with rocprof-compute"
+    if not options.gpu_metrics:
+        ways.append("sampled counters (traceview record --gpu-metrics)")
+    count = "count with ncu and pass traceview report --ncu FILE.csv"
+    return f"record with {' or '.join(ways)}, or {count}" if ways else count
 
 
 def _row(point: RooflinePoint, label: str, trace: Trace) -> dict[str, Cell]:
@@ -316,11 +309,11 @@ def _notes(trace: Trace, items: WorkItems, known: Mask) -> Iterator[str]:
 
 def _warm_up_notes(reported: Sequence[RooflinePoint]) -> tuple[str, ...]:
     early_ns = sum(point.total_ns - point.steady_ns for point in reported)
-    counted = f"{OF_WARM_UP} count in the tables but not in the savings of findings."
+    counted = f"{wording.OF_WARM_UP} count in the tables but not in the savings of findings."
     return (f"{units.duration(early_ns)} {counted}",) if early_ns else ()
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="roofline",
     title="Roofline",
     question="Is each kernel bound by memory, by arithmetic, or by neither?",
@@ -328,7 +321,7 @@ ANALYSIS = Analysis(
     tables=(KERNELS, ROOFS),
     compute=compute,
     charts=(
-        Chart(
+        base.Chart(
             "roofline",
             "kernels",
             "FLOP rate by arithmetic intensity under the ceilings of the GPU; area is time",

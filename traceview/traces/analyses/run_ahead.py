@@ -17,23 +17,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.base.tables import (
-    NULL,
-    Array,
-    Cell,
-    Integers,
-    Keep,
-    Mask,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
-)
+from traceview.base.tables import Cell, Keep, Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import NULL, Array, Integers, Mask
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.traces.analyses.run_ahead_findings import MESSAGE, verdict_claims
 from traceview.traces.facts import launches, operations
-from traceview.traces.facts.idle.gaps import device_work
-from traceview.traces.facts.idle.launching import queue_full_ns, steady_idle_pct, verdict
+from traceview.traces.facts.idle import gaps, launching
 from traceview.traces.facts.ranges.selection import selected, selected_operations
 from traceview.traces.facts.steps.steps import step_names, steps, steps_ahead
 from traceview.traces.rules import FindingRule, findings
@@ -104,7 +93,7 @@ RANGES = TableSpec(
 
 
 def compute(trace: Trace) -> Result:
-    rows = {device: _device_row(trace, device) for device in device_work(trace)}
+    rows = {device: _device_row(trace, device) for device in gaps.device_work(trace)}
     return Result(
         Deferred(
             lambda: {
@@ -155,9 +144,9 @@ def _device_row(trace: Trace, device: int) -> dict[str, Cell]:
         "queue_wait_median_ns": wait.median_ns,
         "queue_wait_max_ns": wait.most_ns,
         "max_queue_depth": depth.most,
-        "verdict": verdict(trace, device),
-        "steady_idle_pct": steady_idle_pct(trace, device),
-        "queue_full_ns": queue_full_ns(trace, device),
+        "verdict": launching.verdict(trace, device),
+        "steady_idle_pct": launching.steady_idle_pct(trace, device),
+        "queue_full_ns": launching.queue_full_ns(trace, device),
     }
 
 

@@ -15,11 +15,8 @@ from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle.late_parts import does_other_work
 from traceview.traces.analyses.verdict.verdict import waits_for_data, waits_for_results
-from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
-from traceview.traces.facts.idle.launching import copying_ns, counted_gaps, long_launches, work_ns
-from traceview.traces.facts.idle.typical import typical_gap
-from traceview.traces.facts.launches import queue_wait_ns
-from traceview.traces.facts.operations import operations
+from traceview.traces.facts import launches, operations
+from traceview.traces.facts.idle import gaps, launching, typical
 from traceview.traces.facts.ranges.selection import selected, selected_operations
 from traceview.traces.facts.steps.steps import steps, steps_ahead
 from traceview.traces.rules import TimeClaim, gpu_name, gpu_subject
@@ -105,16 +102,16 @@ def verdict_claims(trace: Trace, rows: Mapping[int, Mapping[str, Cell]]) -> Iter
 
 def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> TimeClaim:
     """The verdict on a device; `row` is its row of the table `devices`."""
-    verdict, every = str(row["verdict"]), gaps(trace)
-    counted = counted_gaps(trace, device, every)
+    verdict, every = str(row["verdict"]), gaps.gaps(trace)
+    counted = launching.counted_gaps(trace, device, every)
     own = counted & (every.cause == SYNC_DRAIN)
     idle_ns = int(every.idle_ns[own].sum()) if verdict == "sync-drained" else 0
     figures = {"idle_ns": idle_ns, "steady_idle_pct": row["steady_idle_pct"], "other_gpus": others}
     says, remedy = VERDICTS[_closer(trace, device, verdict, row, counted)]
     if verdict == "launch-bound" and row["steady_idle_pct"] is None:
         says = _RUNS_DRY
-    work = work_ns(trace, device)
-    if verdict in _AHEAD and 2 * (copying := copying_ns(trace, device)) >= work:
+    work = launching.work_ns(trace, device)
+    if verdict in _AHEAD and 2 * (copying := launching.copying_ns(trace, device)) >= work:
         figures, remedy = {**figures, "copying_ns": copying, "busy_ns": work}, _COPY_LESS
     of_cause = every.by_cause(counted)
     most = CAUSES[int(np.argmax(of_cause))]
@@ -133,7 +130,7 @@ def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> T
         "devices",
         {name: row[name] for name in ("device_id", "host_id")},
         saved_ns=idle_ns,
-        span_ns=steady_spans_ns(trace)[device],
+        span_ns=gaps.steady_spans_ns(trace)[device],
         window=_window(trace, device, verdict),
         work=wording.lost_in(every, own) if idle_ns else None,
         figures=figures,
@@ -145,7 +142,7 @@ def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> T
 
 def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], counted: Mask) -> str:
     """The entry of VERDICTS that says most of a device; `counted` are the gaps that count."""
-    every = gaps(trace)
+    every = gaps.gaps(trace)
     if verdict == "mixed" and row["steady_idle_pct"] is not None:
         of_cause = every.by_cause(counted)
         return "one cause" if 2 * of_cause.max() > of_cause.sum() else verdict
@@ -155,19 +152,19 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         return "data"
     if waits_for_results(trace, device):
         return "results"
-    if device in long_launches(trace) and long_launches(trace)[device].is_most:
+    if device in launching.long_launches(trace) and launching.long_launches(trace)[device].is_most:
         return "long calls"
     return "other work" if does_other_work(trace, device) else verdict
 
 
 def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:
     """Time window of the evidence: the longest queue wait, or the longest gap of a dry GPU."""
-    every = gaps(trace)
-    counted = counted_gaps(trace, device, every)
+    every = gaps.gaps(trace)
+    counted = launching.counted_gaps(trace, device, every)
     if verdict not in _AHEAD and counted.any():
-        gap = typical_gap(trace, every, counted)
+        gap = typical.typical_gap(trace, every, counted)
         return int(every.start_ns[gap]), int(every.end_ns[gap])
-    ops, wait = operations(trace), queue_wait_ns(trace)
+    ops, wait = operations.operations(trace), launches.queue_wait_ns(trace)
     own = np.flatnonzero((ops.device == device) & selected_operations(trace))
     longest = own[np.argmax(wait[own])]
     return int(ops.start_ns[longest]) - max(int(wait[longest]), 0), int(ops.end_ns[longest])
@@ -182,7 +179,7 @@ class Lead(NamedTuple):
 
 def _lead(trace: Trace, device: int) -> Lead | None:
     """The lead in steps that work on this device alone; None without such steps."""
-    ops, every = operations(trace), steps(trace)
+    ops, every = operations.operations(trace), steps(trace)
     process, of_stream = ops.streams[:, 0], ops.streams[:, 1]
     alone = ~np.isin(process, process[of_stream != device])
     own = (every.operations > 0) & np.isin(every.process, process[alone])

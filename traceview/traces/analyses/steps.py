@@ -7,24 +7,18 @@ import numpy.typing as npt
 
 from traceview.base import groups, units
 from traceview.base.groups import Groups
-from traceview.base.tables import (
+from traceview.base.tables import Keep, Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import (
     NULL,
     Array,
     Integers,
-    Keep,
     Mask,
     RowNumbers,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
     object_array,
     picked,
     row_numbers,
 )
-from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.traces.analyses.steps_findings import reason_texts, slow_steps
-from traceview.traces.analyses.wording import by_recorder
+from traceview.traces.analyses import base, steps_findings, wording
 from traceview.traces.facts.idle.step_parts import PARTS, step_parts
 from traceview.traces.facts.operations import HOST, process_hosts
 from traceview.traces.facts.ranges.ranges import RangeTree, range_tree
@@ -122,7 +116,16 @@ def operator_table(trace: Trace) -> Table:
     # Without shapes.
     names = ranges.texts("name")
     names = names.map([each.partition(", sizes = ")[0] for each in names.values.tolist()])
-    own, total, inner = _times_ns(range_tree(trace), names, len(ranges))
+    # Own time, total time and whether inside a range of the same name, per row of ranges.
+    # The total time of an inside range is 0.
+    tree = range_tree(trace)
+    count = len(ranges)
+    own, total = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    inner = np.zeros(count, bool)
+    own[tree.row] = tree.nesting.own_ns
+    inner[tree.row] = _inside_its_like(tree, names.codes[tree.row])
+    total[tree.row] = tree.nesting.end - tree.nesting.start
+    total[inner] = 0
     by = groups.group(names.codes[rows])
     own_ns = groups.sums(by, own[rows])
     table = Table(
@@ -136,20 +139,6 @@ def operator_table(trace: Trace) -> Table:
         },
     )
     return table.take(groups.most_first(own_ns))
-
-
-def _times_ns(tree: RangeTree, names: Texts, count: int) -> tuple[Integers, Integers, Mask]:
-    """Own time, total time and whether inside a range of the same name, per row of ranges.
-
-    The total time of an inside range is 0.
-    """
-    own, total = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    inner = np.zeros(count, bool)
-    own[tree.row] = tree.nesting.own_ns
-    inner[tree.row] = _inside_its_like(tree, names.codes[tree.row])
-    total[tree.row] = tree.nesting.end - tree.nesting.start
-    total[inner] = 0
-    return own, total, inner
 
 
 def _inside_its_like(tree: RangeTree, name: RowNumbers) -> Mask:
@@ -177,14 +166,14 @@ def _inside_its_like(tree: RangeTree, name: RowNumbers) -> Mask:
 # of a step.
 
 
-def compute(trace: Trace) -> Result:
+def compute(trace: Trace) -> base.Result:
     # The parts of a step do not depend on which steps are selected.
     whole = trace.but(selection=Selection()) if trace.selection else trace
     all_steps = steps(whole)
     chosen = selected(trace, all_steps.process, all_steps.cpu_start_ns)
     labels = step_names(whole)
-    return Result(
-        Deferred(
+    return base.Result(
+        base.Deferred(
             lambda: {
                 "series": _series(whole, chosen),
                 "steps": _steps(whole, chosen, labels),
@@ -192,14 +181,14 @@ def compute(trace: Trace) -> Result:
                 "operators": operator_table(trace),
             }
         ),
-        tuple(findings(whole, [slow_steps(chosen)])),
+        tuple(findings(whole, [steps_findings.slow_steps(chosen)])),
         summary={"steps_from": steps_source(whole)},
         notes=_notes(whole, chosen) if len(all_steps) else (_no_steps(whole),),
     )
 
 
 def _no_steps(trace: Trace) -> str:
-    how = by_recorder(
+    how = wording.by_recorder(
         trace,
         "Put a range around each step of the program: with torch.cuda.nvtx.range(f'step_{i}').",
         "Call prof.step() after each step of the program.",
@@ -306,7 +295,7 @@ def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:
             "step": labels.take(order),
             "kind": _kinds(trace).take(order),
             "duration_ns": timed.duration_ns[order],
-            "why": reason_texts(trace).take(order),
+            "why": steps_findings.reason_texts(trace).take(order),
             "gpu_busy_ns": np.where(none, NULL, parts.busy_ns[order]),
             "gpu_idle_ns": np.where(none, NULL, parts.idle_ns[order]),
             "sync_wait_ns": picked(parts.sync_wait_ns, order),
@@ -341,7 +330,7 @@ def _parts(trace: Trace, chosen: Mask, labels: Texts) -> Table:
     )
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="steps",
     title="Steps",
     question="How long does each step take, which ones are outliers, and why?",
@@ -349,7 +338,7 @@ ANALYSIS = Analysis(
     tables=(SERIES, STEPS, PART_TABLE, OPERATORS),
     compute=compute,
     charts=(
-        Chart(
+        base.Chart(
             "columns",
             "parts",
             "Time of each step by part",

@@ -11,21 +11,13 @@ import numpy.typing as npt
 from traceview.base import groups, intervals
 from traceview.base.findings import LONGEST_NAME, LostTime, Subject, filled, severity_of
 from traceview.base.records import record
-from traceview.base.tables import (
-    Array,
-    Integers,
-    Mask,
-    Texts,
-    TextsOneByOne,
-    TextValues,
-    object_array,
-)
+from traceview.base.tables import Texts, TextsOneByOne
+from traceview.base.tables.arrays import Array, Integers, Mask, TextValues, object_array
 from traceview.base.units import Value
 from traceview.base.vocabulary.causes import CAUSE_NAMES, SYNC_DRAIN
 from traceview.traces.analyses.wording import lost_in
+from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, step_parts
-from traceview.traces.facts.launches import waits
-from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.ranges import attribute, range_tree
 from traceview.traces.facts.steps import steps
 from traceview.traces.rules import FindingRule, TimeClaim
@@ -66,7 +58,13 @@ class StepReasons:
         timed = steps.pace(self.trace)
         parts, between = self._medians
         more = step_parts.step_parts(self.trace).part_ns[rows] - parts[timed.loop[rows]]
-        _net(more)
+        # Offset parts that grew by parts that shrank, for work and for idle time, in place.
+        # Idle time of one cause may replace that of another.
+        for columns in (np.flatnonzero(~_IS_IDLE), np.flatnonzero(_IS_IDLE)):
+            grown = np.clip(more[:, columns], 0.0, None)
+            total, net = grown.sum(axis=1), np.maximum(more[:, columns].sum(axis=1), 0.0)
+            fraction = np.divide(net, total, out=np.zeros(len(total)), where=total > 0)
+            more[:, columns] = grown * fraction[:, np.newaxis]
         excess = (timed.duration_ns - timed.median_ns)[rows].tolist()
         apart = step_parts.step_parts(self.trace).between_ns[rows] - between[timed.loop[rows]]
         drains = _drains_in(self.trace, rows[more[:, _DRAINED] > 0])
@@ -97,18 +95,6 @@ def reasons(trace: Trace) -> StepReasons:
     comparable = np.zeros(int(timed.loop.max(initial=-1)) + 1, bool)
     comparable[timed.loop[usual]] = True
     return StepReasons(trace, np.flatnonzero(unusual & comparable[timed.loop]), usual)
-
-
-def _net(more: npt.NDArray[np.float64]) -> None:
-    """Offset parts that grew by parts that shrank, for work and for idle time, in place.
-
-    Idle time of one cause may replace that of another.
-    """
-    for columns in (np.flatnonzero(~_IS_IDLE), np.flatnonzero(_IS_IDLE)):
-        grown = np.clip(more[:, columns], 0.0, None)
-        total, net = grown.sum(axis=1), np.maximum(more[:, columns].sum(axis=1), 0.0)
-        fraction = np.divide(net, total, out=np.zeros(len(total)), where=total > 0)
-        more[:, columns] = grown * fraction[:, np.newaxis]
 
 
 def step_reasons(
@@ -181,7 +167,7 @@ def _drains(trace: Trace) -> _Drains:
 
 def _calls(trace: Trace, wait: Integers) -> list[tuple[str, str | None]]:
     """The call of each wait, and the range that it was made in."""
-    blocking, tree = waits(trace), range_tree(trace)
+    blocking, tree = launches.waits(trace), range_tree(trace)
     api = trace.api_calls.texts("name").take(blocking.call[wait]).decode()
     ranges = attribute(
         trace, blocking.thread[wait], blocking.process[wait], blocking.start_ns[wait]
@@ -232,26 +218,13 @@ def reason_texts(trace: Trace) -> Texts:
     of_steps = reasons(trace)
     codes = np.full(len(steps.steps(trace)), -1, np.int32)
     codes[of_steps.rows] = np.arange(len(of_steps.rows))
-    return TextsOneByOne(codes, _ReasonTexts(of_steps))
 
+    # Built on demand: a long trace has many steps, and shows few.
+    def texts(codes: Array) -> TextValues:
+        every = of_steps.of(of_steps.rows[codes])
+        return object_array([filled(*reason_clause(each)) for each in every])
 
-@record
-class _ReasonTexts:
-    """Lazily formatted texts: a long trace has many steps, and shows few."""
-
-    reasons: StepReasons
-
-    def __len__(self) -> int:
-        return len(self.reasons.rows)
-
-    @property
-    def every(self) -> TextValues:
-        return self.some(np.arange(len(self)))
-
-    def some(self, codes: Array) -> TextValues:
-        """The texts of the steps with these codes."""
-        of_steps = self.reasons.of(self.reasons.rows[codes])
-        return object_array([filled(*reason_clause(found)) for found in of_steps])
+    return TextsOneByOne(codes, len(of_steps.rows), texts)
 
 
 def _slow_steps(trace: Trace, chosen: Mask) -> Iterator[TimeClaim]:
@@ -299,7 +272,7 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
     argument = _range_argument(trace, worst, label)
     passed = intervals.union(timed.begin_ns[rows], timed.end_ns[rows])
     launched = np.flatnonzero(steps.step_of_operations(trace) == worst)[:1]
-    device = int(operations(trace).device[launched].max(initial=-1))
+    device = int(operations.operations(trace).device[launched].max(initial=-1))
     return TimeClaim(
         Subject("range", label),
         {

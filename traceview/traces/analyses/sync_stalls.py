@@ -11,9 +11,7 @@ import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.tables import Mask, Table, TableSpec, Texts, column_list
-from traceview.traces.analyses.base import Analysis, Chart, Result
-from traceview.traces.analyses.sync_stalls_findings import ListedWaits, listed_waits, stall_findings
-from traceview.traces.analyses.wording import by_recorder
+from traceview.traces.analyses import base, sync_stalls_findings, wording
 from traceview.traces.facts.idle.gaps import every_gap
 from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import CallKind
@@ -56,29 +54,50 @@ SITES = TableSpec(
 )
 
 
-def compute(trace: Trace) -> Result:
+def compute(trace: Trace) -> base.Result:
     every = waits(trace)
     chosen = selected_calls(trace)[every.call]
-    listed = listed_waits(trace)
-    sites = _sites(trace, listed)
-    return Result(
+    listed = sync_stalls_findings.listed_waits(trace)
+    rows, each, site = listed.row, listed.groups, listed.site
+    cost, steady = stalls(trace), ~every_gap(trace).one_time
+    took, benign = waits(trace).duration_ns[rows], cost.benign_ns[rows]
+    idle = groups.sums(each, cost.idle_ns(np.ones(len(steady), bool))[rows])
+    after_upload = cost.idle_ns(steady & after_uploads(trace))[rows]
+    lines = site.site.take(each.first)
+    places = zip(lines.decode(), listed.range_path.decode(), strict=True)
+    table = Table(
+        SITES.columns,
+        {
+            "api": listed.api.take(each.first),
+            "range_path": listed.range_path,
+            "call_site": lines,
+            "place": Texts.of(line or path for line, path in places),
+            "calls": groups.count(each),
+            "wait_ns": groups.sums(each, took),
+            "benign_ns": groups.sums(each, benign),
+            "idle_within_ns": groups.sums(each, took - benign),
+            "idle_after_ns": idle,
+            "steady_idle_after_ns": groups.sums(each, cost.idle_ns(steady)[rows]),
+            "upload_idle_after_ns": groups.sums(each, after_upload),
+            "hint": site.hint.take(each.first),
+            "source": site.source.take(each.first),
+        },
+    )
+    sites = table.take(np.lexsort((-table["wait_ns"], -idle)))
+    synchronizations = chosen & (every.does == CallKind.SYNCHRONIZE)
+    copies = chosen & np.isin(every.does, [CallKind.COPY, CallKind.COPY_ASYNC])
+    return base.Result(
         {"calls": _calls(trace, every, chosen), "sites": sites},
-        tuple(stall_findings(trace, listed)),
-        _summary(every, chosen, sites),
+        tuple(sync_stalls_findings.stall_findings(trace, listed)),
+        {
+            "synchronizations": int(synchronizations.sum()),
+            "synchronization_wait_ns": _waited_ns(every, synchronizations),
+            "blocking_copy_wait_ns": _waited_ns(every, copies),
+            "idle_caused_ns": int(sites["idle_after_ns"].sum()),
+            "steady_idle_caused_ns": int(sites["steady_idle_after_ns"].sum()),
+        },
         _notes(trace, listed),
     )
-
-
-def _summary(waits: Waits, chosen: Mask, sites: Table) -> dict[str, int]:
-    synchronizations = chosen & (waits.does == CallKind.SYNCHRONIZE)
-    copies = chosen & np.isin(waits.does, [CallKind.COPY, CallKind.COPY_ASYNC])
-    return {
-        "synchronizations": int(synchronizations.sum()),
-        "synchronization_wait_ns": _waited_ns(waits, synchronizations),
-        "blocking_copy_wait_ns": _waited_ns(waits, copies),
-        "idle_caused_ns": int(sites["idle_after_ns"].sum()),
-        "steady_idle_caused_ns": int(sites["steady_idle_after_ns"].sum()),
-    }
 
 
 def _waited_ns(waits: Waits, chosen: Mask) -> int:
@@ -88,11 +107,11 @@ def _waited_ns(waits: Waits, chosen: Mask) -> int:
     return sum(intervals.covered(waits, on).total() for on in own)
 
 
-def _notes(trace: Trace, listed: ListedWaits) -> tuple[str, ...]:
+def _notes(trace: Trace, listed: sync_stalls_findings.ListedWaits) -> tuple[str, ...]:
     if not len(listed.row) or "call_sites" in trace.tables:
         return ()
     chains = "callchains" in trace.tables
-    adds = by_recorder(
+    adds = wording.by_recorder(
         trace,
         "traceview record adds them.",
         "torch.profiler.profile(with_stack=True) adds the function of each.",
@@ -128,41 +147,12 @@ def _calls(trace: Trace, waits: Waits, chosen: Mask) -> Table:
     return table.take(np.lexsort((-figures.total, rank)))
 
 
-def _sites(trace: Trace, listed: ListedWaits) -> Table:
-    rows, each, site = listed.row, listed.groups, listed.site
-    cost, steady = stalls(trace), ~every_gap(trace).one_time
-    took, benign = waits(trace).duration_ns[rows], cost.benign_ns[rows]
-    idle = groups.sums(each, cost.idle_ns(np.ones(len(steady), bool))[rows])
-    after_upload = cost.idle_ns(steady & after_uploads(trace))[rows]
-    lines = site.site.take(each.first)
-    places = zip(lines.decode(), listed.range_path.decode(), strict=True)
-    table = Table(
-        SITES.columns,
-        {
-            "api": listed.api.take(each.first),
-            "range_path": listed.range_path,
-            "call_site": lines,
-            "place": Texts.of(line or path for line, path in places),
-            "calls": groups.count(each),
-            "wait_ns": groups.sums(each, took),
-            "benign_ns": groups.sums(each, benign),
-            "idle_within_ns": groups.sums(each, took - benign),
-            "idle_after_ns": idle,
-            "steady_idle_after_ns": groups.sums(each, cost.idle_ns(steady)[rows]),
-            "upload_idle_after_ns": groups.sums(each, after_upload),
-            "hint": site.hint.take(each.first),
-            "source": site.source.take(each.first),
-        },
-    )
-    return table.take(np.lexsort((-table["wait_ns"], -idle)))
-
-
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="sync-stalls",
     title="Synchronization stalls",
     question="Where does the CPU wait for the GPU, and does the GPU run dry because of it?",
     needs=("api_calls",),
     tables=(CALLS, SITES),
     compute=compute,
-    charts=(Chart("bars", "calls", "CPU time in blocking calls", "api", "wait_ns"),),
+    charts=(base.Chart("bars", "calls", "CPU time in blocking calls", "api", "wait_ns"),),
 )

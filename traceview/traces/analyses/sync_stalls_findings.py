@@ -17,8 +17,7 @@ from traceview.base.records import record
 from traceview.base.tables import Array, Cell, Integers, Mask, Texts
 from traceview.base.vocabulary.causes import CAUSES, COPY_WAIT, LAUNCH_LATE, SYNC_DRAIN
 from traceview.traces.analyses import wording
-from traceview.traces.facts import savings
-from traceview.traces.facts.copies import downloads, uses_managed_memory
+from traceview.traces.facts import copies, savings
 from traceview.traces.facts.dependencies.forecast import LEAST_STEPS, model
 from traceview.traces.facts.idle.gaps import every_gap, unknown_idle
 from traceview.traces.facts.idle.typical import typical_gap
@@ -86,17 +85,13 @@ def listed_waits(trace: Trace) -> ListedWaits:
     path = place.path(tree)
     pattern = tree.pattern_of_paths(path)
     each = groups.group(api.codes, site.site.codes, site.hint.codes, pattern)
-    return ListedWaits(row, api, site, pattern, each, _range_paths(trace, each, path, pattern))
-
-
-def _range_paths(trace: Trace, each: Groups, path: Array, pattern: Array) -> Texts:
-    """The path of each group, or its pattern if its waits have several paths."""
+    # The path of each group, or its pattern if its waits have several paths.
     tree = ranges.range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     texts = np.empty(each.size, object)
     for source, number, own in ((tree.paths, path, one), (tree.patterns, pattern, ~one)):
         texts[own] = source.texts(number[each.first[own]]).decode()
-    return Texts.of(texts)
+    return ListedWaits(row, api, site, pattern, each, Texts.of(texts))
 
 
 # Findings of `sync-stalls`: one per call at a line, or per call and range without lines.
@@ -112,7 +107,7 @@ def _range_paths(trace: Trace, each: Groups, path: Array, pattern: Array) -> Tex
 def waits_for_no_result(trace: Trace) -> Mask:
     """True for the synchronizations, among waits, before which nothing was copied to the host."""
     ops, calls = operations(trace), api_calls(trace)
-    copying = ops.call[downloads(trace) & ops.launched]
+    copying = ops.call[copies.downloads(trace) & ops.launched]
     return without_copies(waits(trace), calls.thread[copying], calls.start_ns[copying])
 
 
@@ -481,7 +476,7 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) ->
     if control:
         return control
     if 2 * unread > total:
-        if uses_managed_memory(trace):
+        if copies.uses_managed_memory(trace):
             return _MANAGED
         return _ORDERS if _orders_streams(trace, rows) else terms(trace).no_wait or _NOTHING_READ
     return f"Read results on the CPU less often, {terms(trace).later_reads}."

@@ -15,7 +15,7 @@ from traceview.base import groups
 from traceview.base.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.base.tables import NULL, Table, Texts
 from traceview.base.units import Value
-from traceview.traces.analyses.base import Analysis, Chart, Result
+from traceview.traces.analyses import base, trace_health_work, wording
 from traceview.traces.analyses.trace_health_checks import (
     CHECKS,
     DIAGNOSTICS,
@@ -32,29 +32,21 @@ from traceview.traces.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
-from traceview.traces.analyses.trace_health_work import (
-    gpu_work,
-    how_to_record,
-    other_accelerator,
-    without_gpu,
-)
 from traceview.traces.analyses.verdict.series import cold_passes
-from traceview.traces.analyses.wording import AS_NODES, AS_WHOLE, by_recorder, flush
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
-from traceview.traces.trace import Trace
-from traceview.traces.trace.model import recording_options
+from traceview.traces.trace import Trace, model
 
 
-def compute(trace: Trace) -> Result:
+def compute(trace: Trace) -> base.Result:
     checks = [outcome for check in _CHECKS for outcome in check(trace)]
     checks.sort(key=lambda check: STATUSES.index(check.status))
     rows = [
         {"check": c.check, "status": c.status, "detail": c.detail, "remedy": c.remedy}
         for c in checks
     ]
-    return Result(
+    return base.Result(
         {
             "checks": Table.from_rows(CHECKS.columns, rows),
             "overheads": _overheads(trace),
@@ -85,14 +77,14 @@ def _graphs(trace: Trace) -> Iterator[Check]:
     if graphs.whole.any():
         time_ns = int(ops.duration_ns[graphs.whole].sum())
         values = {"launches": int(graphs.whole.sum()), "graph_ns": time_ns}
-        yield Check("CUDA graphs", "blind", _BLIND_INSIDE, AS_NODES, values)
+        yield Check("CUDA graphs", "blind", _BLIND_INSIDE, wording.AS_NODES, values)
     if graphs.node.any():
         slowed = (
             "{nodes:operation} of {launches:graph launch|graph launches} were recorded node by "
             "node, which slows graphs down."
         )
         values = {"nodes": int(graphs.node.sum()), "launches": graphs.node_launches}
-        yield Check("CUDA graphs", "note", slowed, AS_WHOLE, values)
+        yield Check("CUDA graphs", "note", slowed, wording.AS_WHOLE, values)
 
 
 _BLIND_INSIDE = (
@@ -105,7 +97,7 @@ _BLIND_INSIDE = (
 
 def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
-    if without_gpu(trace) or other_accelerator(trace):
+    if trace_health_work.without_gpu(trace) or trace_health_work.other_accelerator(trace):
         return
     if "api_calls" not in trace.tables:
         missing = (
@@ -113,11 +105,11 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             if "kernels" in trace.tables
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
-        yield Check("CUDA API", "blind", missing, how_to_record(trace))
+        yield Check("CUDA API", "blind", missing, trace_health_work.how_to_record(trace))
         return
     ops, alone = operations(trace), unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
-    ends_early = cut or recording_options(trace).bounded
+    ends_early = cut or model.recording_options(trace).bounded
     lost = int((alone.launches & ~(alone.late & ends_early)).sum())
     # Without any kernel or graph, another check says that none was recorded.
     computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH)).any() and "kernels" in trace.tables
@@ -130,7 +122,7 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             "launches",
             "blind" if in_doubt else "warning",
             text + " That leaves idle time unknown." * in_doubt,
-            flush(trace),
+            wording.flush(trace),
             {"lost": lost, "launches": launches},
             all_in_doubt=in_doubt,
         )
@@ -138,7 +130,7 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
         unknown = (
             "{operations:operation} without a launch call: their queue wait and range are unknown."
         )
-        yield Check("launches", "warning", unknown, flush(trace), {"operations": orphans})
+        yield Check("launches", "warning", unknown, wording.flush(trace), {"operations": orphans})
     if not lost and not orphans and computes:
         but = ", but for the edges of the window" if cut else ""
         yield Check("launches", "ok", f"Each operation has its launch call{but}.")
@@ -146,13 +138,13 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
 
 def _ranges(trace: Trace) -> list[Check]:
     if "ranges" not in trace.tables or "ranges" in trace.absent:
-        absent = by_recorder(trace, "NVTX was not traced.", "Operators were not recorded.")
-        return [Check("NVTX ranges", "note", absent, how_to_record(trace))]
+        absent = wording.by_recorder(trace, "NVTX was not traced.", "Operators were not recorded.")
+        return [Check("NVTX ranges", "note", absent, trace_health_work.how_to_record(trace))]
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)
     if not len(ranges) and not checks:
         none = "There are none, so times cannot be attributed to steps or layers."
-        remedy = by_recorder(
+        remedy = wording.by_recorder(
             trace,
             "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",
             "Call prof.step() after each step, or put record_function('step') around it.",
@@ -259,7 +251,7 @@ def _cold(trace: Trace) -> Iterator[Check]:
 
 
 _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
-    gpu_work,
+    trace_health_work.gpu_work,
     _unpaired,
     _graphs,
     _ranges,
@@ -308,12 +300,12 @@ def _diagnostics(trace: Trace) -> Table:
     return table.take(np.argsort(-table["times"], kind="stable"))
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="trace-health",
     title="Trace health",
     question="What does this recording not show, and what did recording it cost?",
     needs=(),
     tables=(CHECKS, OVERHEADS, DIAGNOSTICS),
     compute=compute,
-    charts=(Chart("bars", "overheads", "Profiler overhead by purpose", "name", "total_ns"),),
+    charts=(base.Chart("bars", "overheads", "Profiler overhead by purpose", "name", "total_ns"),),
 )

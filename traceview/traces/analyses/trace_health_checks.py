@@ -21,10 +21,8 @@ from traceview.traces.facts.launches import cut_window, unpaired
 from traceview.traces.facts.operations import CallKind, call_kinds, captured_calls, operations
 from traceview.traces.facts.ranges.origins import INFERRED_DOMAIN
 from traceview.traces.facts.steps.steps import warm_up_end_ns
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.model import recording_options
+from traceview.traces.trace import Trace, fact, model, schema
 from traceview.traces.trace.nsys import export_info
-from traceview.traces.trace.schema import TORCH_PROFILER
 
 Status = Literal["blind", "warning", "note", "ok"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -107,7 +105,7 @@ def _otherwise(trace: Trace) -> str:
     """The remedy to record again, with fewer options if more than the minimum was recorded."""
     if of_torch(trace):
         return "Record again: fewer steps, or another version of PyTorch."
-    chains = recording_options(trace).call_chains
+    chains = model.recording_options(trace).call_chains
     fewer = " (traceview record --backtrace none)" if chains else ""
     return f"Record again: a shorter run, fewer kinds of events{fewer}, or another version of nsys."
 
@@ -151,7 +149,7 @@ def lost_events(trace: Trace) -> list[Check]:
     kinds = {found["kind"] for found in incomplete}
     cut = cut_window(trace) is not None
     # nsys reports the same of a bounded recording that is complete as for lost events.
-    whole = recording_options(trace).bounded and _paired(trace)
+    whole = model.recording_options(trace).bounded and _paired(trace)
     # nsys also reports it of a program that made no call of CUDA at all.
     unused = without_cuda(trace)
     if failed is None and "CUDA" in kinds and not (cut or whole or unused):
@@ -209,7 +207,7 @@ def _paired(trace: Trace) -> bool:
     The end of a bounded recording cuts the last launches off from their work.
     """
     loose = unpaired(trace)
-    lost = loose.launches & ~(loose.late & recording_options(trace).bounded)
+    lost = loose.launches & ~(loose.late & model.recording_options(trace).bounded)
     return bool(len(operations(trace)) and not lost.any() and not loose.operations.any())
 
 
@@ -407,7 +405,7 @@ def recording_cost(trace: Trace) -> Iterator[Check]:
     """The estimated cost after warm-up, on the thread that it slowed most."""
     ops = operations(trace)
     # What an event of torch.profiler costs was not measured.
-    if not len(ops) or trace.recorder == TORCH_PROFILER:
+    if not len(ops) or trace.recorder == schema.TORCH_PROFILER:
         return
     first, last = max(int(ops.start_ns[0]), warm_up_end_ns(trace)), int(ops.end_ns.max())
     every = list(_events(trace, first, last))
@@ -435,7 +433,7 @@ def recording_cost(trace: Trace) -> Iterator[Check]:
 
 def _events(trace: Trace, first: int, last: int) -> Iterator[EventCost]:
     """The events between two times, by thread."""
-    options, threads = recording_options(trace), len(trace.threads)
+    options, threads = model.recording_options(trace), len(trace.threads)
 
     def by_thread(table: str, time: str, chosen: Array | None = None) -> Integers:
         at, thread = trace.recorded(table)[time], trace.recorded(table)["thread"]

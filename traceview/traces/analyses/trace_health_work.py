@@ -9,29 +9,27 @@ from traceview.base.units import Value
 from traceview.traces.analyses.base import EXPORT_AGAIN
 from traceview.traces.analyses.trace_health_checks import Check, without_cuda
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
-from traceview.traces.facts.launches import loses_graphs
-from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
-from traceview.traces.trace import Trace
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.facts import launches, operations
+from traceview.traces.trace import Trace, schema
 
 
 def gpu_work(trace: Trace) -> list[Check]:
     """Whether GPU work was recorded, and why not."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     if "kernels" in trace.unread:
         values: dict[str, Value] = {"reason": trace.unread["kernels"]}
         template = "The kernels were not read, so GPU time is unknown: {reason}."
         remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
         return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
-    launched = np.isin(ops.kind, [Kind.KERNEL, Kind.GRAPH]).any()
-    if not launched and (call_kinds(trace) == CallKind.LAUNCH).any():
+    launched = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
+    if not launched and (operations.call_kinds(trace) == operations.CallKind.LAUNCH).any():
         lost = "Work was launched and none of it was recorded, so GPU time is unknown."
         if not len(ops) and "kernels" not in trace.tables:
             lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
         template, values = _on_cpu(trace)
         remedy = by_recorder(trace, _SEE_GPU, how_to_record(trace), _SEE_GPU)
         remedy = _CHECK_LAUNCHES if len(ops) else remedy
-        if loses_graphs(trace):
+        if launches.loses_graphs(trace):
             lost = (
                 "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
             )
@@ -99,7 +97,7 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
 
 def without_gpu(trace: Trace) -> bool:
     """Whether torch.profiler saw neither GPU nor CUDA, which is not a fault of a CPU program."""
-    return trace.recorder == TORCH_PROFILER and not (
+    return trace.recorder == schema.TORCH_PROFILER and not (
         len(trace.devices) or trace.tables.keys() & {"kernels", "copies", "sets", "api_calls"}
     )
 

@@ -11,20 +11,18 @@ from traceview.base import groups, intervals, units
 from traceview.base.findings import Finding, LostTime
 from traceview.base.tables import Array, Mask, Table
 from traceview.base.vocabulary.causes import LAUNCH_LATE
+from traceview.traces.facts import kernel_classes, launches
 from traceview.traces.facts.idle.gaps import Gaps, every_gap
-from traceview.traces.facts.kernel_classes import framework, terms
-from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.operations import Kind, Operations, kernel_operations, operations
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import stacks_through
 from traceview.traces.facts.steps import steps
-from traceview.traces.trace import Trace
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.trace import Trace, schema
 
 
 def of_torch(trace: Trace) -> bool:
     """Whether torch.profiler made the trace, so that options of nsys do not apply."""
-    return trace.recorder == TORCH_PROFILER
+    return trace.recorder == schema.TORCH_PROFILER
 
 
 def by_recorder(trace: Trace, nsys: str, torch: str, ours: str = "") -> str:
@@ -44,7 +42,7 @@ def on_amd(trace: Trace) -> bool:
 
 def early_uploads(trace: Trace) -> str:
     """A remedy for uploads that hold up the GPU; it pins nothing that is pinned already."""
-    copies, remedy = trace.recorded("copies"), terms(trace).early_uploads
+    copies, remedy = trace.recorded("copies"), kernel_classes.terms(trace).early_uploads
     source = copies.texts("source_memory").take(copies.texts("direction").isin(["H2D"]))
     pinned = len(source) and source.isin(["pinned"]).all()
     return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
@@ -144,11 +142,11 @@ UNROLL_LOOPS = (
 
 def fewer_launches(trace: Trace) -> str:
     """A remedy for many launches, of features that the program does not use yet."""
-    if framework(trace) == "jax" and _one_program_per_step(trace):
+    if kernel_classes.framework(trace) == "jax" and _one_program_per_step(trace):
         return _MODULES if _mostly(trace, _flattens_modules(trace)) else _ONE_PROGRAM
-    if framework(trace) != "torch":
-        return terms(trace).fewer_launches
-    graphs = cuda_graphs(trace)
+    if kernel_classes.framework(trace) != "torch":
+        return kernel_classes.terms(trace).fewer_launches
+    graphs = launches.cuda_graphs(trace)
     if 2 * np.count_nonzero(graphs.whole | graphs.node) > len(operations(trace)):
         return _GRAPHS
     if reads_between(trace):
@@ -162,7 +160,7 @@ def fewer_launches(trace: Trace) -> str:
     return (
         _UNROLLED
         if _part(trace, _RECURRENT.search) > _MOSTLY_CELLS
-        else terms(trace).fewer_launches
+        else kernel_classes.terms(trace).fewer_launches
     )
 
 

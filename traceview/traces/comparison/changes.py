@@ -57,7 +57,16 @@ def changes(comparison: RunComparison) -> list[RunChange]:
     least_ns = max(comparison.before_ns * Fraction(_LEAST_OF_STEP), Fraction(1))
     found = []
     for parts in _causes(comparison.parts):
-        moved = _only_moved(parts)
+        if parts[0].kind != "idle":
+            moved = all(
+                part.change == "same"
+                and abs(part.calls_after - part.calls_before)
+                <= part.calls_before * Fraction(_LEAST_CALLS)
+                for part in parts
+            )
+        else:
+            new, whole = _delta(part for part in parts if part.change != "same"), _delta(parts)
+            moved = abs(new) * 2 < abs(whole) or (new > 0) != (whole > 0)
         share = Fraction(_LEAST_MOVED if moved else _LEAST_CAUSE)
         if abs(_delta(parts)) >= max(difference_ns * share, least_ns) and not (noise and moved):
             found.append((parts, moved))
@@ -123,19 +132,6 @@ def _causes(parts: Sequence[PartDifference]) -> Iterator[tuple[PartDifference, .
 
 def _delta(parts: Iterable[PartDifference]) -> Fraction:
     return sum((part.delta_ns for part in parts), Fraction(0))
-
-
-def _only_moved(parts: Sequence[PartDifference]) -> bool:
-    """Whether the work and its number of calls, or the gaps, are unchanged but for their times."""
-    if parts[0].kind != "idle":
-        return all(
-            part.change == "same"
-            and abs(part.calls_after - part.calls_before)
-            <= part.calls_before * Fraction(_LEAST_CALLS)
-            for part in parts
-        )
-    new, whole = _delta(part for part in parts if part.change != "same"), _delta(parts)
-    return abs(new) * 2 < abs(whole) or (new > 0) != (whole > 0)
 
 
 def _text(comparison: RunComparison, parts: Sequence[PartDifference]) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from traceview.base import units
-from traceview.base.statistics import difference_bounds, mann_whitney
+from traceview.base import statistics, units
 from traceview.traces.comparison import comparison, environment, matching, programs, wording
 from traceview.traces.comparison.figures import RunFigures, longest, step_mean_ns, total
 
@@ -30,7 +29,7 @@ def step_time_certainty(
         times: list[Sequence[float]] = [before[0].step_ns, after[0].step_ns]
     else:
         times = [[run.window_ns / run.steps for run in side] for side in (before, after)]
-    low, high = difference_bounds(times[0], times[1], (1 - level) / 2)
+    low, high = statistics.difference_bounds(times[0], times[1], (1 - level) / 2)
     return comparison.Certainty(
         basis=("none" if low is None else "steps") if is_of_steps else "runs",
         runs_before=len(before),
@@ -38,7 +37,7 @@ def step_time_certainty(
         level=level,
         low_ns=low,
         high_ns=high,
-        p_value=None if is_of_steps else mann_whitney(*times),
+        p_value=None if is_of_steps else statistics.mann_whitney(*times),
     )
 
 

@@ -7,8 +7,7 @@ from fractions import Fraction
 from statistics import median
 
 from traceview.base.errors import ComparisonRefusedError
-from traceview.traces.comparison import programs, wording
-from traceview.traces.comparison.comparison import EnvironmentDifference
+from traceview.traces.comparison import comparison, programs, wording
 from traceview.traces.comparison.figures import RunFigures
 
 _FORCE = "pass force=True to compare them all the same"
@@ -47,7 +46,11 @@ def check_comparable(
             if values := _differing(key, before, after):
                 what = f"the {noun} differs: {values[0]} before, {values[1]} after"
                 raise ComparisonRefusedError(what, _FORCE, _OPTION)
-        _check_kernels(before, after)
+        kinds = [{part.kind for run in side for part in run.parts} for side in (before, after)]
+        there = [bool(of & {"kernel", "communication", "graph"}) for of in kinds]
+        if any(there) and not all(there):
+            what = f"no kernel was recorded {'after' if there[0] else 'before'}"
+            raise ComparisonRefusedError(what, _FORCE, _OPTION)
 
 
 def check_captures(runs: Iterable[RunFigures], *, may_force: bool = True) -> None:
@@ -72,7 +75,7 @@ def same_capture(one: str, other: str, *, may_force: bool = True) -> ComparisonR
 
 def environment_differences(
     before: Sequence[RunFigures], after: Sequence[RunFigures]
-) -> tuple[EnvironmentDifference, ...]:
+) -> tuple[comparison.EnvironmentDifference, ...]:
     """Differences between the sides, those that explain most first.
 
     A value that one side did not record is not a difference.
@@ -80,7 +83,7 @@ def environment_differences(
     keys = {key for run in (*before, *after) for key in _environment(run)}
     first = [key for key in _FIRST if key in keys]
     return tuple(
-        EnvironmentDifference(key, *values, refuses=key in ("gpu", "devices"))
+        comparison.EnvironmentDifference(key, *values, refuses=key in ("gpu", "devices"))
         for key in (*first, *sorted(keys.difference(first)))
         if (values := _differing(key, before, after)) is not None
     )
@@ -110,15 +113,6 @@ def _alike(before: Sequence[str], after: Sequence[str], tolerance: float) -> boo
     except ValueError:
         return False
     return abs(one - other) <= tolerance * max(abs(one), abs(other))
-
-
-def _check_kernels(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:
-    """Refuse sides of which only one has kernels, which a graph may hide."""
-    kinds = [{part.kind for run in side for part in run.parts} for side in (before, after)]
-    there = [bool(of & {"kernel", "communication", "graph"}) for of in kinds]
-    if any(there) and not all(there):
-        what = f"no kernel was recorded {'after' if there[0] else 'before'}"
-        raise ComparisonRefusedError(what, _FORCE, _OPTION)
 
 
 def check_one_program(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> None:

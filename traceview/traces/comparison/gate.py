@@ -9,16 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from traceview.base import statistics, units
-from traceview.base.errors import suggestion
+from traceview.base import errors, statistics, units
 from traceview.base.vocabulary.causes import CAUSE_NAMES
-from traceview.traces.comparison import gate_rules
-from traceview.traces.comparison.changes import changes
+from traceview.traces.comparison import changes, decomposition, environment, gate_rules, wording
 from traceview.traces.comparison.comparison import PartDifference, RunComparison
-from traceview.traces.comparison.decomposition import compare_runs
-from traceview.traces.comparison.environment import check_one_program
 from traceview.traces.comparison.figures import RunFigures
-from traceview.traces.comparison.wording import headline
 
 _CLOSE = 1e-9
 _LINE = re.compile(r".:\d+$")
@@ -38,15 +33,15 @@ def decide(
     hardly any kernel, unless `force`.
     """
     if not force:
-        check_one_program(baseline, candidate)
-    comparison = compare_runs(baseline, candidate, force=force)
+        environment.check_one_program(baseline, candidate)
+    comparison = decomposition.compare_runs(baseline, candidate, force=force)
     decisions = [
         _located(_decision(rule, condition, baseline, candidate), comparison)
         for rule in rules
         for condition in rule.conditions
     ]
     return gate_rules.GateReport(
-        tuple(baseline), tuple(candidate), tuple(decisions), headline(comparison)
+        tuple(baseline), tuple(candidate), tuple(decisions), wording.headline(comparison)
     )
 
 
@@ -140,7 +135,7 @@ def _missing(figure: str, baseline: Sequence[RunFigures], candidate: Sequence[Ru
     family = figure.partition("[")[0]
     alike = [name for name in names if name.startswith(f"{family}[")]
     plain = [name for name in names if "[" not in name]
-    hint = suggestion(figure, alike or plain, _MOST_NAMES)
+    hint = errors.suggestion(figure, alike or plain, _MOST_NAMES)
     return f"no run has a figure {figure}; {hint}"
 
 
@@ -161,7 +156,7 @@ def _explaining(figure: str, comparison: RunComparison) -> Iterator[PartDifferen
         named = (part for part in comparison.parts if getattr(part, key) == name)
         yield from sorted(named, key=lambda part: -abs(part.delta_ns))
     else:
-        for change in changes(comparison):
+        for change in changes.changes(comparison):
             yield from (part for part in change.parts if part.delta_ns > 0)
 
 

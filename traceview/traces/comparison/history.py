@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from traceview.base import display
+from traceview.base import display, outputs, stages
 from traceview.base.errors import InputError, TraceviewError
-from traceview.base.outputs import unpacked_name
 from traceview.base.records import record
-from traceview.base.stages import in_stage
 from traceview.base.tables import Cell, Table, TableSpec, column_list
 from traceview.traces import reporting
 from traceview.traces.analyses.base import Chart
-from traceview.traces.comparison import tracking
-from traceview.traces.comparison.figures import RunFigures
-from traceview.traces.comparison.inputs import is_baseline, read_baseline
-from traceview.traces.comparison.run_figures import figures_of
+from traceview.traces.comparison import figures, inputs, run_figures, tracking
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.trace import Trace
 from traceview.traces.trace.load import USE_RECORDINGS, recordings_in
@@ -80,7 +75,7 @@ def history_of(folder: Path, load: Callable[[Path], Trace]) -> History:
         raise InputError(f"{folder} is not a folder", "pass one with recordings or baselines")
     rows: list[tuple[datetime, dict[str, Cell]]] = []
     failed = []
-    for path in in_stage("Reading the runs", recordings_in(folder)):
+    for path in stages.in_stage("Reading the runs", recordings_in(folder)):
         try:
             rows.extend(_rows(path, load))
         except TraceviewError as error:
@@ -103,8 +98,8 @@ def history_of(folder: Path, load: Callable[[Path], Trace]) -> History:
 
 def _rows(path: Path, load: Callable[[Path], Trace]) -> Iterator[tuple[datetime, dict[str, Cell]]]:
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    if is_baseline(path):
-        for run in read_baseline(path):
+    if inputs.is_baseline(path):
+        for run in inputs.read_baseline(path):
             yield written, _row(run, run.name, written)
         return
     trace = with_steps(load(path))
@@ -113,14 +108,14 @@ def _rows(path: Path, load: Callable[[Path], Trace]) -> Iterator[tuple[datetime,
         when = datetime.fromisoformat(started).astimezone(UTC)
     except ValueError:
         when = written
-    row = _row(figures_of(trace), Path(unpacked_name(path)).stem, when)
+    row = _row(run_figures.figures_of(trace), Path(outputs.unpacked_name(path)).stem, when)
     found = reporting.analyze(trace, tables=False).findings
     serious = [ranked.finding for ranked in found if ranked.finding.severity != "info"]
     row |= {"findings": len(serious), "first_finding": serious[0].message if serious else None}
     yield when, row
 
 
-def _row(run: RunFigures, name: str, when: datetime) -> dict[str, Cell]:
+def _row(run: figures.RunFigures, name: str, when: datetime) -> dict[str, Cell]:
     peak = run.figures.get("peak_memory_bytes")
     return {
         "run": name,

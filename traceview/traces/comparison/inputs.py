@@ -12,9 +12,8 @@ import msgspec
 
 from traceview.base.errors import ComparisonRefusedError, TraceFormatError, unreadable
 from traceview.base.records import record
-from traceview.traces.comparison.environment import same_capture
+from traceview.traces.comparison import environment, run_figures
 from traceview.traces.comparison.figures import RunFigures
-from traceview.traces.comparison.run_figures import figures_of
 from traceview.traces.trace import Trace
 from traceview.traces.trace.load import USE_RECORDINGS, recordings_in
 
@@ -74,12 +73,6 @@ def read_baseline(path: Path) -> tuple[RunFigures, ...]:
         raise unreadable(path, error, TraceFormatError) from error
     except msgspec.MsgspecError as error:
         raise TraceFormatError(f"{path} is a damaged baseline ({error})", _AGAIN) from error
-    _check(path, runs)
-    return runs
-
-
-def _check(path: Path, runs: Sequence[RunFigures]) -> None:
-    """Check what the types cannot express: times add up, and indices exist."""
     if not runs:
         raise TraceFormatError(f"{path} is a baseline without runs", _AGAIN)
     for run in runs:
@@ -95,6 +88,7 @@ def _check(path: Path, runs: Sequence[RunFigures]) -> None:
             raise TraceFormatError(
                 f"{path} is a damaged baseline (the times of {run.name!r} do not add up)", _AGAIN
             )
+    return runs
 
 
 Input = str | Path | Trace
@@ -138,7 +132,7 @@ def side(
         for source, identity in zip(sources, identities, strict=True):
             name = Path(source.path if isinstance(source, Trace) else source).name
             if identity in names:
-                raise same_capture(names[identity], name, may_force=may_force)
+                raise environment.same_capture(names[identity], name, may_force=may_force)
             names[identity] = name
     by_identity: dict[Hashable, list[Run]] = {}
     for source, identity in zip(sources, identities, strict=True):
@@ -176,13 +170,13 @@ def _rank_of(trace: Trace) -> int | None:
 
 def _runs(source: Recording, load: Callable[[Path], Trace]) -> Iterator[Run]:
     if isinstance(source, Trace):
-        yield Run(figures_of(source), source, _rank_of(source))
+        yield Run(run_figures.figures_of(source), source, _rank_of(source))
     elif is_baseline(source):
         yield from (Run(figures, None) for figures in read_baseline(source))
     else:
         trace = load(source)
         # Under the file name that the user gave: unpacking or exporting changes the path.
-        figures = replace(figures_of(trace), name=source.name)
+        figures = replace(run_figures.figures_of(trace), name=source.name)
         yield Run(figures, source, _rank_of(trace))
 
 

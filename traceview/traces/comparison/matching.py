@@ -8,18 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from traceview.base.records import record
-from traceview.traces.comparison.comparison import Change
-from traceview.traces.comparison.figures import (
-    PartKey,
-    PartKind,
-    RunFigures,
-    SidePart,
-    StepPart,
-    configuration,
-    part_key,
-    side_parts,
-)
-from traceview.traces.comparison.renames import RENAMED_KINDS, StepSequence, find_renames, portion
+from traceview.traces.comparison import comparison, figures, renames
 
 # Names that compilers give kernels, without the lines, counters and hashes that edits change.
 
@@ -76,24 +65,24 @@ def places_in_order(names: Iterable[str]) -> Mapping[str, tuple[str, int, int]]:
 class MatchedParts:
     """Parts that are the same work on both sides; several where they match only as a group."""
 
-    change: Change
-    before: tuple[SidePart, ...]
-    after: tuple[SidePart, ...]
+    change: comparison.Change
+    before: tuple[figures.SidePart, ...]
+    after: tuple[figures.SidePart, ...]
 
 
-_Key = Callable[[StepPart], PartKey | None]
+_Key = Callable[[figures.StepPart], figures.PartKey | None]
 
 
-def _other_place(part: StepPart) -> PartKey | None:
+def _other_place(part: figures.StepPart) -> figures.PartKey | None:
     if part.kind == "idle":
         return None
-    return (part.kind, part.group, part.symbol or part.name, configuration(part.shape))
+    return (part.kind, part.group, part.symbol or part.name, figures.configuration(part.shape))
 
 
-def _by_fields(kind: PartKind, *names: str) -> _Key:
+def _by_fields(kind: figures.PartKind, *names: str) -> _Key:
     """The key of parts of one kind by these fields; None for others, and without a symbol."""
 
-    def key(part: StepPart) -> PartKey | None:
+    def key(part: figures.StepPart) -> figures.PartKey | None:
         values = tuple(getattr(part, name) for name in names)
         without_code = kind == "idle" and "symbol" in names and not part.symbol
         return None if part.kind != kind or without_code else (kind, *values)
@@ -101,8 +90,8 @@ def _by_fields(kind: PartKind, *names: str) -> _Key:
     return key
 
 
-_LEVELS: tuple[tuple[Change, _Key], ...] = (
-    ("same", part_key),
+_LEVELS: tuple[tuple[comparison.Change, _Key], ...] = (
+    ("same", figures.part_key),
     # Idle time by the code at its line, as the line may have moved.
     ("same", _by_fields("idle", "name", "symbol")),
     ("reconfigured", _by_fields("kernel", "symbol", "place")),
@@ -115,13 +104,17 @@ _LEVELS: tuple[tuple[Change, _Key], ...] = (
 """From the whole identity of a part to less and less of it; what is left over goes on."""
 
 
-def match_runs(before: Sequence[RunFigures], after: Sequence[RunFigures]) -> list[MatchedParts]:
+def match_runs(
+    before: Sequence[figures.RunFigures], after: Sequence[figures.RunFigures]
+) -> list[MatchedParts]:
     """The parts of both sides, matched; their times add up to the mean step of each side."""
-    matches = match_parts(side_parts(before), side_parts(after))
-    return _with_renames(matches, StepSequence.of(before), StepSequence.of(after))
+    matches = match_parts(figures.side_parts(before), figures.side_parts(after))
+    return _with_renames(matches, renames.StepSequence.of(before), renames.StepSequence.of(after))
 
 
-def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[MatchedParts]:
+def match_parts(
+    before: Sequence[figures.SidePart], after: Sequence[figures.SidePart]
+) -> list[MatchedParts]:
     """Every part of both sides in exactly one match, by name."""
     left, right, matches = list(before), list(after), []
     levels = list(_LEVELS)
@@ -139,8 +132,11 @@ def match_parts(before: Sequence[SidePart], after: Sequence[SidePart]) -> list[M
 
 
 def _shared(
-    before: list[SidePart], after: list[SidePart], change: Change, keys: tuple[_Key, _Key]
-) -> tuple[list[MatchedParts], list[SidePart], list[SidePart]]:
+    before: list[figures.SidePart],
+    after: list[figures.SidePart],
+    change: comparison.Change,
+    keys: tuple[_Key, _Key],
+) -> tuple[list[MatchedParts], list[figures.SidePart], list[figures.SidePart]]:
     """The matches of parts with equal keys, and the parts of each side that are left over."""
     ours, theirs = _by_key(before, keys[0]), _by_key(after, keys[1])
     matches = [
@@ -152,14 +148,14 @@ def _shared(
     return matches, left, [side for side in after if keys[1](side.part) not in ours]
 
 
-def _in_order(side: Sequence[SidePart]) -> _Key:
+def _in_order(side: Sequence[figures.SidePart]) -> _Key:
     """The key of kernels whose names hold a compiler's counters, such as lines, without these.
 
     Kernels of equal names match by rank, if both sides have equally many.
     """
     places = places_in_order(one.part.name for one in side if one.part.kind == "kernel")
 
-    def key(part: StepPart) -> PartKey | None:
+    def key(part: figures.StepPart) -> figures.PartKey | None:
         if part.kind != "kernel" or part.name not in places:
             return None
         rest, place, number = places[part.name]
@@ -168,8 +164,10 @@ def _in_order(side: Sequence[SidePart]) -> _Key:
     return key
 
 
-def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart]]:
-    by_key: defaultdict[PartKey, list[SidePart]] = defaultdict(list)
+def _by_key(
+    parts: Iterable[figures.SidePart], key: _Key
+) -> dict[figures.PartKey, list[figures.SidePart]]:
+    by_key: defaultdict[figures.PartKey, list[figures.SidePart]] = defaultdict(list)
     for side in parts:
         if (name := key(side.part)) is not None:
             by_key[name].append(side)
@@ -177,38 +175,38 @@ def _by_key(parts: Iterable[SidePart], key: _Key) -> dict[PartKey, list[SidePart
 
 
 def _with_renames(
-    matches: list[MatchedParts], before: StepSequence, after: StepSequence
+    matches: list[MatchedParts], before: renames.StepSequence, after: renames.StepSequence
 ) -> list[MatchedParts]:
     """The matches, with calls of kernels on one side only matched to those they replaced."""
     left = frozenset(
-        part_key(side.part)
+        figures.part_key(side.part)
         for match in matches
         if not (match.before and match.after)
         for side in (*match.before, *match.after)
-        if side.part.kind in RENAMED_KINDS
+        if side.part.kind in renames.RENAMED_KINDS
     )
     if not left:
         return matches
     matched = {
-        part_key(side.part): number
+        figures.part_key(side.part): number
         for number, match in enumerate(matches)
         if match.before and match.after
         for side in (*match.before, *match.after)
     }
     wholes = (
-        {part_key(side.part): side for match in matches for side in match.before},
-        {part_key(side.part): side for match in matches for side in match.after},
+        {figures.part_key(side.part): side for match in matches for side in match.before},
+        {figures.part_key(side.part): side for match in matches for side in match.after},
     )
     rests = tuple(dict(whole) for whole in wholes)
     renamed = []
-    for rename in find_renames(before, after, matched, left):
+    for rename in renames.find_renames(before, after, matched, left):
         sides = (
             (before, rename.before, rename.before_ns, wholes[0], rests[0]),
             (after, rename.after, rename.after_ns, wholes[1], rests[1]),
         )
         parts = []
         for sequence, key, time_ns, whole, rest in sides:
-            part = portion(whole[key], sequence, rename.calls, time_ns)
+            part = renames.portion(whole[key], sequence, rename.calls, time_ns)
             rest[key] = replace(
                 rest[key],
                 time_ns=rest[key].time_ns - part.time_ns,
@@ -219,8 +217,8 @@ def _with_renames(
     kept = (
         replace(
             match,
-            before=tuple(rests[0].get(part_key(side.part), side) for side in match.before),
-            after=tuple(rests[1].get(part_key(side.part), side) for side in match.after),
+            before=tuple(rests[0].get(figures.part_key(side.part), side) for side in match.before),
+            after=tuple(rests[1].get(figures.part_key(side.part), side) for side in match.after),
         )
         for match in matches
     )

@@ -9,10 +9,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.groups import Groups
 from traceview.base.tables import NULL, Array, Integers
-from traceview.base.vocabulary.amounts import NAME_CHARACTERS
-from traceview.base.vocabulary.causes import CAUSE_NAMES
-from traceview.base.vocabulary.kernel_words import TYPES, first_type
-from traceview.base.vocabulary.libraries import tile
+from traceview.base.vocabulary import amounts, causes, kernel_words, libraries
 from traceview.traces.analyses.load_widths_findings import width_bounds
 from traceview.traces.comparison.figures import KernelShape, PartKind, StepPart
 from traceview.traces.comparison.window import (
@@ -56,7 +53,7 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
     texts, codes = (column.take(by.first).decode() for column in (place, code))
     for part, first in enumerate(rows[by.first].tolist()):
-        cause, time = CAUSE_NAMES[every.cause[first]], int(total[part])
+        cause, time = causes.CAUSE_NAMES[every.cause[first]], int(total[part])
         where, symbol = str(texts[part] or ""), str(codes[part] or "")
         yield StepPart("idle", "", cause, where, time, 0, int(calls[part]), symbol=symbol)
     before = window_work(trace).idle.total() - int(total.sum())
@@ -89,12 +86,12 @@ def shapes_of(trace: Trace, by: Groups) -> list[KernelShape | None]:
         configuration, held = grids.configurations[place], grids.occupancy_at(place)
         launch = int(grids.configurations.row[place])
         # The type in the name of a library's kernel, such as fp32 or bf16; None without one.
-        gemm_tile = tile(configuration.name)
+        gemm_tile = libraries.tile(configuration.name)
         inputs = gemm_tile.inputs if gemm_tile else None
         short_name = (
-            TYPES.get(inputs, inputs)
+            kernel_words.TYPES.get(inputs, inputs)
             if inputs
-            else first_type(configuration.name[:NAME_CHARACTERS])
+            else kernel_words.first_type(configuration.name[: amounts.NAME_CHARACTERS])
         )
         result[number] = KernelShape(
             grid=configuration.grid,

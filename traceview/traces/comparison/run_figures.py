@@ -24,8 +24,7 @@ from traceview.traces.facts.steps.steps import (
     step_of_operations,
     steps,
 )
-from traceview.traces.trace import Selection, Trace, fact
-from traceview.traces.trace.model import recording_options
+from traceview.traces.trace import Selection, Trace, fact, model
 
 _OF_RUN = (
     *("driver", "cuda", "python", "torch", "triton", "jax", "numpy", "nvtx", "host_os"),
@@ -43,7 +42,7 @@ _OF_DEVICE = {"gpu": "name", "compute_capability": "compute_capability", "sm_cou
 def environment_of(trace: Trace, device: int) -> Mapping[str, str]:
     """Known facts of the environment that may explain a difference, name to text."""
     device_row = {name: trace.devices.cells(column)[device] for name, column in _OF_DEVICE.items()}
-    options = vars(recording_options(trace))
+    options = vars(model.recording_options(trace))
     slowing = ", ".join(name.replace("_", " ") for name, on in options.items() if on)
     clock_hz = trace.devices.cells("clock_hz")[device]
     values = {

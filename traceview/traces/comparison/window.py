@@ -8,20 +8,16 @@ from hashlib import blake2b
 
 import numpy as np
 
-from traceview.base import groups, intervals
-from traceview.base.errors import ComparisonRefusedError
+from traceview.base import errors, groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
 from traceview.base.vocabulary.activities import CPU
-from traceview.traces.facts.compilation import compiling
+from traceview.traces.facts import compilation, kernel_classes, launches, operations, waits
 from traceview.traces.facts.idle.causes import gap_causes
 from traceview.traces.facts.idle.gaps import every_gap, main_device
 from traceview.traces.facts.idle.lines import idle_samples
 from traceview.traces.facts.idle.stack_sites import stack_sites
-from traceview.traces.facts.kernel_classes import communication_operations
-from traceview.traces.facts.launches import cut_window, waits
-from traceview.traces.facts.operations import Kind, operations
 from traceview.traces.facts.ranges.origins import program_ranges
 from traceview.traces.facts.ranges.ranges import attributed_calls, attributed_operations, range_tree
 from traceview.traces.facts.steps.recompilation import recompiling
@@ -34,9 +30,7 @@ from traceview.traces.facts.steps.steps import (
     warm_up_end_ns,
     warm_up_of,
 )
-from traceview.traces.facts.waits import wait_sites
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.trace import Trace, fact, schema
 
 
 @record
@@ -66,7 +60,7 @@ def run_window(trace: Trace) -> RunWindow:
     """
     device = main_device(trace)
     if device < 0:
-        raise ComparisonRefusedError(
+        raise errors.ComparisonRefusedError(
             f"{trace.path} has no GPU work to compare", "record a program that runs work on a GPU"
         )
     rows = _steady_steps(trace, device)
@@ -76,7 +70,7 @@ def run_window(trace: Trace) -> RunWindow:
     begin, end = pace(trace).begin_ns[rows], pace(trace).end_ns[rows]
     every, gaps = intervals.union(begin, end), every_gap(trace)
     # No longer run repeats first uses of kernels and compilation.
-    once = gap_causes(trace).first_use | compiling(trace, gaps.start_ns, gaps.end_ns)
+    once = gap_causes(trace).first_use | compilation.compiling(trace, gaps.start_ns, gaps.end_ns)
     once &= ~recompiling(trace, gaps.start_ns, gaps.end_ns) & (gaps.device == device)
     covered = intervals.without(every, intervals.covered(gaps, once))
     covered = covered if covered.total() else every
@@ -85,13 +79,13 @@ def run_window(trace: Trace) -> RunWindow:
 
 def _steady_steps(trace: Trace, device: int) -> Integers:
     """Rows of steps after warm-up with work on a GPU, in the series that takes most time."""
-    rows = longest_loop(trace, operations(trace).device == device)
+    rows = longest_loop(trace, operations.operations(trace).device == device)
     return rows[~warm_up_of(trace, rows)]
 
 
 def _steady_time(trace: Trace, device: int) -> Intervals:
     """Busy and idle time of a GPU without warm-up and first uses, as a union."""
-    ops, every = operations(trace), every_gap(trace)
+    ops, every = operations.operations(trace), every_gap(trace)
     chosen = (ops.device == device) & (ops.start_ns >= warm_up_end_ns(trace))
     warm = operations_in_warm_up_ranges(trace)
     if warm is not None:
@@ -110,8 +104,8 @@ def _before_first_work(trace: Trace, device: int, chosen: Mask) -> Intervals:
     None in a program's start-up, and none in which work of warm-up still runs. Of a pass that is
     recorded alone it is part: a graph of 4,600 nodes takes 9 ms to launch.
     """
-    ops = operations(trace)
-    in_program = trace.recorder == TORCH_PROFILER or cut_window(trace) is not None
+    ops = operations.operations(trace)
+    in_program = trace.recorder == schema.TORCH_PROFILER or launches.cut_window(trace) is not None
     rows = np.flatnonzero(chosen)[:1]
     if not in_program or not len(rows) or ops.call[rows[0]] < 0:
         return intervals.EMPTY
@@ -132,9 +126,11 @@ class WorkKind(IntEnum):
 
 
 _OF_OPERATION = {
-    Kind.KERNEL: WorkKind.KERNEL, Kind.COPY: WorkKind.COPY, Kind.SET: WorkKind.MEMSET,
-    Kind.GRAPH: WorkKind.GRAPH,
-}  # fmt: skip
+    operations.Kind.KERNEL: WorkKind.KERNEL,
+    operations.Kind.COPY: WorkKind.COPY,
+    operations.Kind.SET: WorkKind.MEMSET,
+    operations.Kind.GRAPH: WorkKind.GRAPH,
+}
 _PRECEDENCE = np.array([0, 0, 1, 2, 3])
 
 
@@ -159,13 +155,13 @@ class WindowWork:
 @fact
 def window_work(trace: Trace) -> WindowWork:
     """The work of the GPU that is compared."""
-    ops, window = operations(trace), run_window(trace)
+    ops, window = operations.operations(trace), run_window(trace)
     starts_inside = intervals.inside(window.covered, ops.start_ns)
     counted = in_steps(window, step_of_operations(trace), starts_inside)
     touching = intervals.overlap(window.covered, ops.start_ns, np.maximum(ops.end_ns, ops.start_ns))
     rows = np.flatnonzero((ops.device == window.device) & (counted | (touching > 0)))
-    kinds = np.array([_OF_OPERATION[kind] for kind in Kind], np.int64)[ops.kind]
-    kinds[communication_operations(trace)] = WorkKind.COMMUNICATION
+    kinds = np.array([_OF_OPERATION[kind] for kind in operations.Kind], np.int64)[ops.kind]
+    kinds[kernel_classes.communication_operations(trace)] = WorkKind.COMMUNICATION
     start, end, kind = ops.start_ns[rows], ops.end_ns[rows], kinds[rows]
     own = intervals.exclusive_ns(start, end, _PRECEDENCE[kind], window.covered)
     idle = intervals.without(window.covered, intervals.union(start, end))
@@ -246,7 +242,7 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     # A thread that sleeps or waits for data after a synchronization loses the time there.
     off_cpu = idle_samples(trace).doing != CPU
     # Line and code hash of the synchronization that caused each gap, absent where unknown.
-    wait, sites = every_gap(trace).wait[rows], wait_sites(trace)
+    wait, sites = every_gap(trace).wait[rows], waits.wait_sites(trace)
     waited = np.flatnonzero(wait >= 0)
     waited = waited[sites.file.codes[wait[waited]] >= 0]
     site = sites.take(wait[waited])
@@ -275,7 +271,7 @@ def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     every = every_gap(trace)
     ranges = attributed_operations(trace).range[every.after[rows]]
     waited = np.flatnonzero(every.wait[rows] >= 0)
-    call = waits(trace).call[every.wait[rows[waited]]]
+    call = launches.waits(trace).call[every.wait[rows[waited]]]
     ranges[waited] = attributed_calls(trace).range[call]
     pattern = _patterns(trace, ranges)
     by = groups.group(pattern)

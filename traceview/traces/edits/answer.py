@@ -11,18 +11,16 @@ from typing import Literal
 
 import numpy as np
 
-from traceview.base import display, groups, intervals
-from traceview.base.errors import InputError
+from traceview.base import display, errors, groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Mask
 from traceview.traces.edits import cpu_time, gpu_work
 from traceview.traces.edits.requests import KINDS, EditRequest
 from traceview.traces.edits.scope import AppliedEdit, EditScope
-from traceview.traces.facts.dependencies.blame import IdlePart, IdleParts, walk
+from traceview.traces.facts.dependencies import blame, replay
 from traceview.traces.facts.dependencies.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
-from traceview.traces.facts.dependencies.replay import Changed, Edit, Times
 from traceview.traces.facts.operations import operations
 from traceview.traces.trace import Trace
 
@@ -34,16 +32,16 @@ from traceview.traces.trace import Trace
 IdleReason = Literal[
     "cpu", "calls", "synchronization", "hand-over", "gpu-latency", "other-gpu", "unexplained"
 ]
-_REASON: Mapping[IdlePart, IdleReason] = {
-    IdlePart.LAUNCH: "calls",
-    IdlePart.CALL: "calls",
-    IdlePart.HOST: "cpu",
-    IdlePart.TAIL: "synchronization",
-    IdlePart.WAKE: "hand-over",
-    IdlePart.PITCH: "gpu-latency",
-    IdlePart.OTHER: "other-gpu",
-    IdlePart.HELD: "unexplained",
-    IdlePart.UNKNOWN: "unexplained",
+_REASON: Mapping[blame.IdlePart, IdleReason] = {
+    blame.IdlePart.LAUNCH: "calls",
+    blame.IdlePart.CALL: "calls",
+    blame.IdlePart.HOST: "cpu",
+    blame.IdlePart.TAIL: "synchronization",
+    blame.IdlePart.WAKE: "hand-over",
+    blame.IdlePart.PITCH: "gpu-latency",
+    blame.IdlePart.OTHER: "other-gpu",
+    blame.IdlePart.HELD: "unexplained",
+    blame.IdlePart.UNKNOWN: "unexplained",
 }
 
 
@@ -70,7 +68,7 @@ class GpuTime:
         return 100 * self.inferred_ns / idle if idle > 0 else 0.0
 
 
-def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
+def gpu_time(model: Model, changed: replay.Changed, times: replay.Times) -> GpuTime:
     """The time of the GPUs in a replay with these changes."""
     # The graph as if the replay had been recorded.
     graph = replace(
@@ -93,8 +91,8 @@ def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
         busy += intervals.intersection(covered, window).total()
         parts = _parts(graph, items, covered)
         length = intervals.overlap(window, parts.start_ns, parts.end_ns)
-        for kind, time in enumerate(np.bincount(parts.kind, length, len(IdlePart)).tolist()):
-            idle[_REASON[IdlePart(kind)]] += time
+        for kind, time in enumerate(np.bincount(parts.kind, length, len(blame.IdlePart)).tolist()):
+            idle[_REASON[blame.IdlePart(kind)]] += time
         along_inferred += float(length[_behind_inferred(parts, inferred)].sum())
     # Loops of several threads overlap: then a step is longer than its part of the window.
     step_ns = float(model.durations(times).mean())
@@ -107,7 +105,7 @@ def gpu_time(model: Model, changed: Changed, times: Times) -> GpuTime:
     return GpuTime(step_ns, busy * share, idle_ns, along_inferred * share)
 
 
-def _windows(model: Model, times: Times) -> Intervals:
+def _windows(model: Model, times: replay.Times) -> Intervals:
     """The time of the measured steps, or of the run."""
     ends, follows = times.end_ns[model.last], model.follows
     if not len(follows):
@@ -121,13 +119,13 @@ def _windows(model: Model, times: Times) -> Intervals:
     return intervals.union(end[opens], until)
 
 
-def _parts(graph: Dependencies, items: Array, covered: Intervals) -> IdleParts:
+def _parts(graph: Dependencies, items: Array, covered: Intervals) -> blame.IdleParts:
     """What held up the work behind each gap between the work of a GPU."""
     gap = intervals.gaps(covered)
     running = items[graph.end_ns[items] > graph.start_ns[items]]
     running = running[np.argsort(graph.start_ns[running], kind="stable")]
     after = running[np.searchsorted(graph.start_ns[running], gap.end)]
-    return walk(graph, gap.start.copy(), gap.end.copy(), after.astype(np.int32))
+    return blame.walk(graph, gap.start.copy(), gap.end.copy(), after.astype(np.int32))
 
 
 def _inferred(graph: Dependencies) -> Mask:
@@ -144,12 +142,12 @@ def _inferred(graph: Dependencies) -> Mask:
     return result
 
 
-def _behind_inferred(parts: IdleParts, inferred: Mask) -> Mask:
+def _behind_inferred(parts: blame.IdleParts, inferred: Mask) -> Mask:
     """True for the parts that were reached along an inferred edge, on the way back from the work.
 
     A launch or call has come to the item by then; what waited along an edge is a part of its own.
     """
-    along = np.isin(parts.kind, (IdlePart.HOST, IdlePart.WAKE, IdlePart.PITCH))
+    along = np.isin(parts.kind, (blame.IdlePart.HOST, blame.IdlePart.WAKE, blame.IdlePart.PITCH))
     crossed = along & (parts.item >= 0) & np.append(inferred, False)[parts.item]
     before = np.cumsum(crossed)
     opens = groups.opens(parts.gap)
@@ -251,18 +249,25 @@ def replayed(
 ) -> WhatIfReport:
     """The answer for a recording with steps. Raises InputError for an edit that touches nothing."""
     if not requests:
-        raise InputError("no edits were given", f"name one or more of: {', '.join(KINDS)}")
+        raise errors.InputError("no edits were given", f"name one or more of: {', '.join(KINDS)}")
     scope = EditScope.of(trace, ranges, excluded_ranges)
     model = scope.model
     if not len(model.graph.operation):
-        raise InputError(
+        raise errors.InputError(
             f"{PurePath(trace.path).name} has no GPU work to replay",
             "record the program where it uses a GPU",
         )
     applied = [APPLY[each.kind](scope, each) for each in requests]
     outcomes = outcomes_of(model, applied)
-    before, is_exact = _recorded(model)
+    # The time of the GPU without edits, and whether the replay is the recording.
+    changed = replay.Changed(model.graph)
+    times = changed.replay()
+    same = np.array_equal(times.start_ns, model.graph.start_ns)
+    same = same and np.array_equal(times.end_ns, model.graph.end_ns)
+    before, is_exact = gpu_time(model, changed, times), bool(same)
     changes = [each.change for each in applied]
+    for edit in changes:
+        edit(changed)
     return WhatIfReport(
         trace.path,
         tuple(str(name) for name in trace.devices.texts("name").decode() if name),
@@ -272,7 +277,7 @@ def replayed(
         outcomes[0].forecast.recorded_ns,
         outcomes,
         before,
-        _with(model, changes),
+        gpu_time(model, changed, changed.replay()),
         _next(model, changes, outcomes[-1].forecast.saved_ns),
         ReplayQuality(is_exact, before.inferred_pct, len(model.graph), recorded_items(trace)),
     )
@@ -289,29 +294,13 @@ def outcomes_of(model: StepModel, applied: Sequence[AppliedEdit]) -> tuple[EditO
     return tuple(result)
 
 
-def _recorded(model: Model) -> tuple[GpuTime, bool]:
-    """The time of the GPU without edits, and whether the replay is the recording."""
-    changed = Changed(model.graph)
-    times = changed.replay()
-    same = np.array_equal(times.start_ns, model.graph.start_ns)
-    same = same and np.array_equal(times.end_ns, model.graph.end_ns)
-    return gpu_time(model, changed, times), bool(same)
-
-
-def _with(model: Model, edits: Sequence[Edit]) -> GpuTime:
-    changed = Changed(model.graph)
-    for edit in edits:
-        edit(changed)
-    return gpu_time(model, changed, changed.replay())
-
-
-def _next(model: Model, edits: Sequence[Edit], saved_ns: int) -> NextLimit:
+def _next(model: Model, edits: Sequence[replay.Edit], saved_ns: int) -> NextLimit:
     calls, items = model.graph.calls, len(model.graph)
 
-    def less_gpu(changed: Changed) -> None:
+    def less_gpu(changed: replay.Changed) -> None:
         changed.scale(np.arange(calls, items), 0.9)
 
-    def less_cpu(changed: Changed) -> None:
+    def less_cpu(changed: replay.Changed) -> None:
         changed.scale(np.arange(calls), 0.9)
         changed.scale_pause(np.arange(calls), 0.9)
 

@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base import groups, intervals
-from traceview.base.errors import InputError
+from traceview.base import errors, groups, intervals
 from traceview.base.tables import Array, Integers, Mask
 from traceview.traces.edits.requests import EditRequest
 from traceview.traces.edits.scope import (
@@ -27,11 +26,10 @@ from traceview.traces.edits.scope import (
     wait_lines,
     windows,
 )
-from traceview.traces.facts import copies
+from traceview.traces.facts import copies, launches
 from traceview.traces.facts.dependencies.graph import Edge
 from traceview.traces.facts.dependencies.replay import Changed
 from traceview.traces.facts.idle.lines import LONG_PERIODS, sampled_threads
-from traceview.traces.facts.launches import waits
 from traceview.traces.facts.operations import CallKind, api_calls, calls_that_enqueue, operations
 from traceview.traces.facts.ranges.ranges import attributed_calls, range_tree
 from traceview.traces.facts.ranges.selection import windows_of, within
@@ -72,7 +70,7 @@ def cpu(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     fraction = _fraction(scope, asked.target, pauses)
     found = fraction > 0
     if not found.any():
-        raise InputError(
+        raise errors.InputError(
             f"no thread that launches work spends time between CUDA calls at {asked.target[:80]!r}",
             "traceview report TRACE --only gpu-idle lists the lines that the GPU waits for",
         )
@@ -108,7 +106,7 @@ def _fraction(scope: EditScope, text: str, pauses: _Pauses) -> npt.NDArray[np.fl
         how = f"record them with: {trace.how_to_record('python_samples')}"
         if line:
             what = f"the recording has no Python samples, so {text[:80]!r} cannot be found"
-            raise InputError(what, f"{how}; or name a range")
+            raise errors.InputError(what, f"{how}; or name a range")
         raise no_range(trace, text, "range", f"functions need Python samples, {how}")
     if line:
         raise no_match("sampled line", text, samples.lines())
@@ -211,10 +209,10 @@ _WAITING = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
 
 def no_sync(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Synchronizations, and copies that block for a result, wait for nothing."""
-    every, graph = waits(scope.trace), scope.model.graph
+    every, graph = launches.waits(scope.trace), scope.model.graph
     able = np.flatnonzero(_removable(scope))
     if not len(able):
-        raise InputError(
+        raise errors.InputError(
             "the recording has no synchronizations or blocking copies of results",
             "leave out no-sync",
         )
@@ -237,7 +235,7 @@ def no_sync(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 def _removable(scope: EditScope) -> Mask:
     """True for the waits that can be removed: not for uploads, whose bytes the CPU moves itself."""
     trace = scope.trace
-    every, graph, ops = waits(trace), scope.model.graph, operations(trace)
+    every, graph, ops = launches.waits(trace), scope.model.graph, operations(trace)
     upload = calls_that_enqueue(ops, len(trace.recorded("api_calls")), copies.uploads(trace))
     item = graph.item_of_call[every.call]
     modelled = np.diff(graph.finish.first)[np.maximum(item, 0)] > 0 if len(graph) else item >= 0
@@ -249,7 +247,7 @@ def _at(scope: EditScope, text: str, rows: Array) -> Mask:
     """True for the waits at a line, else by the name of the call or what called it, else in a
     range.
     """
-    trace, every = scope.trace, waits(scope.trace)
+    trace, every = scope.trace, launches.waits(scope.trace)
     if place := line_place(text):
         hit = wait_lines(trace).at(place)[rows]
         if hit.any():
@@ -264,13 +262,13 @@ def _at(scope: EditScope, text: str, rows: Array) -> Mask:
     return hit
 
 
-def _no_wait(scope: EditScope, text: str, rows: Array) -> InputError:
+def _no_wait(scope: EditScope, text: str, rows: Array) -> errors.InputError:
     """The error for a place without waits, with the lines or the names of those that there are."""
-    trace, every = scope.trace, waits(scope.trace)
+    trace, every = scope.trace, launches.waits(scope.trace)
     if line_place(text):
         if counts := wait_lines(trace).counts():
             return no_match("line that waits", text, counts)
-        return InputError(
+        return errors.InputError(
             f"the recording does not say which lines wait, such as {text[:80]!r}",
             f"record them with: {trace.how_to_record('call_sites')}; or name the call, such as "
             "cudaStreamSynchronize",

@@ -25,23 +25,14 @@ from traceview.traces.edits.scope import (
     no_match,
     no_range,
 )
+from traceview.traces.facts import kernel_classes, operations
 from traceview.traces.facts.dependencies.replay import Changed
-from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import cuda_graphs, waits
-from traceview.traces.facts.operations import (
-    CallKind,
-    Kind,
-    api_calls,
-    operations,
-    operations_by_stream,
-)
-from traceview.traces.facts.ranges import nesting
-from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
+from traceview.traces.facts.ranges import nesting, ranges
 from traceview.traces.facts.steps.steps import step_of_operations, steps
 from traceview.traces.facts.work.kernel_work import kernel_work
 from traceview.traces.facts.work.peaks import KINDS, Floats, Peaks, peaks
-from traceview.traces.trace import Trace
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.trace import Trace, schema
 
 _HOST = ("H2D", "D2H")
 _PAGEABLE = "pageable"
@@ -55,13 +46,13 @@ def kernels(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 
 def _named(scope: EditScope, asked: EditRequest) -> tuple[Array, dict[str, str]]:
     """The kernels that one of the patterns matches, and the patterns that match none."""
-    chosen = _rows(scope, Kind.KERNEL)
-    row = operations(scope.trace).row[chosen]
+    chosen = _rows(scope, operations.Kind.KERNEL)
+    row = operations.operations(scope.trace).row[chosen]
     hits = {text: _of_name(scope.trace, text)[row] for text in asked.target.split("|")}
     hit = np.logical_or.reduce([*hits.values()])
     if not hit.any():
         hint = "a pattern matches a whole name: put * around a part of one"
-        names = _by_time(scope, chosen, kernel_labels(scope.trace))
+        names = _by_time(scope, chosen, kernel_classes.kernel_labels(scope.trace))
         raise no_match("kernel", asked.target, names, hint)
     missing = [text for text, own in hits.items() if not own.any()]
     return chosen[hit], {"unmatched": ", ".join(missing)} if missing else {}
@@ -70,7 +61,7 @@ def _named(scope: EditScope, asked: EditRequest) -> tuple[Array, dict[str, str]]
 def _of_name(trace: Trace, text: str) -> Mask:
     """True for the rows of kernels with a name that the pattern matches."""
     table, pattern = trace.recorded("kernels"), globbed(text)
-    names = (table.texts("name"), table.texts("short_name"), kernel_labels(trace))
+    names = (table.texts("name"), table.texts("short_name"), kernel_classes.kernel_labels(trace))
     hits = [each.matching(lambda name: bool(pattern.fullmatch(name))) for each in names]
     return np.logical_or.reduce(hits)
 
@@ -78,7 +69,30 @@ def _of_name(trace: Trace, text: str) -> Mask:
 def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels that match and follow each other become one, of a part of their time."""
     named, missing = _named(scope, asked)
-    rows, chain = _chains(scope, named)
+    # Operations that follow each other on a stream, from one of `named` to another, and their run.
+    # A run has several of them, is of one thread and step, and ends where the CPU waits. Memsets
+    # and copies within the GPU between its kernels belong to it. Nodes of a CUDA graph follow only
+    # each other.
+    trace, ops, calls = (
+        scope.trace,
+        operations.operations(scope.trace),
+        operations.api_calls(scope.trace),
+    )
+    order = operations.operations_by_stream(trace)
+    matches, call = groups.marked(named, len(ops))[order], ops.call[order]
+    own = matches | (_helps(trace) & scope.operations)[order]
+    by, waited = np.full(len(order), -1, np.int64), np.zeros(len(order), np.int64)
+    launched = np.flatnonzero(own & (call >= 0))
+    by[launched] = calls.thread[call[launched]]
+    waited[launched] = _waits_before(scope, order[launched], _blocking(trace))
+    by = np.where(cuda_graphs(trace).node[order], -2 - call, by)
+    step = step_of_operations(trace)[order]
+    run = np.cumsum(groups.opens(ops.stream[order], step, by, waited, own))
+    # Those before the first and behind the last kernel of a run are others'.
+    whole, until = np.bincount(run, matches), np.cumsum(matches)
+    since = until - np.append(0, np.cumsum(whole))[run]
+    inside = own & (whole[run] > 1) & (matches | ((since > 0) & (since < whole[run])))
+    rows, chain = order[inside], run[inside]
     if not len(rows):
         raise InputError(
             f"no two kernels that match {asked.target[:80]!r} follow each other on a stream",
@@ -95,36 +109,11 @@ def fuse(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     return AppliedEdit(asked, "operation", number, _time(scope, rows), change, values, missing)
 
 
-def _chains(scope: EditScope, rows: Array) -> tuple[Array, Array]:
-    """Operations that follow each other on a stream, from one of `rows` to another, and their run.
-
-    A run has several of them, is of one thread and step, and ends where the CPU waits. Memsets and
-    copies within the GPU between its kernels belong to it. Nodes of a CUDA graph follow only each
-    other.
-    """
-    trace, ops, calls = scope.trace, operations(scope.trace), api_calls(scope.trace)
-    order = operations_by_stream(trace)
-    matches, call = groups.marked(rows, len(ops))[order], ops.call[order]
-    own = matches | (_helps(trace) & scope.operations)[order]
-    by, waited = np.full(len(order), -1, np.int64), np.zeros(len(order), np.int64)
-    launched = np.flatnonzero(own & (call >= 0))
-    by[launched] = calls.thread[call[launched]]
-    waited[launched] = _waits_before(scope, order[launched], _blocking(trace))
-    by = np.where(cuda_graphs(trace).node[order], -2 - call, by)
-    step = step_of_operations(trace)[order]
-    run = np.cumsum(groups.opens(ops.stream[order], step, by, waited, own))
-    # Those before the first and behind the last kernel of a run are others'.
-    whole, until = np.bincount(run, matches), np.cumsum(matches)
-    since = until - np.append(0, np.cumsum(whole))[run]
-    inside = own & (whole[run] > 1) & (matches | ((since > 0) & (since < whole[run])))
-    return order[inside], run[inside]
-
-
 def _helps(trace: Trace) -> Mask:
     """True for memsets and for copies within a GPU."""
-    ops = operations(trace)
-    result: Mask = ops.kind == Kind.SET
-    copies = np.flatnonzero(ops.kind == Kind.COPY)
+    ops = operations.operations(trace)
+    result: Mask = ops.kind == operations.Kind.SET
+    copies = np.flatnonzero(ops.kind == operations.Kind.COPY)
     within = trace.recorded("copies").texts("direction").isin(["D2D"])
     result[copies] = within[ops.row[copies]]
     return result
@@ -132,10 +121,10 @@ def _helps(trace: Trace) -> Mask:
 
 def copies(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Copies whose direction, such as D2H, matches take a part of their time."""
-    chosen, pattern = _rows(scope, Kind.COPY), globbed(asked.target)
+    chosen, pattern = _rows(scope, operations.Kind.COPY), globbed(asked.target)
     directions = scope.trace.recorded("copies").texts("direction")
     hit = directions.matching(lambda name: bool(pattern.fullmatch(name)))
-    rows = chosen[hit[operations(scope.trace).row[chosen]]]
+    rows = chosen[hit[operations.operations(scope.trace).row[chosen]]]
     if not len(rows):
         raise no_match("copy", asked.target, _by_time(scope, chosen, directions))
     return _scaled(scope, asked, rows, "copy")
@@ -143,26 +132,26 @@ def copies(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 
 def link(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Copies between host and GPU take a part of their time."""
-    table, chosen = scope.trace.recorded("copies"), _rows(scope, Kind.COPY)
+    table, chosen = scope.trace.recorded("copies"), _rows(scope, operations.Kind.COPY)
     directions = table.texts("direction")
-    rows = chosen[directions.isin(_HOST)[operations(scope.trace).row[chosen]]]
+    rows = chosen[directions.isin(_HOST)[operations.operations(scope.trace).row[chosen]]]
     if not len(rows):
         raise InputError("no copies between host and GPU are recorded here", "leave out link")
     pageable = table.texts("source_memory").isin([_PAGEABLE])
     pageable |= table.texts("destination_memory").isin([_PAGEABLE])
-    slow = rows[pageable[operations(scope.trace).row[rows]]]
+    slow = rows[pageable[operations.operations(scope.trace).row[rows]]]
     return _scaled(scope, asked, rows, "copy", pageable_ns=_time(scope, slow))
 
 
-def _rows(scope: EditScope, kind: Kind) -> Array:
+def _rows(scope: EditScope, kind: operations.Kind) -> Array:
     """The selected operations of a kind that are in the graph."""
-    return np.flatnonzero(scope.operations & (operations(scope.trace).kind == kind))
+    return np.flatnonzero(scope.operations & (operations.operations(scope.trace).kind == kind))
 
 
 def _time(scope: EditScope, rows: Array) -> float:
     """Their time per step."""
     measured = scope.measured_operations(rows)
-    return scope.per_step(int(operations(scope.trace).duration_ns[measured].sum()))
+    return scope.per_step(int(operations.operations(scope.trace).duration_ns[measured].sum()))
 
 
 def _scaled(
@@ -179,7 +168,7 @@ def _scaled(
 
 def _by_time(scope: EditScope, rows: Array, names: Texts) -> Counter[str]:
     """The time of some operations by name in their own table."""
-    ops = operations(scope.trace)
+    ops = operations.operations(scope.trace)
     code = names.codes[ops.row[rows]]
     rows, code = rows[code >= 0], code[code >= 0]
     if not len(rows):
@@ -197,8 +186,8 @@ def _by_time(scope: EditScope, rows: Array, names: Texts) -> Counter[str]:
 def gpu(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Kernels take as long as their nearest ceiling has it on another GPU."""
     product = product_named(asked.target)
-    chosen, trace = _rows(scope, Kind.KERNEL), scope.trace
-    rows = operations(trace).row[chosen]
+    chosen, trace = _rows(scope, operations.Kind.KERNEL), scope.trace
+    rows = operations.operations(trace).row[chosen]
     work = _Roofline(trace, product, rows)
     if not (work.memory | work.compute).any():
         raise InputError(
@@ -275,14 +264,14 @@ def _ceilings(
     return size / bandwidth[device] * 1e9, flop / peak[device, kind] * 1e9
 
 
-_HOLDS = (CallKind.SYNCHRONIZE, CallKind.COPY)
+_HOLDS = (operations.CallKind.SYNCHRONIZE, operations.CallKind.COPY)
 """Calls that no CUDA graph can hold: what is launched before and behind one is two graphs."""
 
 
 def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """What each instance of a range launches is launched at once, up to where the CPU waits."""
     trace, graph_ = scope.trace, scope.model.graph
-    ops = operations(trace)
+    ops = operations.operations(trace)
     hit = named_ranges(trace, asked.target)
     if not hit.any():
         raise no_range(trace, asked.target)
@@ -315,14 +304,14 @@ def graph(scope: EditScope, asked: EditRequest) -> AppliedEdit:
 def _blocking(trace: Trace) -> Mask:
     """True for the API calls that wait for work."""
     every = waits(trace)
-    held = np.isin(every.does, (*_HOLDS, CallKind.COPY_ASYNC))
-    return groups.marked(every.call[held], len(api_calls(trace)))
+    held = np.isin(every.does, (*_HOLDS, operations.CallKind.COPY_ASYNC))
+    return groups.marked(every.call[held], len(operations.api_calls(trace)))
 
 
 def _calls_time(scope: EditScope, item: Array) -> int:
     """The time that measured calls take by themselves."""
     rows = scope.measured_calls(scope.model.graph.call[item])
-    calls = api_calls(scope.trace)
+    calls = operations.api_calls(scope.trace)
     return int((calls.end_ns[rows] - calls.start_ns[rows]).sum())
 
 
@@ -331,18 +320,18 @@ def _instance_of_operations(scope: EditScope, hit: Array) -> Array:
 
     Where the ranges are steps, autograd's launches belong to the step of the main thread.
     """
-    trace, tree = scope.trace, range_tree(scope.trace)
+    trace, tree = scope.trace, ranges.range_tree(scope.trace)
     top = instances(trace, hit)
     step = steps(trace).range
     if len(step) and np.array_equal(np.flatnonzero(top == np.arange(len(top))), np.sort(step)):
         of = step_of_operations(trace)
         return np.where(of >= 0, step[of], -1)
-    return nesting.nearest(top, tree.parent, attributed_operations(trace).range)
+    return nesting.nearest(top, tree.parent, ranges.attributed_operations(trace).range)
 
 
 def _waits_before(scope: EditScope, rows: Array, blocking: Array) -> Integers:
     """How many waits of its process came before the launch of each operation."""
-    calls, ops = api_calls(scope.trace), operations(scope.trace)
+    calls, ops = operations.api_calls(scope.trace), operations.operations(scope.trace)
     process = scope.trace.recorded("api_calls")["process"]
     result = np.zeros(len(rows), np.int64)
     for number, places in groups.rows_of(ops.process[rows]).items():
@@ -353,7 +342,7 @@ def _waits_before(scope: EditScope, rows: Array, blocking: Array) -> Integers:
 
 def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
     """Each call takes less by what the recorder adds to one."""
-    if scope.trace.recorder == TORCH_PROFILER:
+    if scope.trace.recorder == schema.TORCH_PROFILER:
         raise InputError(
             "what torch.profiler adds to a call is not known",
             "leave out no-recorder, or record with nsys, whose cost is known",
@@ -373,7 +362,7 @@ def no_recorder(scope: EditScope, asked: EditRequest) -> AppliedEdit:
         changed.own_ns[others], changed.begin_ns[before_others] = kept, kept_begin
 
     measured = scope.measured_calls(rows)
-    calls = api_calls(scope.trace)
+    calls = operations.api_calls(scope.trace)
     time = int((calls.end_ns[measured] - calls.start_ns[measured]).sum())
     values = {"recorder_call_ns": float(scope.model.call_ns)}
     return AppliedEdit(

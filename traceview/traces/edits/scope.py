@@ -14,22 +14,15 @@ from pathlib import PurePath
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, intervals
 from traceview.base.errors import InputError
-from traceview.base.intervals import Intervals, union
 from traceview.base.records import record
 from traceview.base.tables import Array, Mask, RowNumbers, picked
 from traceview.traces.edits.requests import EditRequest
 from traceview.traces.facts.dependencies.forecast import Model, model
 from traceview.traces.facts.dependencies.replay import Edit
+from traceview.traces.facts.ranges import selection
 from traceview.traces.facts.ranges.ranges import attributed_calls, patterns_of, range_tree
-from traceview.traces.facts.ranges.selection import (
-    check,
-    matching_ranges,
-    selected_calls,
-    selected_operations,
-    windows_of,
-)
 from traceview.traces.facts.samples import LEAST_FRACTION, LEAST_SAMPLES, sample_waits, stack_lines
 from traceview.traces.facts.steps.steps import step_of_calls, step_of_operations, steps
 from traceview.traces.facts.waits import wait_sites
@@ -66,7 +59,7 @@ class EditScope:
         if not (ranges or exclude):
             return cls(trace, trace)
         selected = trace.but(selection=Selection(tuple(ranges), tuple(exclude)))
-        check(selected)
+        selection.check(selected)
         return cls(trace, selected)
 
     @property
@@ -81,12 +74,12 @@ class EditScope:
     @cached_property
     def operations(self) -> Mask:
         """True for the selected operations that are in the graph."""
-        return selected_operations(self.selected) & (self.model.item_of_operation >= 0)
+        return selection.selected_operations(self.selected) & (self.model.item_of_operation >= 0)
 
     @cached_property
     def calls(self) -> Mask:
         """True for the selected rows of api_calls that are in the graph."""
-        return selected_calls(self.selected) & (self.model.graph.item_of_call >= 0)
+        return selection.selected_calls(self.selected) & (self.model.graph.item_of_call >= 0)
 
     @cached_property
     def _numbers(self) -> tuple[Array, Array]:
@@ -193,7 +186,7 @@ def named_ranges(trace: Trace, text: str) -> Mask:
         found = _by_pattern(trace, text, without_number)
         if found.any():
             return found
-    found = matching_ranges(trace, text)
+    found = selection.matching_ranges(trace, text)
     if not found.any() and text.lower() in (STEP, f"{STEP}s", f"{STEP}_#"):
         found[steps(trace).range] = True
     return found
@@ -228,7 +221,7 @@ def instances(trace: Trace, hit: Mask) -> RowNumbers:
     return tree.own_or_inherited(outermost)
 
 
-def windows(trace: Trace, hit: Mask, thread: int) -> Intervals:
+def windows(trace: Trace, hit: Mask, thread: int) -> intervals.Intervals:
     """When one of some ranges is open for a thread.
 
     On a thread without any ranges, such as autograd's, those of its process count.
@@ -237,10 +230,10 @@ def windows(trace: Trace, hit: Mask, thread: int) -> Intervals:
     own = tree.nesting.track == thread
     if own.any():
         rows = np.flatnonzero(hit & own)
-        return union(tree.nesting.start[rows], tree.nesting.end[rows])
+        return intervals.union(tree.nesting.start[rows], tree.nesting.end[rows])
     process = int(trace.threads["process"][thread])
     empty: Array = np.zeros(0, np.int64)
-    return windows_of(tree, hit).get(process, Intervals(empty, empty))
+    return selection.windows_of(tree, hit).get(process, intervals.Intervals(empty, empty))
 
 
 _LINE = re.compile(r"(?P<file>.+):(?P<line>\d{1,9})", re.DOTALL)

@@ -13,16 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from traceview.base import groups
-from traceview.base.errors import InputError, TraceviewError
+from traceview.base import errors, groups
 from traceview.base.records import record
 from traceview.base.tables import Integers, Table
-from traceview.base.vocabulary import libraries
-from traceview.base.vocabulary.amounts import WARP_THREADS
+from traceview.base.vocabulary import amounts, libraries
 from traceview.kernels.ptx.model import Argument, Compiled, ptx_text
 from traceview.traces.facts.ranges.selection import selected_kernels
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.model import Facts
+from traceview.traces.trace import Trace, fact, model
 from traceview.traces.trace.nsys.added_tables import packed, unpacked
 from traceview.traces.trace.schema import KERNEL_CODE
 
@@ -178,14 +175,14 @@ class Variant:
         from traceview.kernels.ptx import cubin as cubin_file
 
         number = re.match(r"sm_(\d+)(\d)", compiled.arch)
-        threads = compiled.num_warps * WARP_THREADS if compiled.num_warps else None
+        threads = compiled.num_warps * amounts.WARP_THREADS if compiled.num_warps else None
         # For warp-specialized kernels only the PTX has the threads of a block.
         head = re.search(rf"\.entry\s+{re.escape(compiled.name)}\b[^{{]*", compiled.ptx or "")
         if required := _REQUIRED.search(head[0]) if head else None:
             threads = math.prod(int(side) for side in required.groups() if side)
         try:
             kernels = cubin_file.resources(compiled.cubin) if compiled.cubin else {}
-        except TraceviewError:
+        except errors.TraceviewError:
             kernels = {}
         used = kernels.get(compiled.name)
         return cls(
@@ -404,7 +401,7 @@ def _launched(
         grid=grids.most_common(1)[0][0],
         launches=grids.total(),
         # CUDA C++ code does not fix these two: the launch does.
-        num_warps=compiled.num_warps or -(-longest.threads // WARP_THREADS),
+        num_warps=compiled.num_warps or -(-longest.threads // amounts.WARP_THREADS),
         dynamic_shared_bytes=longest.dynamic_bytes if dynamic_bytes is None else dynamic_bytes,
     )
     return LaunchedCode(
@@ -438,7 +435,7 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
         listed = ", ".join(name[:60] for name in different[:_MOST_NAMES])
         more = " …" if len(different) > _MOST_NAMES else ""
         what = "no kernel of the files given with --cubin ran in the trace"
-        raise InputError(what, f"they have {listed}{more}")
+        raise errors.InputError(what, f"they have {listed}{more}")
     # A file with many kernels is packed once.
     blobs = {code: packed(code) for code in {kernel.cubin for kernel in ours} if code}
     codes = {text: packed(text.encode()) for text in {kernel.ptx for kernel in ours} if text}
@@ -460,4 +457,4 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
         column.name: [row.get(column.name) for row in rows] for column in KERNEL_CODE.columns
     }
     table = Table(KERNEL_CODE.columns, columns)
-    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=Facts())
+    return replace(trace, tables={**trace.tables, KERNEL_CODE.name: table}, _facts=model.Facts())

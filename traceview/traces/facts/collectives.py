@@ -9,15 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.base import groups
-from traceview.base.intervals import Timed
+from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, object_array
-from traceview.traces.facts import collective_alignment
+from traceview.traces.facts import collective_alignment, kernel_classes, messages, operations
 from traceview.traces.facts.collective_alignment import ABSENT
-from traceview.traces.facts.kernel_classes import communication_operations
-from traceview.traces.facts.messages import SEND_RECEIVE, messages
-from traceview.traces.facts.operations import Kind, operations
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.facts.steps.steps import operations_in_warm_up
 from traceview.traces.trace import Trace, fact
@@ -46,7 +42,7 @@ _ANY_KIND = re.compile(r"(nccl|rccl)\w*Kernel_Generic", re.IGNORECASE)
 
 
 @record
-class Transfers(Timed):
+class Transfers(intervals.Timed):
     """The selected transfers, one row per transfer, in order of start.
 
     `operation` is the row in operations, `device` and `stream` are as there, `kind` an index into
@@ -80,9 +76,11 @@ class Transfers(Timed):
 @fact
 def transfers(trace: Trace) -> Transfers:
     """The selected transfers between GPUs."""
-    ops = operations(trace)
-    rows = np.flatnonzero(communication_operations(trace) & selection.selected_operations(trace))
-    is_kernel = ops.kind[rows] == Kind.KERNEL
+    ops = operations.operations(trace)
+    rows = np.flatnonzero(
+        kernel_classes.communication_operations(trace) & selection.selected_operations(trace)
+    )
+    is_kernel = ops.kind[rows] == operations.Kind.KERNEL
     kernels = rows[is_kernel]
     short_names = trace.recorded("kernels").texts("short_name").take(ops.row[kernels])
     tree = ranges.range_tree(trace)
@@ -90,9 +88,9 @@ def transfers(trace: Trace) -> Transfers:
     around = tree.patterns.texts(tree.pattern_of_paths(path))
     # By the kernel's name, else by torch's range around its launch, else by the NCCL calls.
     by_name, of_range = _of_texts(short_names, kind_of_kernel), _of_texts(around, _kind_of_range)
-    named = np.where((by_name == SEND_RECEIVE) & (of_range != ""), of_range, by_name)
-    called = messages(trace, kernels, named)
-    open_kind = (named == SEND_RECEIVE) | short_names.matching(_ANY_KIND.match)
+    named = np.where((by_name == messages.SEND_RECEIVE) & (of_range != ""), of_range, by_name)
+    called = messages.messages(trace, kernels, named)
+    open_kind = (named == messages.SEND_RECEIVE) | short_names.matching(_ANY_KIND.match)
     every_kind = object_array([PEER_COPY] * len(rows))
     every_kind[is_kernel] = np.where(open_kind & (called.kind != ""), called.kind, named)
     kinds = Texts.of(every_kind)

@@ -28,16 +28,8 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import (
-    NULL,
-    Array,
-    ColumnRecord,
-    Integers,
-    Mask,
-    RowNumbers,
-    Texts,
-    picked,
-)
+from traceview.base.tables import ColumnRecord, Texts
+from traceview.base.tables.arrays import NULL, Array, Integers, Mask, RowNumbers, picked
 from traceview.traces.facts import code, operations, python_events, trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.ranges.origins import range_name_forms
@@ -308,23 +300,7 @@ def compiles_for_the_first_time(trace: Trace) -> Mask:
 
 def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]:
     """Pauses in which a kernel was compiled that its thread then loads and launches, by tool."""
-    start, end, launch = _pauses_before_loads(trace, process)
-    ops, names = operations.operations(trace), trace.recorded("kernels").texts("name")
-    rows = np.flatnonzero((ops.kind == operations.Kind.KERNEL) & groups.isin(ops.call, launch))
-    tool_of = {int(ops.call[row]): code.tool_of_kernel(str(names[ops.row[row]])) for row in rows}
-    tool = np.array([tool_of.get(call, -1) for call in launch.tolist()], np.int64)
-    for each in code.AT_FIRST_CALL:
-        yield each, intervals.union(start[tool == each], end[tool == each])
-
-
-def only_by_pauses(trace: Trace, tool: int) -> bool:
-    """Whether pauses before first launches alone show what a tool compiled."""
-    sampled = len(trace.recorded("python_samples")) or len(_compiling_ranges(trace)[tool])
-    return tool in code.AT_FIRST_CALL and not sampled
-
-
-def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers, Integers]:
-    """Pauses of threads that end in a load of code: start, end, and the call that launches next."""
+    # Pauses of threads that end in a load of code: start, end, and the call that launches next.
     calls, kinds = trace.recorded("api_calls"), operations.call_kinds(trace)
     own = np.flatnonzero(calls["process"] == process)
     own = own[np.argsort(calls["start_ns"][own], kind="stable")]
@@ -340,7 +316,18 @@ def _pauses_before_loads(trace: Trace, process: int) -> tuple[Integers, Integers
         loads, following = (each[following < len(launches)] for each in (loads, following))
         pauses.append(np.stack([until[loads - 1], start[loads], rows[launches[following]]]))
     start, end, launch = np.concatenate(pauses, axis=1)
-    return start, end, launch
+    ops, names = operations.operations(trace), trace.recorded("kernels").texts("name")
+    rows = np.flatnonzero((ops.kind == operations.Kind.KERNEL) & groups.isin(ops.call, launch))
+    tool_of = {int(ops.call[row]): code.tool_of_kernel(str(names[ops.row[row]])) for row in rows}
+    tool = np.array([tool_of.get(call, -1) for call in launch.tolist()], np.int64)
+    for each in code.AT_FIRST_CALL:
+        yield each, intervals.union(start[tool == each], end[tool == each])
+
+
+def only_by_pauses(trace: Trace, tool: int) -> bool:
+    """Whether pauses before first launches alone show what a tool compiled."""
+    sampled = len(trace.recorded("python_samples")) or len(_compiling_ranges(trace)[tool])
+    return tool in code.AT_FIRST_CALL and not sampled
 
 
 def _autotuner_kernels(trace: Trace, process: int) -> Intervals:

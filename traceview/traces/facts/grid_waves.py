@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base import groups
-from traceview.base.errors import InputError
+from traceview.base import errors, groups
 from traceview.base.hardware import SmLimits, limits_of
 from traceview.base.hardware.occupancy import Waves
 from traceview.base.records import record
@@ -76,7 +75,7 @@ def _limits(row: Mapping[str, Cell], known: Peaks) -> GpuLimits | UnknownLimits:
         return UnknownLimits(f"the trace does not have the {missing} of {gpu}", lacking)
     try:
         limits = limits_of(f"{known['capability'].value:.1f}")
-    except InputError as error:
+    except errors.InputError as error:
         return UnknownLimits(f"{error.what} ({gpu})", ("capability",))
     recorded: dict[str, Any] = {
         field: row[column] for field, column in _OF_ROW.items() if row[column] is not None

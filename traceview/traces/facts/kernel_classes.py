@@ -180,7 +180,21 @@ def labels(names: Sequence[str], shorts: Sequence[str]) -> list[str]:
         for base, name, short in zip(bases, names, shorts, strict=True)
     ]
     result, half = [], MOST // 2
-    distinct = _with_tokens(_with_words(plain, names), names)
+    # The labels, equal ones extended by the first token, such as a number, that differs.
+    labels = _with_words(plain, names)
+    distinct = list(labels)
+    tokens: dict[int, list[str]] = {}
+    for _ in range(_MOST_TOKENS):
+        alike = defaultdict(list)
+        for place, text in enumerate(distinct):
+            alike[text].append(place)
+        for same in (same for same in alike.values() if len(same) > 1):
+            for place in same:
+                tokens.setdefault(place, _TOKEN.findall(names[place]))
+            columns = zip_longest(*(tokens[place] for place in same), fillvalue="")
+            parting = next((column for column in columns if len(set(column)) > 1), ())
+            for place, token in zip(same, parting, strict=False):
+                distinct[place] = f"{distinct[place]} {token}".rstrip()
     for text, base in zip(distinct, bases, strict=True):
         added = text[len(base) :]
         cut = f"{base}{added[: half - 1]}…{added[-half:]}"
@@ -212,22 +226,4 @@ def _with_words(plain: Sequence[str], names: Sequence[str]) -> list[str]:
     for text, of_name in zip(plain, words, strict=True):
         unshared = [word for word in of_name if shared[text, word] == 1 and word not in text]
         result.append(f"{text} {max(unshared, key=len)}" if unshared else text)
-    return result
-
-
-def _with_tokens(labels: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The labels, equal ones extended by the first token, such as a number, that differs."""
-    result = list(labels)
-    tokens: dict[int, list[str]] = {}
-    for _ in range(_MOST_TOKENS):
-        alike = defaultdict(list)
-        for place, text in enumerate(result):
-            alike[text].append(place)
-        for same in (same for same in alike.values() if len(same) > 1):
-            for place in same:
-                tokens.setdefault(place, _TOKEN.findall(names[place]))
-            columns = zip_longest(*(tokens[place] for place in same), fillvalue="")
-            parting = next((column for column in columns if len(set(column)) > 1), ())
-            for place, token in zip(same, parting, strict=False):
-                result[place] = f"{result[place]} {token}".rstrip()
     return result

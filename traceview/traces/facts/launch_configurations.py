@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from traceview.base import groups
-from traceview.base.errors import TraceviewError
+from traceview.base import errors, groups
 from traceview.base.groups import Groups
 from traceview.base.hardware.occupancy import (
     Limiter,
@@ -36,9 +35,7 @@ from traceview.base.tables import (
     row_numbers,
 )
 from traceview.base.vocabulary.amounts import WARP_THREADS
-from traceview.traces.facts.code import gathered_code
-from traceview.traces.facts.copies import shared_ns
-from traceview.traces.facts.kernel_classes import communication_kernels, kernel_labels
+from traceview.traces.facts import code, copies, kernel_classes
 from traceview.traces.facts.operations import kernel_operations
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.steps import kernels_in_warm_up
@@ -203,17 +200,17 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     """The distinct configurations of the chosen kernels.
 
     Communication is left out, as it takes few SMs on purpose."""
-    used = chosen & ~communication_kernels(trace)
+    used = chosen & ~kernel_classes.communication_kernels(trace)
     # Avoids a copy where the mask leaves nothing out.
     kernels = trace.recorded("kernels").take(used)
     own = row_numbers(np.flatnonzero(used))
-    labels = kernel_labels(trace).take(own)
+    labels = kernel_classes.kernel_labels(trace).take(own)
     barriers = picked(_barriers(trace), own)
     keys = (kernels[key] for key in (*KEYS, *_MAYBE_ABSENT))
     alike = groups.group(kernels.texts("name").codes, *keys, barriers)
     duration_ns = kernels.duration_ns
     figures = groups.stats(alike, duration_ns)
-    beside = groups.sums(alike, shared_ns(trace)[own])
+    beside = groups.sums(alike, copies.shared_ns(trace)[own])
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), own))
     in_warm_up = groups.Groups(alike.ids[early], alike.first)
     order = groups.most_first(figures.total)
@@ -276,10 +273,10 @@ def _barriers(trace: Trace) -> Integers:
     result = np.zeros(total, np.int64)
     from traceview.kernels.ptx import cubin as cubin_file
 
-    for each in gathered_code(trace).launched:
+    for each in code.gathered_code(trace).launched:
         try:
             resources = cubin_file.resources(each.compiled.cubin) if each.compiled.cubin else {}
-        except TraceviewError:
+        except errors.TraceviewError:
             continue
         if each.compiled.name in resources:
             for run in each.runs:
@@ -325,7 +322,9 @@ def occupancies(
             np.full(len(warps), limits.blocks_per_sm),
             _once(lambda count, each: by_registers(limits, count, each), warps, registers),
             _once(
-                lambda most, used: by_shared(limits, most, used), shared_bytes_per_sm, shared_bytes
+                lambda most, used: by_shared(limits, most, used),
+                shared_bytes_per_sm,
+                shared_bytes,
             ),
             _once(lambda used: by_barriers(limits, used), barriers),
         ]

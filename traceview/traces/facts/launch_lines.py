@@ -12,15 +12,9 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.tables import Integers, RowNumbers
+from traceview.traces.facts import operations
 from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS
 from traceview.traces.facts.idle.lines import sampled_threads
-from traceview.traces.facts.operations import (
-    CallKind,
-    api_calls,
-    call_kinds,
-    kernel_operations,
-    operations,
-)
 from traceview.traces.facts.samples import SampledLine, line_of, program_frames, stack_lines
 from traceview.traces.trace import Trace, fact
 
@@ -36,7 +30,11 @@ def launch_line(trace: Trace, rows: RowNumbers) -> tuple[SampledLine | None, boo
     And whether it is that of the forward pass, most of them being made in the backward pass.
     """
     frame, call = _launching(trace)
-    chosen = frame[groups.isin(call, operations(trace).call[kernel_operations(trace)[rows]])]
+    chosen = frame[
+        groups.isin(
+            call, operations.operations(trace).call[operations.kernel_operations(trace)[rows]]
+        )
+    ]
     line = line_of(trace, chosen, max(LEAST_SAMPLES, LEAST_FRACTION * len(chosen)))
     stack = trace.recorded("python_frames")["stack"]
     if line and stack_lines(trace).launches[stack[line.frame]] and (asks := forward_line(trace)):
@@ -82,11 +80,11 @@ def _launching(trace: Trace) -> tuple[Integers, Integers]:
     samples, sampled_as, calls = (
         trace.recorded("python_samples"),
         sampled_threads(trace),
-        api_calls(trace),
+        operations.api_calls(trace),
     )
     frame = stack_lines(trace).frame[samples["stack"]]
     found = [np.zeros((2, 0), np.int64)]
-    launches = np.flatnonzero(call_kinds(trace) == CallKind.LAUNCH)
+    launches = np.flatnonzero(operations.call_kinds(trace) == operations.CallKind.LAUNCH)
     launches = launches[np.argsort(calls.end_ns[launches], kind="stable")]
     for thread in groups.different(samples["thread"]).tolist():
         of_thread = launches[sampled_as[calls.thread[launches]] == thread]

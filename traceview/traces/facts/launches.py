@@ -11,16 +11,8 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Depth, Intervals, Timed
 from traceview.base.records import record
-from traceview.base.tables import (
-    Array,
-    ColumnRecord,
-    Integers,
-    Mask,
-    RowNumbers,
-    arrays,
-    constant,
-    picked,
-)
+from traceview.base.tables import ColumnRecord, arrays
+from traceview.base.tables.arrays import Array, Integers, Mask, RowNumbers, constant, picked
 from traceview.traces.facts import copies
 from traceview.traces.facts.operations import (
     ApiCalls,
@@ -40,8 +32,7 @@ from traceview.traces.facts.operations import (
     operations_by_stream,
 )
 from traceview.traces.facts.ranges.selection import selected_operations
-from traceview.traces.trace import Trace, fact, fact_without_ranges
-from traceview.traces.trace.schema import TABLES
+from traceview.traces.trace import Trace, fact, fact_without_ranges, schema
 
 LEAST_NS = 1_000_000_000
 """The edges of a shorter recording are no evidence."""
@@ -114,7 +105,7 @@ def cut_window(trace: Trace) -> CutWindow | None:
     edges = [
         (int(table["start_ns"].min()), int(table["start_ns"].max()))
         for name, table in trace.tables.items()
-        if len(table) and "start_ns" in {column.name for column in TABLES[name].columns}
+        if len(table) and "start_ns" in {column.name for column in schema.TABLES[name].columns}
     ]
     if not len(ops) or not edges:
         return None

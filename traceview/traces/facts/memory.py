@@ -26,8 +26,7 @@ from traceview.traces.facts.steps.steps import (
     steps_source,
     warm_up_end_ns,
 )
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.trace import Trace, fact, schema
 
 STATIC = "device static"
 """Memory of the code and variables of a module, allocated when the module is loaded."""
@@ -176,7 +175,7 @@ def growth(trace: Trace) -> dict[int, Growth | None]:
     None too for tensors recorded by torch.profiler where steps are inferred: these may be the
     layers of one forward pass, which keeps the activations of every layer.
     """
-    if trace.recorder == TORCH_PROFILER and steps_source(trace) == "repetition":
+    if trace.recorder == schema.TORCH_PROFILER and steps_source(trace) == "repetition":
         return dict.fromkeys(levels(trace))
     return {
         device: growth_of(level.at(steady_steps(trace)[device].ends_ns))

@@ -8,10 +8,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base import groups
+from traceview.base import groups, intervals
 from traceview.base.compiled import library
 from traceview.base.hardware.rates import SHARING_MEMORY
-from traceview.base.intervals import Timed
 from traceview.base.records import record
 from traceview.base.tables import (
     NULL,
@@ -26,8 +25,7 @@ from traceview.base.tables import (
     picked,
     row_numbers,
 )
-from traceview.traces.trace import Trace, fact_without_ranges
-from traceview.traces.trace.schema import UNIFIED
+from traceview.traces.trace import Trace, fact_without_ranges, schema
 
 
 class CallKind(IntEnum):
@@ -89,7 +87,7 @@ def call_kinds(trace: Trace) -> npt.NDArray[np.uint8]:
 
 
 @record
-class ApiCalls(Timed, ColumnRecord):
+class ApiCalls(intervals.Timed, ColumnRecord):
     """The rows of api_calls: calling thread, time and what each call does (a `CallKind`)."""
 
     thread: Array
@@ -219,7 +217,7 @@ TABLES = ("kernels", "copies", "sets", "graph_launches")
 
 
 @record
-class Operations(Timed, ColumnRecord):
+class Operations(intervals.Timed, ColumnRecord):
     """All operations, one row per operation, in order of start.
 
     Page migrations of unified memory are left out: nothing launched them, and they do not keep the
@@ -298,7 +296,7 @@ def operations_by_stream(trace: Trace) -> RowNumbers:
 def migrations(trace: Trace) -> Mask:
     """True for the rows of copies that are page migrations of unified memory."""
     direction = trace.recorded("copies").texts("direction")
-    return direction.matching(lambda text: text.startswith(UNIFIED))
+    return direction.matching(lambda text: text.startswith(schema.UNIFIED))
 
 
 def _column(parts: list[Table], name: str) -> Array:

@@ -14,8 +14,7 @@ from traceview.base.tables import Array, Integers, Mask, Table, Texts
 from traceview.base.vocabulary import activities
 from traceview.traces.facts import code
 from traceview.traces.facts.launches import waits
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.model import is_library
+from traceview.traces.trace import Trace, fact, model
 
 # The compiler that each sampled Python stack shows at work.
 
@@ -193,7 +192,7 @@ def _of_library(frames: Table) -> Mask:
     Code in <string> is generated, except for that of `python -c`, which is outermost.
     """
     file, stack = frames.texts("file"), frames["stack"]
-    of_file = np.array([is_library(str(name)) for name in file.values] or [False], bool)
+    of_file = np.array([model.is_library(str(name)) for name in file.values] or [False], bool)
     text = file.isin(["<string>"])
     outermost = np.append(stack[1:] != stack[:-1], True)[: len(stack)]
     program = np.isin(stack, stack[text & outermost])

@@ -10,17 +10,8 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import (
-    NULL,
-    Array,
-    ColumnRecord,
-    Integers,
-    Mask,
-    Table,
-    Texts,
-    constant,
-    object_array,
-)
+from traceview.base.tables import ColumnRecord, Table, Texts
+from traceview.base.tables.arrays import NULL, Array, Integers, Mask, constant, object_array
 from traceview.base.vocabulary.causes import ALLOCATION, COPY_WAIT, JIT_COMPILE, MODULE_LOAD
 from traceview.traces.facts.copies import uploads
 from traceview.traces.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady_span_ns

@@ -11,9 +11,8 @@ import numpy as np
 from traceview.base.failures import AnswerParts
 from traceview.base.tables import NULL, Cell
 from traceview.traces.analyses.base import Result
-from traceview.traces.ranks import rank_rows
+from traceview.traces.ranks import critical_path, job_findings, job_replay, rank_rows
 from traceview.traces.ranks.clocks import align_clocks, matched_communicators
-from traceview.traces.ranks.critical_path import critical_path
 from traceview.traces.ranks.figures import RankFigures
 from traceview.traces.ranks.job import FailedRank, JobReport
 from traceview.traces.ranks.job_facts import (
@@ -24,8 +23,6 @@ from traceview.traces.ranks.job_facts import (
     heat_map,
     waits_by_row,
 )
-from traceview.traces.ranks.job_findings import findings_of
-from traceview.traces.ranks.job_replay import with_savings
 from traceview.traces.ranks.lateness import CommonSteps, common_steps, lateness, needs_of
 from traceview.traces.ranks.matching import match_ranks
 from traceview.traces.ranks.process_groups import process_groups
@@ -48,7 +45,7 @@ def job_report(ranks: Sequence[RankFigures], failed: Sequence[FailedRank] = ()) 
         "collectives": collectives_table(job, calls),
         "rank_steps": rank_rows.steps_table(job, heat),
     }
-    findings = parts.part("findings", partial(findings_of, job, tables, calls), ())
+    findings = parts.part("findings", partial(job_findings.findings_of, job, tables, calls), ())
     return JobReport(
         ranks=job.ranks,
         failed=tuple(failed),
@@ -81,7 +78,9 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
         late=late,
         stragglers=(),
         groups=process_groups(ordered, matched),
-        path=parts.part("critical path", partial(critical_path, ordered, matched, steps), None),
+        path=parts.part(
+            "critical path", partial(critical_path.critical_path, ordered, matched, steps), None
+        ),
         span_ns=span_ns,
         wait_ns=waits_by_row(ordered, matched),
         needs=needs,
@@ -91,7 +90,7 @@ def job_facts(ranks: Sequence[RankFigures], parts: AnswerParts | None = None) ->
     if 2 * facts.unnamed <= count or 2 * facts.unmatched <= facts.unnamed:
         find = partial(stragglers, ordered, matched, late, span_ns, needs)
         facts = replace(facts, stragglers=parts.part("late ranks", find, ()))
-    return parts.part("savings", partial(with_savings, facts), facts)
+    return parts.part("savings", partial(job_replay.with_savings, facts), facts)
 
 
 def steady_span_ns(ranks: Sequence[RankFigures], steps: CommonSteps) -> int:

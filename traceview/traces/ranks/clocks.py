@@ -272,7 +272,18 @@ def _waits(
         together = collectives.ends_together(end, there, ENDS_TOGETHER_NS + 4 * error)
     waits = collectives.waits_of(end - start, there, together)
     if error is not None and len(of.members) == 2:
-        return _of_messages(ranks, of, waits, start, there)
+        # Fill in the waits of messages whose sender ended before the receiver.
+        # Such a sender did not wait, and the receiver waited until the sender started.
+        kinds = column_of(ranks, of.members, of.rows, "kind")
+        single = (waits.last < 0) & there.all(axis=0) & np.isin(kinds, POINT_TO_POINT).all(axis=0)
+        for sender in (0, 1):
+            receiver = 1 - sender
+            rows = np.flatnonzero(single & (kinds[sender] == SEND) & (kinds[receiver] == RECEIVE))
+            waited = np.maximum(start[sender, rows] - start[receiver, rows], 0)
+            waits.wait_ns[sender, rows], waits.wait_ns[receiver, rows] = 0, waited
+            waits.last[rows] = np.where(waited > 0, sender, receiver)
+            waits.late_ns[rows] = waited
+        return waits
     return waits
 
 
@@ -284,26 +295,3 @@ def _error_ns(clocks: Clocks, of: collectives.MatchedRows) -> int | None:
     errors = clocks.error_ns[members]
     error = 0 if of.same_clock else int(errors.max())
     return error if (of.same_clock or (errors != NULL).all()) and error <= USABLE_ERROR_NS else None
-
-
-def _of_messages(
-    ranks: Sequence[RankFigures],
-    of: collectives.MatchedRows,
-    waits: collectives.CollectiveWaits,
-    start: Integers,
-    there: Mask,
-) -> collectives.CollectiveWaits:
-    """Fill in the waits of messages whose sender ended before the receiver.
-
-    Such a sender did not wait, and the receiver waited until the sender started.
-    """
-    kinds = column_of(ranks, of.members, of.rows, "kind")
-    single = (waits.last < 0) & there.all(axis=0) & np.isin(kinds, POINT_TO_POINT).all(axis=0)
-    for sender in (0, 1):
-        receiver = 1 - sender
-        rows = np.flatnonzero(single & (kinds[sender] == SEND) & (kinds[receiver] == RECEIVE))
-        waited = np.maximum(start[sender, rows] - start[receiver, rows], 0)
-        waits.wait_ns[sender, rows], waits.wait_ns[receiver, rows] = 0, waited
-        waits.last[rows] = np.where(waited > 0, sender, receiver)
-        waits.late_ns[rows] = waited
-    return waits

@@ -68,7 +68,14 @@ def critical_path(
     anchors = _anchors(ranks, matched, steps)
     if anchors is None:
         return None
-    job = _indexed(ranks, matched)
+    communicator = tuple(np.full(len(figures.collectives), -1, np.int64) for figures in ranks)
+    column = tuple(numbers.copy() for numbers in communicator)
+    for number, of in enumerate(matched):
+        for place, rank in enumerate(of.ranks):
+            present = np.flatnonzero(of.rows[place] >= 0)
+            communicator[rank][of.rows[place, present]] = number
+            column[rank][of.rows[place, present]] = present
+    job = _Job(ranks, matched, communicator, column, tuple(map(_rows_before, ranks)))
     of, columns = anchors
     usable = [
         step
@@ -101,17 +108,6 @@ def _anchors(
         if any(number + 1 in columns for number in columns):
             return of, columns
     return None
-
-
-def _indexed(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> _Job:
-    communicator = tuple(np.full(len(figures.collectives), -1, np.int64) for figures in ranks)
-    column = tuple(numbers.copy() for numbers in communicator)
-    for number, of in enumerate(matched):
-        for place, rank in enumerate(of.ranks):
-            present = np.flatnonzero(of.rows[place] >= 0)
-            communicator[rank][of.rows[place, present]] = number
-            column[rank][of.rows[place, present]] = present
-    return _Job(ranks, matched, communicator, column, tuple(map(_rows_before, ranks)))
 
 
 def _rows_before(rank: RankFigures) -> Integers:

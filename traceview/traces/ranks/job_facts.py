@@ -10,15 +10,13 @@ from traceview.base import groups
 from traceview.base.records import record
 from traceview.base.tables import NULL, Cell, Integers, Table
 from traceview.base.vocabulary.causes import LAUNCH_LATE
+from traceview.traces.ranks import critical_path, matching, tables
 from traceview.traces.ranks.clocks import column_of
-from traceview.traces.ranks.critical_path import CriticalPath
 from traceview.traces.ranks.figures import KINDS, UNKNOWN, RankFigures
 from traceview.traces.ranks.job import PARTS, Clocks, HeatMap, MatchedCommunicator
 from traceview.traces.ranks.lateness import GPU_WORK, LATE_CAUSES, CommonSteps, Lateness, Needs
-from traceview.traces.ranks.matching import Inconsistency
 from traceview.traces.ranks.process_groups import ProcessGroups, ranks_text
 from traceview.traces.ranks.stragglers import Straggler
-from traceview.traces.ranks.tables import COLLECTIVES, GROUPS
 
 
 @record
@@ -34,13 +32,13 @@ class JobFacts:
 
     ranks: tuple[RankFigures, ...]
     matched: tuple[MatchedCommunicator, ...]
-    inconsistencies: tuple[Inconsistency, ...]
+    inconsistencies: tuple[matching.Inconsistency, ...]
     clocks: Clocks
     steps: CommonSteps
     late: Lateness
     stragglers: tuple[Straggler, ...]
     groups: tuple[ProcessGroups, ...]
-    path: CriticalPath | None
+    path: critical_path.CriticalPath | None
     span_ns: int
     wait_ns: tuple[Integers, ...]
     needs: Needs | None = None
@@ -194,7 +192,7 @@ def _calls(job: JobFacts, place: int) -> dict[str, Integers]:
 
 def groups_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
     rows = [_group_row(job, *pair) for pair in zip(job.groups, calls, strict=True)]
-    return Table.from_rows(GROUPS.columns, rows)
+    return Table.from_rows(tables.GROUPS.columns, rows)
 
 
 def _group_row(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> dict[str, Cell]:
@@ -261,7 +259,7 @@ def link_of(job: JobFacts, of: ProcessGroups) -> tuple[str | None, int | None]:
 def collectives_table(job: JobFacts, calls: Sequence[GroupCalls]) -> Table:
     rows = [row for pair in zip(job.groups, calls, strict=True) for row in _sizes(job, *pair)]
     rows.sort(key=lambda row: -int(row["wait_ns"] or 0))
-    return Table.from_rows(COLLECTIVES.columns, rows)
+    return Table.from_rows(tables.COLLECTIVES.columns, rows)
 
 
 def _sizes(job: JobFacts, of: ProcessGroups, calls: GroupCalls) -> Iterator[dict[str, Cell]]:

@@ -19,12 +19,9 @@ from traceview.base.tables import Cell, Integers, Table
 from traceview.base.units import Value
 from traceview.base.vocabulary import causes
 from traceview.base.vocabulary.activities import ACTIVITIES
-from traceview.traces.ranks import process_groups, stragglers
+from traceview.traces.ranks import lateness, matching, process_groups, rank_rows, stragglers
 from traceview.traces.ranks.figures import KINDS, Place
 from traceview.traces.ranks.job_facts import GroupCalls, JobFacts
-from traceview.traces.ranks.lateness import GPU_WORK, LATE_CAUSES
-from traceview.traces.ranks.matching import Inconsistency
-from traceview.traces.ranks.rank_rows import LongerClass, longer_class, straggler_row
 
 # Clauses on what a late rank does, and remedies.
 
@@ -48,7 +45,7 @@ def remedy(late: stragglers.Straggler) -> str:
         return "Record more steps: one pause does not tell whether it comes again, and how often."
     if late.more_work:
         return "Share the work evenly: balance batch sizes, tokens per expert or layers per stage."
-    if late.cause == GPU_WORK:
+    if late.cause == lateness.GPU_WORK:
         return (
             "Check the clock and the temperature of the GPU of rank {rank}, or give it less work."
         )
@@ -189,7 +186,7 @@ def shared_waits(job: JobFacts) -> Iterator[Finding]:
         job.stragglers
         or not job.has_waits
         or not late_by.any()
-        or late_by.argmax() != LATE_CAUSES.index(GPU_WORK)
+        or late_by.argmax() != lateness.LATE_CAUSES.index(lateness.GPU_WORK)
     ):
         return
     kinds = range(len(KINDS))
@@ -251,7 +248,7 @@ def _numbers(job: JobFacts, places: Sequence[int]) -> str:
     return process_groups.ranks_text([job.ranks[place].name.rank for place in places])
 
 
-def _inconsistent(job: JobFacts, each: Inconsistency) -> Finding:
+def _inconsistent(job: JobFacts, each: matching.Inconsistency) -> Finding:
     values: dict[str, Value] = {
         "ranks": _numbers(job, each.ranks),
         "kind": KINDS[each.kind],
@@ -314,7 +311,7 @@ def _straggler(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
 
 
 def _straggler_values(job: JobFacts, late: stragglers.Straggler) -> dict[str, Value]:
-    row, own, others = straggler_row(job, late), job.ranks[late.rank], len(job.ranks) - 1
+    row, own, others = rank_rows.straggler_row(job, late), job.ranks[late.rank], len(job.ranks) - 1
     late_steps = max(int(late.late.sum()), 1)
     values: dict[str, Value] = {
         "rank": own.name.rank,
@@ -333,8 +330,8 @@ def _straggler_values(job: JobFacts, late: stragglers.Straggler) -> dict[str, Va
 
 def _why(job: JobFacts, late: stragglers.Straggler) -> tuple[str, dict[str, Value]]:
     """Why a rank is late, as a clause, and the figures in it."""
-    if late.cause == GPU_WORK:
-        return _works_longer(longer_class(job, late))
+    if late.cause == lateness.GPU_WORK:
+        return _works_longer(rank_rows.longer_class(job, late))
     if not late.more_work:
         return activity_of_rank(late.cause, late.place), {}
     late_ranks = {one.rank for one in job.stragglers}
@@ -351,7 +348,7 @@ def _why(job: JobFacts, late: stragglers.Straggler) -> tuple[str, dict[str, Valu
     return f"its CPU launches {{launches:kernel}} per step, {whose} {{usual_launches}}", values
 
 
-def _works_longer(longer: LongerClass | None) -> tuple[str, dict[str, Value]]:
+def _works_longer(longer: rank_rows.LongerClass | None) -> tuple[str, dict[str, Value]]:
     """Why the GPU of a rank works longer, as a clause, and the figures in it."""
     if longer is None:
         return "its GPU works longer between collectives", {}

@@ -266,7 +266,10 @@ def job_replay(
     replayed = _replayed(graphs, clocks, steps, whole)
     parts = {of.part: of.graph for of in replayed.values()}
     joint = joined([*parts.values()], _exchanges(matched, replayed))
-    common = _common(replayed, len(steps.names))
+    count = len(steps.names)
+    common = np.ones(count, bool)
+    for rank in replayed.values():
+        common &= np.bincount(rank.step[_operations(rank)], minlength=count)[:count] > 0
     number = np.flatnonzero(common)
     follows = steps.steady[number] & np.append(False, common)[number]
     if not follows.any():
@@ -327,14 +330,6 @@ def _operations(rank: ReplayedRank) -> Mask:
     """True for its operations that are in a step."""
     result: Mask = rank.step >= 0
     result[: rank.graph.calls] = False
-    return result
-
-
-def _common(ranks: Mapping[int, ReplayedRank], count: int) -> Mask:
-    """True for the steps of the job that all ranks have work in."""
-    result = np.ones(count, bool)
-    for rank in ranks.values():
-        result &= np.bincount(rank.step[_operations(rank)], minlength=count)[:count] > 0
     return result
 
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from traceview.base.records import record
 from traceview.base.tables import Integers, Mask, RowNumbers, row_numbers
-from traceview.traces.facts.dependencies.forecast import StepModel, cheaper_by
+from traceview.traces.facts.dependencies import forecast, replay
 from traceview.traces.facts.dependencies.graph import Dependencies, Edge, Edges
-from traceview.traces.facts.dependencies.replay import Changed, Edit, Times, replay
 
 
 @record
@@ -49,14 +48,14 @@ class Joined(Dependencies):
     order: RowNumbers
     parts: tuple[JoinedPart, ...]
 
-    def on(self, part: int, edit: Edit) -> Edit:
+    def on(self, part: int, edit: replay.Edit) -> replay.Edit:
         """An edit of one of the graphs as an edit of all."""
         own = self.parts[part]
         return lambda changed: edit(changed.part(own.graph, own.items, own.begin, own.finish))
 
 
 @record
-class JointModel(StepModel):
+class JointModel(forecast.StepModel):
     """Steps of several ranks: a step ends when the last of them has ended it.
 
     `call_ns` is what the recorder adds to a call, by part.
@@ -68,17 +67,17 @@ class JointModel(StepModel):
     @cached_property
     def recorded(self) -> Integers:
         """The time of each step as replayed unchanged: clocks that drift differ by some ppm."""
-        return self.durations(replay(self.graph))
+        return self.durations(replay.replay(self.graph))
 
     @property
     def misfit(self) -> float:
         """How far the unchanged replay is from the recordings, as a fraction of their time."""
-        recorded = int(self.durations(Times(self.graph.start_ns, self.graph.end_ns)).sum())
+        recorded = int(self.durations(replay.Times(self.graph.start_ns, self.graph.end_ns)).sum())
         return abs(int(self.recorded.sum()) - recorded) / max(recorded, 1)
 
-    def cheaper(self, changed: Changed) -> None:
+    def cheaper(self, changed: replay.Changed) -> None:
         for part, cost_ns in enumerate(self.call_ns):
-            self.graph.on(part, cheaper_by(cost_ns))(changed)
+            self.graph.on(part, forecast.cheaper_by(cost_ns))(changed)
 
 
 def joined(graphs: Sequence[Dependencies], exchanges: Exchanges) -> Joined:

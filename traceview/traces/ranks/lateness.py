@@ -61,25 +61,7 @@ def common_steps(
     if not counts.any():
         none = np.zeros((len(ranks), 0), np.int64)
         return CommonSteps((), none, np.zeros(0, bool), np.zeros(len(ranks), np.int64))
-    shift = _shifts(ranks, matched, counts)
-    shift -= shift[counts > 0].min()
-    total = int((counts + shift)[counts > 0].max())
-    number = np.arange(total)
-    row = number[None, :] - shift[:, None]
-    row = np.where((row >= 0) & (row < counts[:, None]), row, -1)
-    first = zip((row >= 0).argmax(axis=0).tolist(), row.T, strict=True)
-    names = tuple(ranks[rank].steps.names[int(rows[rank])] for rank, rows in first)
-    warm = np.zeros(total, bool)
-    for figures, rows in zip(ranks, row, strict=True):
-        present = rows >= 0
-        warm[present] |= figures.steps.warm_up[rows[present]]
-    return CommonSteps(names, row, ~warm, shift)
-
-
-def _shifts(
-    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator], counts: Integers
-) -> Integers:
-    """The number in the job of the first step of each rank, relative to the first rank's."""
+    # The number in the job of the first step of each rank, relative to the first rank's.
     reference = int(np.argmax(counts > 0))
     first = [int(rank.steps.number[0]) if len(rank.steps) else None for rank in ranks]
     shift = np.array([0 if n is None else n - (first[reference] or 0) for n in first], np.int64)
@@ -98,7 +80,18 @@ def _shifts(
                     apart, times = np.unique((of_leader - of_rank)[both], return_counts=True)
                     shift[rank] = shift[leader] + apart[np.argmax(times)]
                     placed.add(rank)
-    return shift
+    shift -= shift[counts > 0].min()
+    total = int((counts + shift)[counts > 0].max())
+    number = np.arange(total)
+    row = number[None, :] - shift[:, None]
+    row = np.where((row >= 0) & (row < counts[:, None]), row, -1)
+    of_step = zip((row >= 0).argmax(axis=0).tolist(), row.T, strict=True)
+    names = tuple(ranks[rank].steps.names[int(rows[rank])] for rank, rows in of_step)
+    warm = np.zeros(total, bool)
+    for figures, rows in zip(ranks, row, strict=True):
+        present = rows >= 0
+        warm[present] |= figures.steps.warm_up[rows[present]]
+    return CommonSteps(names, row, ~warm, shift)
 
 
 # The time that each rank itself needs for a step: CPU time, and GPU time without waits.

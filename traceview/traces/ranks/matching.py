@@ -14,8 +14,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.records import record
 from traceview.base.tables import NULL, Integers
-from traceview.traces.facts.collective_alignment import CollectiveTimes
-from traceview.traces.facts.collectives import MatchedRows, matched_rows
+from traceview.traces.facts import collective_alignment, collectives
 from traceview.traces.ranks import figures
 
 _SIZED = (
@@ -57,7 +56,7 @@ class Matching:
     ranks, and numbers are communicators.
     """
 
-    matched: tuple[MatchedRows, ...]
+    matched: tuple[collectives.MatchedRows, ...]
     inconsistencies: tuple[Inconsistency, ...]
 
 
@@ -69,7 +68,7 @@ class _Joined:
     `times`: messages in one direction between two ranks of a communicator get their own number.
     """
 
-    times: CollectiveTimes
+    times: collective_alignment.CollectiveTimes
     first: Integers
     number: Integers
 
@@ -78,17 +77,7 @@ def match_ranks(ranks: Sequence[figures.RankFigures]) -> Matching:
     """Match the collectives of the ranks, and find where ranks disagree."""
     if not any(len(rank.collectives) for rank in ranks):
         return Matching((), ())
-    joined = _joined(ranks)
-    communicators = matched_rows(joined.times, by_name=True)
-    disagreeing = [*_disagreements(joined, communicators)]
-    prefixes = (prefix for _, prefix in disagreeing if prefix is not None)
-    return Matching(
-        tuple(_of_ranks(joined, of) for of in (*communicators, *prefixes)),
-        tuple(inconsistency for inconsistency, _ in disagreeing),
-    )
 
-
-def _joined(ranks: Sequence[figures.RankFigures]) -> _Joined:
     def column(name: str) -> Integers:
         columns = [getattr(rank.collectives, name) for rank in ranks]
         return np.concatenate(columns).astype(np.int64, copy=False)
@@ -102,7 +91,7 @@ def _joined(ranks: Sequence[figures.RankFigures]) -> _Joined:
     numbers = [np.append(rank.steps.number, figures.UNKNOWN) for rank in ranks]
     step = [of[rank.collectives.step] for of, rank in zip(numbers, ranks, strict=True)]
     clocks = {name: place for place, name in enumerate(dict.fromkeys(r.name.clock for r in ranks))}
-    times = CollectiveTimes(
+    times = collective_alignment.CollectiveTimes(
         member=member,
         lane=np.where(virtual == NULL, column("stream"), -1),
         start_ns=column("start_ns"),
@@ -115,7 +104,14 @@ def _joined(ranks: Sequence[figures.RankFigures]) -> _Joined:
         step=np.concatenate(step),
         clock=np.array([clocks[rank.name.clock] for rank in ranks], np.int64),
     )
-    return _Joined(times, np.cumsum(counts) - counts, number)
+    joined = _Joined(times, np.cumsum(counts) - counts, number)
+    communicators = collectives.matched_rows(joined.times, by_name=True)
+    disagreeing = [*_disagreements(joined, communicators)]
+    prefixes = (prefix for _, prefix in disagreeing if prefix is not None)
+    return Matching(
+        tuple(_of_ranks(joined, of) for of in (*communicators, *prefixes)),
+        tuple(inconsistency for inconsistency, _ in disagreeing),
+    )
 
 
 def _virtual_numbers(
@@ -171,16 +167,16 @@ def _known_own_ranks(ranks: Sequence[figures.RankFigures]) -> dict[tuple[int, in
     return known
 
 
-def _of_ranks(joined: _Joined, of: MatchedRows) -> MatchedRows:
+def _of_ranks(joined: _Joined, of: collectives.MatchedRows) -> collectives.MatchedRows:
     first = joined.first[list(of.members)][:, None]
     rows = np.where(of.rows >= 0, of.rows - first, -1)
     number = NULL if of.number == NULL else int(joined.number[of.number])
-    return MatchedRows(of.members, rows, of.same_clock, number)
+    return collectives.MatchedRows(of.members, rows, of.same_clock, number)
 
 
 def _disagreements(
-    joined: _Joined, found: Sequence[MatchedRows]
-) -> Iterator[tuple[Inconsistency, MatchedRows | None]]:
+    joined: _Joined, found: Sequence[collectives.MatchedRows]
+) -> Iterator[tuple[Inconsistency, collectives.MatchedRows | None]]:
     """Places where ranks of a named communicator run different collectives.
 
     Each comes with the match of the collectives before it if the communicator is otherwise
@@ -209,12 +205,12 @@ def _disagreements(
                     members_of = tuple(int(times.member[rows[0]]) for rows in own)
                     before = np.stack([rows[: disagreement.at] for rows in own])
                     same_clock = len(set(times.clock[list(members_of)].tolist())) == 1
-                    prefix = MatchedRows(members_of, before, same_clock, number)
+                    prefix = collectives.MatchedRows(members_of, before, same_clock, number)
                 yield disagreement, prefix
 
 
 def _first_left_over(
-    joined: _Joined, of: MatchedRows, streams: Sequence[Integers]
+    joined: _Joined, of: collectives.MatchedRows, streams: Sequence[Integers]
 ) -> Inconsistency | None:
     """The first unmatched collective of a rank in whose place other ranks run another one.
 
@@ -244,7 +240,7 @@ def _first_left_over(
 
 
 def _compared(
-    joined: _Joined, of: MatchedRows, column: int, row: int, at: int
+    joined: _Joined, of: collectives.MatchedRows, column: int, row: int, at: int
 ) -> Inconsistency | None:
     """The collective of a column against `row` at the same place; None if they are alike."""
     times = joined.times

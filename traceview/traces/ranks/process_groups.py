@@ -89,7 +89,13 @@ def process_groups(
     for one, place in _places(single):
         shapes.setdefault((_shape(one), _purpose(one), place), []).append(one)
     total = max((rank.name.world_size or 0 for rank in ranks), default=0) or len(ranks)
-    named = _named([_of_shape(alike) for alike in shapes.values()], total)
+    groups = [_of_shape(alike) for alike in shapes.values()]
+    strides = {stride_of(of.ranks) for of in groups}
+    names = [of.name or _name(of, total, strides) for of in groups]
+    if names.count(WORLD) > 1:
+        # It is not recorded which one is the default group.
+        names = [of.name if name == WORLD else name for of, name in zip(groups, names, strict=True)]
+    named = [replace(of, name=name) for of, name in zip(groups, names, strict=True)]
     named.sort(key=lambda of: (-of.size, of.ranks))
     # Labels are unique: the name or else the size, numbered if it repeats.
     sizes = ("all ranks" if of.size >= total else f"group of {of.size}" for of in named)
@@ -169,15 +175,6 @@ def _of_shape(alike: Sequence[_One]) -> ProcessGroups:
         members=tuple(place for one in alike for place in one.members),
         kinds=tuple(sorted(time, key=lambda kind: (-time[kind], kind))),
     )
-
-
-def _named(groups: Sequence[ProcessGroups], total: int) -> list[ProcessGroups]:
-    strides = {stride_of(of.ranks) for of in groups}
-    names = [of.name or _name(of, total, strides) for of in groups]
-    if names.count(WORLD) > 1:
-        # It is not recorded which one is the default group.
-        names = [of.name if name == WORLD else name for of, name in zip(groups, names, strict=True)]
-    return [replace(of, name=name) for of, name in zip(groups, names, strict=True)]
 
 
 def _name(of: ProcessGroups, total: int, strides: set[int | None]) -> str | None:

@@ -12,25 +12,21 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.hardware.rates import rates_of
 from traceview.base.intervals import Intervals
-from traceview.base.tables import Array, Integers, Texts
+from traceview.base.tables import Integers, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, SLEEP
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.comparison import run_figures
 from traceview.traces.comparison.window import gap_places
-from traceview.traces.facts import operations
-from traceview.traces.facts.collectives import Transfers, transfers
+from traceview.traces.facts import kernel_classes, memory, operations
+from traceview.traces.facts.collectives import transfers
+from traceview.traces.facts.idle import lines, stack_sites
 from traceview.traces.facts.idle.gaps import every_gap
-from traceview.traces.facts.idle.lines import idle_samples
-from traceview.traces.facts.idle.stack_sites import stack_sites
-from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
 from traceview.traces.facts.launches import waits
-from traceview.traces.facts.memory import levels
 from traceview.traces.facts.samples import stack_lines
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.facts.steps.steps import step_of_operations, steps
-from traceview.traces.ranks import figures, rank_windows
+from traceview.traces.ranks import figures, rank_graph, rank_windows
 from traceview.traces.ranks.figures import Place, RankFigures, RankName, RankSteps, WorkPart
-from traceview.traces.ranks.rank_graph import LEAST_OF_LAUNCHES, rank_graphs
 from traceview.traces.trace import Selection, Trace
 
 # The place of the program in the idle time before each collective.
@@ -82,7 +78,7 @@ def _place_of_text(trace: Trace, rows: Integers, text: Texts, code: int) -> figu
     """The place for a text from gap_places: a source line or a range."""
     name, gaps = str(text.values[code]), rows[text.codes == code]
     match = _LINE.fullmatch(name)
-    samples, sites = idle_samples(trace), stack_sites(trace)
+    samples, sites = lines.idle_samples(trace), stack_sites.stack_sites(trace)
     samples = samples.take(np.isin(samples.gap, gaps))
     function, what = "", ""
     if len(samples.gap):
@@ -116,10 +112,16 @@ def rank_collectives(
     step = step_of_operations(trace)[moved.operation[rows]]
     position = np.full(int(max(step.max(initial=-1), loop.max(initial=-1))) + 2, -1, np.int64)
     position[loop] = np.arange(len(loop))
+    numbers = {name: number for number, name in enumerate(figures.KINDS)}
+    named = np.array([numbers.get(name, figures.OTHER) for name in moved.kinds], np.int8)
+    kind = named[moved.kind[rows]]
+    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == figures.SEND_RECEIVE
+    kind[message & sends & ~receives] = figures.SEND
+    kind[message & receives & ~sends] = figures.RECEIVE
     collectives = figures.RankCollectives(
         start_ns=start,
         end_ns=end,
-        kind=_kinds(moved, rows),
+        kind=kind,
         communicator=moved.communicator[rows],
         bytes=moved.bytes[rows],
         bus_bytes=moved.bus_bytes[rows],
@@ -141,16 +143,6 @@ def exchanges_of(trace: Trace, owner: rank_windows.RankOwner) -> Integers:
     moved, process = transfers(trace), operations.operations(trace).process
     chosen = moved.is_collective & (moved.device == owner.device)
     return np.flatnonzero(chosen & (process[moved.operation] == owner.process))
-
-
-def _kinds(moved: Transfers, rows: Integers) -> Array:
-    numbers = {name: number for number, name in enumerate(figures.KINDS)}
-    named = np.array([numbers.get(name, figures.OTHER) for name in moved.kinds], np.int8)
-    kind = named[moved.kind[rows]]
-    sends, receives, message = moved.sends[rows], moved.receives[rows], kind == figures.SEND_RECEIVE
-    kind[message & sends & ~receives] = figures.SEND
-    kind[message & receives & ~sends] = figures.RECEIVE
-    return kind
 
 
 def communicators_of(trace: Trace, process: int) -> Mapping[int, tuple[int, int]]:
@@ -202,35 +194,31 @@ def _cpu_pace(
     all_steps = steps(trace)
     start = all_steps.cpu_start_ns[loop]
     end = np.append(start[1:], all_steps.cpu_end_ns[loop[-1]])
-    blocked = _blocked(trace, owner)
-    cpu = end - start - intervals.overlap(blocked, start, end)
-    places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
-    return cpu, places, place_ns
-
-
-def _blocked(trace: Trace, owner: rank_windows.RankOwner) -> Intervals:
-    """The time in which a thread that launches much of the rank's work waited for the GPU."""
+    # The time in which a thread that launches much of the rank's work waited for the GPU.
     calls, ops, held = operations.api_calls(trace), operations.operations(trace), waits(trace)
     own = ops.call[(ops.process == owner.process) & (ops.device == owner.device) & ops.launched]
     count = np.bincount(calls.thread[own], minlength=int(calls.thread.max(initial=0)) + 1)
-    launching = count >= LEAST_OF_LAUNCHES * max(len(own), 1)
+    launching = count >= rank_graph.LEAST_OF_LAUNCHES * max(len(own), 1)
     syncs = (
         np.isin(held.does, (operations.CallKind.SYNCHRONIZE, operations.CallKind.COPY))
         & launching[held.thread]
     )
     full = (calls.does == operations.CallKind.LAUNCH) & (calls.duration_ns > LAUNCH_NS)
     full &= launching[calls.thread] & ~operations.first_launch_calls(trace)
-    return intervals.union(
+    blocked = intervals.union(
         np.concatenate((held.start_ns[syncs], calls.start_ns[full] + LAUNCH_NS)),
         np.concatenate((held.end_ns[syncs], calls.end_ns[full])),
     )
+    cpu = end - start - intervals.overlap(blocked, start, end)
+    places, place_ns = _places(trace, int(all_steps.thread[loop[0]]), start, end, blocked)
+    return cpu, places, place_ns
 
 
 def _places(
     trace: Trace, thread: int, start: Integers, end: Integers, blocked: Intervals
 ) -> tuple[tuple[Place, ...], Integers]:
     """The lines at which the thread was sampled, and its time there in each step."""
-    samples, sites = trace.recorded("python_samples"), stack_sites(trace)
+    samples, sites = trace.recorded("python_samples"), stack_sites.stack_sites(trace)
     rows = np.flatnonzero(samples["thread"] == thread)
     time = samples["time_ns"][rows]
     if len(rows) < 2:
@@ -252,7 +240,7 @@ def _places(
 
 
 def _place(trace: Trace, site: int) -> Place:
-    sites = stack_sites(trace)
+    sites = stack_sites.stack_sites(trace)
     doing = int(stack_lines(trace).doing[site])
     if not ACTIVITIES[doing].rank and _SLEEPS.search(str(sites.source[site] or "")):
         doing = SLEEP
@@ -273,7 +261,7 @@ def figures_of_ranks(trace: Trace) -> tuple[RankFigures, ...]:
     owners = rank_windows.rank_owners(trace)
     names = rank_windows.rank_names(trace, owners)
     loops = [rank_windows.loop_of(trace, owner) for owner in owners]
-    graphs = rank_graphs(
+    graphs = rank_graph.rank_graphs(
         trace,
         {
             owner: (loop, transfers(trace).operation[exchanges_of(trace, owner)])
@@ -297,7 +285,7 @@ def _figures(
         steps = replace(steps, cpu_ns=cpu_ns)
     span_ns, parts = _steady_parts(steps, time)
     group_names, group_ranks = group_texts(trace, owner.process)
-    origin, level = trace.run.get("clock_origin_ns", ""), levels(trace).get(owner.device)
+    origin, level = trace.run.get("clock_origin_ns", ""), memory.levels(trace).get(owner.device)
     sm_count = trace.devices.cells("sm_count")[owner.device]
     rates = rates_of(name.gpu, None if sm_count is None else int(sm_count))
     idle = parts["idle_ns"].sum(axis=0)
@@ -351,12 +339,12 @@ def _work(trace: Trace, owner: rank_windows.RankOwner, steady: Integers) -> tupl
     if len(steady):
         rows = rows[np.isin(step_of_operations(trace)[rows], steady)]
     rows = rows[ops.kind[rows] == operations.Kind.KERNEL]
-    kind = kernel_classes(trace)[ops.row[rows]]
+    kind = kernel_classes.kernel_classes(trace)[ops.row[rows]]
     by, kernels = groups.group(kind), trace.recorded("kernels")
     time, calls = groups.sums(by, ops.duration_ns[rows]), groups.count(by)
     grid = [kernels[f"grid_{axis}"][ops.row[rows]].astype(np.int64) for axis in "xyz"]
     blocks = groups.sums(by, grid[0] * grid[1] * grid[2])
     order = groups.most_first(time)
-    labels = [KernelClass(number).label for number in kind[by.first[order]].tolist()]
+    labels = [kernel_classes.KernelClass(number).label for number in kind[by.first[order]].tolist()]
     columns = (values[order].tolist() for values in (calls, time, blocks))
     return tuple(WorkPart(*row) for row in zip(labels, *columns, strict=True))

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from traceview.base.tables import Array, Integers, RowNumbers
+from traceview.traces.facts import kernel_classes, operations
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.graph import Dependencies, Edge
-from traceview.traces.facts.kernel_classes import communication_operations
-from traceview.traces.facts.operations import operations
 from traceview.traces.facts.steps.steps import step_of_operations, steps
-from traceview.traces.ranks.rank_windows import RankOwner
-from traceview.traces.ranks.sent import PackedGraph, Pool, RankGraph, SentColumn
+from traceview.traces.ranks import rank_windows, sent
 from traceview.traces.trace import Trace
 
 LEAST_OF_LAUNCHES = 0.05
@@ -21,8 +19,8 @@ LEAST_OF_LAUNCHES = 0.05
 
 
 def rank_graphs(
-    trace: Trace, owners: Mapping[RankOwner, tuple[Integers, RowNumbers]]
-) -> dict[RankOwner, RankGraph]:
+    trace: Trace, owners: Mapping[rank_windows.RankOwner, tuple[Integers, RowNumbers]]
+) -> dict[rank_windows.RankOwner, sent.RankGraph]:
     """The graph of each rank of a recording, by its owner; empty where no launches were recorded.
 
     With each owner come the rows of its loop in the table of steps, and the operation of each of
@@ -31,20 +29,20 @@ def rank_graphs(
     replayed, graph = model(trace), model(trace).graph
     if not (graph.launch >= 0).any():
         return {}
-    packed, item = PackedGraph.of(graph, replayed.call_ns), replayed.item_of_operation
+    packed, item = sent.PackedGraph.of(graph, replayed.call_ns), replayed.item_of_operation
     result = {}
     for owner, (loop, collective) in owners.items():
         step, pool = _spent_on(trace, graph, owner, loop)
-        columns = (SentColumn.of(each) for each in (step, pool, item[collective]))
-        result[owner] = RankGraph(packed, *columns)
+        columns = (sent.SentColumn.of(each) for each in (step, pool, item[collective]))
+        result[owner] = sent.RankGraph(packed, *columns)
     return result
 
 
 def _spent_on(
-    trace: Trace, graph: Dependencies, owner: RankOwner, loop: Integers
+    trace: Trace, graph: Dependencies, owner: rank_windows.RankOwner, loop: Integers
 ) -> tuple[RowNumbers, Array]:
     """The step and the pool of each item that is the rank's."""
-    ops, all_steps = operations(trace), steps(trace)
+    ops, all_steps = operations.operations(trace), steps(trace)
     step, pool = np.full(len(graph), -1, np.int32), np.zeros(len(graph), np.uint8)
     own = (ops.device == owner.device) & (ops.process == owner.process)
     operation = np.flatnonzero(own[graph.operation])
@@ -52,8 +50,8 @@ def _spent_on(
     position[loop] = np.arange(len(loop))
     items = graph.calls + operation
     step[items] = position[step_of_operations(trace)[graph.operation[operation]]]
-    exchanges = communication_operations(trace)[graph.operation[operation]]
-    pool[items[~exchanges]] = Pool.WORK
+    exchanges = kernel_classes.communication_operations(trace)[graph.operation[operation]]
+    pool[items[~exchanges]] = sent.Pool.WORK
     launch = graph.launch[operation]
     threads, count = np.unique(graph.thread[launch[launch >= 0]], return_counts=True)
     threads = threads[count >= LEAST_OF_LAUNCHES * count.sum()]
@@ -63,7 +61,7 @@ def _spent_on(
     # What a thread in between does before it hands back is the launching thread's time, too.
     between = edges.of[handed[launching[edges.on[handed]]]]
     calls = np.union1d(np.flatnonzero(launching), between)
-    pool[calls] = Pool.CPU
+    pool[calls] = sent.Pool.CPU
     if len(loop):
         begin = all_steps.cpu_start_ns[loop]
         at = np.searchsorted(begin, graph.start_ns[calls], side="right") - 1

@@ -13,11 +13,9 @@ from traceview.base import units
 from traceview.base.findings import Finding
 from traceview.base.tables import NULL, Cell, Mask, Table, Texts
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
+from traceview.traces.ranks import lateness, stragglers, tables
 from traceview.traces.ranks.job import HeatMap, JobVerdict
 from traceview.traces.ranks.job_facts import JobFacts
-from traceview.traces.ranks.lateness import GPU_WORK
-from traceview.traces.ranks.stragglers import COMMUNICATION, Straggler
-from traceview.traces.ranks.tables import CRITICAL_PATH, RANK_STEPS, RANKS, STRAGGLERS
 
 # The pattern of late steps in words: every step, every third step, one step.
 
@@ -70,11 +68,11 @@ class LongerClass(NamedTuple):
     all_slower: bool
 
 
-def longer_class(job: JobFacts, straggler: Straggler) -> LongerClass | None:
+def longer_class(job: JobFacts, straggler: stragglers.Straggler) -> LongerClass | None:
     """The class of kernels that slows a straggler; None if GPU work is not its cause."""
     late = {each.rank for each in job.stragglers}
     others = [_per_step(job, place) for place in range(len(job.ranks)) if place not in late]
-    if straggler.cause != GPU_WORK or not others:
+    if straggler.cause != lateness.GPU_WORK or not others:
         return None
     work = _per_step(job, straggler.rank)
     if not work:
@@ -110,12 +108,12 @@ def _per_step(job: JobFacts, rank: int) -> dict[str, tuple[float, float]]:
     return {
         part.kind: (part.time_ns / steps, part.calls / steps)
         for part in job.ranks[rank].work
-        if part.kind != COMMUNICATION
+        if part.kind != stragglers.COMMUNICATION
     }
 
 
 def ranks_table(job: JobFacts) -> Table:
-    return Table.from_rows(RANKS.columns, list(_ranks(job)))
+    return Table.from_rows(tables.RANKS.columns, list(_ranks(job)))
 
 
 def _ranks(job: JobFacts) -> Iterator[dict[str, Cell]]:
@@ -149,11 +147,11 @@ def _ranks(job: JobFacts) -> Iterator[dict[str, Cell]]:
 
 def stragglers_table(job: JobFacts) -> Table:
     return Table.from_rows(
-        STRAGGLERS.columns, [straggler_row(job, late) for late in job.stragglers]
+        tables.STRAGGLERS.columns, [straggler_row(job, late) for late in job.stragglers]
     )
 
 
-def straggler_row(job: JobFacts, each: Straggler) -> dict[str, Cell]:
+def straggler_row(job: JobFacts, each: stragglers.Straggler) -> dict[str, Cell]:
     place, longer = each.place, longer_class(job, each)
     names = [job.steps.names[step] for step in job.late.steps.tolist()]
     return {
@@ -186,7 +184,7 @@ def path_table(job: JobFacts) -> Table:
             }
         )
         offset_ns += segment.duration_ns
-    return Table.from_rows(CRITICAL_PATH.columns, rows)
+    return Table.from_rows(tables.CRITICAL_PATH.columns, rows)
 
 
 def steps_table(job: JobFacts, heat: HeatMap) -> Table:
@@ -200,7 +198,7 @@ def steps_table(job: JobFacts, heat: HeatMap) -> Table:
     longest = np.where(idle.sum(axis=1) > 0, idle.argmax(axis=1), -1).astype(np.int32)
     numbers = np.array([each.name.rank for each in job.ranks], np.int64)
     return Table(
-        RANK_STEPS.columns,
+        tables.RANK_STEPS.columns,
         {
             "rank": numbers[rank],
             "step": Texts.of(job.steps.names).take(step),
@@ -272,7 +270,7 @@ def _limit(job: JobFacts, saved_ns: int, exposed: float, *, paced: bool) -> str:
     if paced:
         return CPU_LAUNCH
     if exposed >= _COMMUNICATION_SHARE:
-        return COMMUNICATION
+        return stragglers.COMMUNICATION
     known = Counter(rank.limit for rank in job.ranks if rank.limit != "unknown")
     return known.most_common(1)[0][0] if known else "unknown"
 
@@ -296,10 +294,6 @@ def _phrases(job: JobFacts, told: JobVerdict, waiting: float | None) -> Iterator
         yield f"GPU busy {units.percent(told.gpu_busy_pct)}"
     if waiting is not None and waiting >= _WORTH_SAYING:
         yield f"{units.percent(100.0 * waiting)} waiting for slower ranks"
-    yield from _late(job)
-
-
-def _late(job: JobFacts) -> Iterator[str]:
     for each in job.stragglers[:_MOST_NAMED]:
         row = straggler_row(job, each)
         when = f" in {row['steps']}" if row["steps"] else ""

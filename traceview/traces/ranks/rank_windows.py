@@ -14,15 +14,11 @@ from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, Texts
 from traceview.base.vocabulary.causes import CAUSE_NAMES, UNKNOWN
-from traceview.traces.facts.collectives import transfers
+from traceview.traces.facts import collectives, kernel_classes, operations
 from traceview.traces.facts.idle.gaps import every_gap
-from traceview.traces.facts.kernel_classes import communication_operations
-from traceview.traces.facts.operations import Kind, operations
 from traceview.traces.facts.steps.steps import longest_loop, pace, steps, warm_up_of
 from traceview.traces.ranks.figures import Numbered, RankName, RankSteps, no_steps
-from traceview.traces.trace import Trace
-from traceview.traces.trace.model import Facts
-from traceview.traces.trace.rank_identity import RankIdentity
+from traceview.traces.trace import Trace, model, rank_identity
 
 LEAST_OF_GPU = 0.05
 """A process with a smaller fraction of a GPU's work is not a rank on it: torch creates a context,
@@ -39,7 +35,7 @@ class RankOwner(NamedTuple):
 
 def rank_owners(trace: Trace) -> list[RankOwner]:
     """The ranks of a recording, in order of machine, GPU and process."""
-    ops, moved = operations(trace), transfers(trace)
+    ops, moved = operations.operations(trace), collectives.transfers(trace)
     if not len(ops):
         return []
     by = groups.group(ops.device, ops.process)
@@ -55,7 +51,7 @@ def rank_owners(trace: Trace) -> list[RankOwner]:
 
 def operations_of(trace: Trace, owner: RankOwner) -> Integers:
     """Rows of the operations of a rank, in order of start."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     return np.flatnonzero((ops.device == owner.device) & (ops.process == owner.process))
 
 
@@ -71,7 +67,7 @@ def rank_names(trace: Trace, owners: list[RankOwner]) -> list[RankName]:
 def _rank_numbers(trace: Trace, owners: list[RankOwner]) -> tuple[list[int], Numbered]:
     if len(owners) == 1 and trace.rank is not None:
         # Without a noted rank, it is that of the largest communicator, which may not be the world.
-        noted = RankIdentity.of_run(trace.run) is not None
+        noted = rank_identity.RankIdentity.of_run(trace.run) is not None
         return [trace.rank.rank], "recording" if noted else "communicator"
     in_name = _IN_FILE_NAME.search(Path(trace.path).name)
     if len(owners) == 1 and in_name:
@@ -127,7 +123,7 @@ def _process_trace(trace: Trace, process: int) -> Trace:
         # Threads are kept whole, because other tables refer to their rows.
         if name != "threads" and "process" in {column.name for column in table.columns}:
             tables[name] = table.take((table["process"] == process) | table.is_null("process"))
-    return replace(trace, tables=tables, _facts=Facts())
+    return replace(trace, tables=tables, _facts=model.Facts())
 
 
 _NUMBER = re.compile(r"(\d{1,15})\D*$")
@@ -156,10 +152,10 @@ class RankTime:
 
 def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
     """The time of a rank. All gaps of its GPU count, whichever process ends them."""
-    ops, rows = operations(trace), operations_of(trace, owner)
+    ops, rows = operations.operations(trace), operations_of(trace, owner)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
-    exchanges = communication_operations(trace)[rows]
-    computes = ~exchanges & np.isin(ops.kind[rows], (Kind.KERNEL, Kind.GRAPH))
+    exchanges = kernel_classes.communication_operations(trace)[rows]
+    computes = ~exchanges & np.isin(ops.kind[rows], (operations.Kind.KERNEL, operations.Kind.GRAPH))
     every = every_gap(trace)
     gaps = every.device == owner.device
     causes = ((gaps & (every.cause == cause)) for cause in range(len(CAUSE_NAMES)))
@@ -174,7 +170,7 @@ def rank_time(trace: Trace, owner: RankOwner) -> RankTime:
 
 def loop_of(trace: Trace, owner: RankOwner) -> Integers:
     """Rows, in the table of steps, of the loop with most of a rank's time, with warm-up."""
-    ops = operations(trace)
+    ops = operations.operations(trace)
     own = (ops.device == owner.device) & (ops.process == owner.process)
     return longest_loop(trace, own, owner.process)
 

@@ -8,8 +8,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base import groups
-from traceview.base.intervals import Intervals
+from traceview.base import groups, intervals
 from traceview.base.tables import Array, Integers, Mask
 from traceview.traces.facts.operations import operations
 from traceview.traces.timeline.lanes import device_title
@@ -198,7 +197,7 @@ def nested(tracks: Sequence[Track]) -> tuple[list[Integers], list[Integers]]:
     left_out = np.zeros(len(order), bool)
     for _ in range(_MOST_ROUNDS):
         kept = order[~left_out[order]]
-        crossed = crossing(Intervals(start[kept], end[kept]))
+        crossed = crossing(intervals.Intervals(start[kept], end[kept]))
         if not crossed.any():
             break
         left_out[kept[crossed]] = True
@@ -216,7 +215,7 @@ def last_ns(track: Track) -> Integers:
     return np.maximum(track.end_ns, track.start_ns + 1)
 
 
-def crossing(spans: Intervals) -> Mask:
+def crossing(spans: intervals.Intervals) -> Mask:
     """True for intervals that end after their parent; sorted by start, then longest first.
 
     The depth of an interval is the number of those begun before and not ended at its start. Its

@@ -23,12 +23,9 @@ from traceview.base.tables import (
     row_numbers,
 )
 from traceview.base.tables.packed_texts import PackedTextColumn, PackedTexts
-from traceview.base.vocabulary.activities import ACTIVITY_NAMES
-from traceview.base.vocabulary.amounts import NAME_CHARACTERS
-from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.base.vocabulary import activities, amounts, causes
 from traceview.traces.analyses.phases.phases import Phase
-from traceview.traces.facts.kernel_classes import KernelClass
-from traceview.traces.facts.operations import CallKind
+from traceview.traces.facts import kernel_classes, operations
 
 MOST_TRACKS = 32
 """The most tracks over which overlapping rows are spread."""
@@ -212,18 +209,18 @@ def first_track(start: Integers, end: Integers) -> Mask:
 
 COPIES = ("h2d", "d2h", "d2d", "p2p", "other", "migration")
 _CALLS = {
-    CallKind.OTHER: "call",
-    CallKind.LAUNCH: "call-launch",
-    CallKind.SYNCHRONIZE: "call-sync",
-    CallKind.COPY: "call-copy",
-    CallKind.COPY_ASYNC: "call-copy",
-    CallKind.ALLOCATE: "call-allocate",
-    CallKind.LOAD: "call-load",
-    CallKind.LOOK_UP: "call-load",
-    CallKind.GRAPH: "call-graph",
+    operations.CallKind.OTHER: "call",
+    operations.CallKind.LAUNCH: "call-launch",
+    operations.CallKind.SYNCHRONIZE: "call-sync",
+    operations.CallKind.COPY: "call-copy",
+    operations.CallKind.COPY_ASYNC: "call-copy",
+    operations.CallKind.ALLOCATE: "call-allocate",
+    operations.CallKind.LOAD: "call-load",
+    operations.CallKind.LOOK_UP: "call-load",
+    operations.CallKind.GRAPH: "call-graph",
 }
 CLASSES: tuple[str, ...] = (
-    *(f"kernel-{kind.label}" for kind in KernelClass),
+    *(f"kernel-{kind.label}" for kind in kernel_classes.KernelClass),
     *(f"copy-{direction}" for direction in COPIES),
     "memset",
     "graph",
@@ -234,8 +231,8 @@ CLASSES: tuple[str, ...] = (
     "step-warm-up",
     "step-outlier",
     *(f"phase-{phase.label}" for phase in Phase),
-    *(f"python-{doing}" for doing in ACTIVITY_NAMES),
-    *(f"idle-{cause}" for cause in CAUSE_NAMES),
+    *(f"python-{doing}" for doing in activities.ACTIVITY_NAMES),
+    *(f"idle-{cause}" for cause in causes.CAUSE_NAMES),
 )
 """Published names of the classes; a row of the timeline refers to one by its index here."""
 NUMBER = {name: number for number, name in enumerate(CLASSES)}
@@ -244,8 +241,8 @@ FIRST_KERNEL = NUMBER["kernel-gemm"]
 """The first class of kernels; the others follow in the order of KernelClass."""
 FIRST_PHASE = NUMBER["phase-start-up"]
 FIRST_DOING = NUMBER["python-cpu"]
-FIRST_CAUSE = NUMBER[f"idle-{CAUSE_NAMES[0]}"]
-CLASS_OF_CALL = tuple(NUMBER[_CALLS[kind]] for kind in CallKind)
+FIRST_CAUSE = NUMBER[f"idle-{causes.CAUSE_NAMES[0]}"]
+CLASS_OF_CALL = tuple(NUMBER[_CALLS[kind]] for kind in operations.CallKind)
 HARMFUL = NUMBER["call-harmful"]
 
 
@@ -372,7 +369,7 @@ def _packed(texts: Texts) -> PackedTexts:
     """The names like `_bounded`, in bytes."""
     if isinstance(texts, PackedTextColumn) and not (texts.codes < 0).any():
         picked = texts.packed.picked(texts.codes)
-        if int(picked.sizes.max(initial=0)) <= NAME_CHARACTERS:
+        if int(picked.sizes.max(initial=0)) <= amounts.NAME_CHARACTERS:
             return picked
     return PackedTexts.encoded(_bounded(texts))
 
@@ -382,7 +379,7 @@ def _bounded(texts: Texts) -> list[str]:
     names: list[str] = texts.decode().tolist()
     if (texts.codes < 0).any():
         names = [name or "" for name in names]
-    if max(map(len, names), default=0) <= NAME_CHARACTERS:
+    if max(map(len, names), default=0) <= amounts.NAME_CHARACTERS:
         return names
-    half = NAME_CHARACTERS // 2
-    return [n if len(n) <= NAME_CHARACTERS else f"{n[:half]}…{n[-half:]}" for n in names]
+    half = amounts.NAME_CHARACTERS // 2
+    return [n if len(n) <= amounts.NAME_CHARACTERS else f"{n[:half]}…{n[-half:]}" for n in names]

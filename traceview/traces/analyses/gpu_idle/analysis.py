@@ -16,12 +16,7 @@ from traceview.base.tables import Array, Integers, Table, TableSpec, Texts, colu
 from traceview.base.vocabulary.causes import CAUSE_NAMES, CAUSES
 from traceview.traces import rules
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.traces.analyses.gpu_idle.findings import RULES
-from traceview.traces.analyses.gpu_idle.gap_evidence import (
-    GapEvidence,
-    activity_name,
-    operation_name,
-)
+from traceview.traces.analyses.gpu_idle import findings, gap_evidence
 from traceview.traces.analyses.wording import warm_up_notes
 from traceview.traces.facts.idle.cpu_activity import CPU_CAUSES, late_idle
 from traceview.traces.facts.idle.gaps import Gaps, device_work, gaps
@@ -138,7 +133,7 @@ def compute(trace: Trace) -> Result:
                 "gaps": _longest(trace, every),
             }
         ),
-        tuple(rules.findings(trace, RULES)),
+        tuple(rules.findings(trace, findings.RULES)),
         notes=(*warm_up_notes(trace), *_line_notes(trace, every)),
     )
 
@@ -190,7 +185,9 @@ def _late(trace: Trace) -> Table:
     data: dict[str, Array | Texts] = {
         "device_id": trace.devices["device_id"][late.device],
         "range_pattern": patterns.texts(late.pattern),
-        "where": Texts.of(activity_name(trace, each) for each in late.activity.tolist()),
+        "where": Texts.of(
+            gap_evidence.activity_name(trace, each) for each in late.activity.tolist()
+        ),
         "gaps": late.gaps,
         "idle_ns": late.time_ns,
         "share_pct": _share_of_device_pct(late.device, late.time_ns),
@@ -236,7 +233,7 @@ def _longest(trace: Trace, gaps: Gaps) -> Table:
     whole, tree = gaps.whole(), range_tree(trace)
     longest = whole.take(np.argsort(-whole.idle_ns, kind="stable")[:LONGEST])
     path = attributed_operations(trace).path(tree)[longest.after]
-    evidence, numbers = GapEvidence(trace, longest), range(len(longest))
+    evidence, numbers = gap_evidence.GapEvidence(trace, longest), range(len(longest))
     return Table(
         GAPS.columns,
         {
@@ -246,7 +243,9 @@ def _longest(trace: Trace, gaps: Gaps) -> Table:
             "duration_ns": longest.idle_ns,
             "cause": Texts.of(CAUSE_NAMES[cause] for cause in longest.cause.tolist()),
             "range_path": tree.paths.texts(path),
-            "next_operation": Texts.of(operation_name(trace, r) for r in longest.after.tolist()),
+            "next_operation": Texts.of(
+                gap_evidence.operation_name(trace, r) for r in longest.after.tolist()
+            ),
             "call": Texts.of(evidence.call(number) for number in numbers),
             "evidence": Texts.of(evidence.text(number) for number in numbers),
         },

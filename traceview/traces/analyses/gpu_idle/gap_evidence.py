@@ -12,12 +12,9 @@ from traceview.base import groups, units
 from traceview.base.findings import shortened
 from traceview.base.tables import Array, Integers, Mask
 from traceview.base.vocabulary.causes import COPY_WAIT, DEPENDENCY, PROFILER, SYNC_DRAIN
-from traceview.traces.facts.copies import pageable_uploads
-from traceview.traces.facts.idle import cpu_activity
-from traceview.traces.facts.idle.causes import profiler_overheads
+from traceview.traces.facts import copies, kernel_classes, launches
+from traceview.traces.facts.idle import causes, cpu_activity
 from traceview.traces.facts.idle.gaps import Gaps, every_gap, gaps
-from traceview.traces.facts.kernel_classes import kernel_labels
-from traceview.traces.facts.launches import cuda_graphs, waits
 from traceview.traces.facts.operations import CallKind, Kind, api_calls, first_launches, operations
 from traceview.traces.facts.ranges.ranges import attribute, attributed_operations, range_tree
 from traceview.traces.trace import Trace
@@ -52,7 +49,7 @@ def operation_name(trace: Trace, operation: int) -> str:
     ops = operations(trace)
     kind, row = int(ops.kind[operation]), int(ops.row[operation])
     if kind == Kind.KERNEL:
-        return str(kernel_labels(trace)[row])
+        return str(kernel_classes.kernel_labels(trace)[row])
     if kind == Kind.COPY:
         return f"{trace.copies.texts('direction')[row]} copy"
     return "memset" if kind == Kind.SET else "CUDA graph"
@@ -116,7 +113,7 @@ class GapEvidence:
         """The API call that the cause rests on."""
         gaps, cause = self._gaps, int(self._gaps.cause[number])
         if cause == SYNC_DRAIN:
-            return self._api(int(waits(self._trace).call[gaps.wait[number]]))
+            return self._api(int(launches.waits(self._trace).call[gaps.wait[number]]))
         call = int(gaps.within[number]) if cause in cpu_activity.CPU_CAUSES else -1
         call = call if call >= 0 else int(gaps.call[number])
         return self._api(call) if call >= 0 else None
@@ -139,7 +136,7 @@ class GapEvidence:
         first = first_launches(self._trace)[self._gaps.after[number]]
         what = " (first launch of its kernel)" if first else ""
         # The synchronization that the launching thread left in the gap or shortly before it.
-        gaps, waited = self._gaps, waits(self._trace)
+        gaps, waited = self._gaps, launches.waits(self._trace)
         own = (waited.thread == gaps.thread[number]) & (waited.does == CallKind.SYNCHRONIZE)
         near = gaps.start_ns[number] - gaps.idle_ns[number]
         own &= (waited.end_ns <= gaps.issued_ns[number]) & (waited.end_ns >= near)
@@ -150,11 +147,11 @@ class GapEvidence:
 
     def _drain(self, number: int) -> str:
         wait = int(self._gaps.wait[number])
-        thread = self._trace.threads["thread_id"][int(waits(self._trace).thread[wait])]
+        thread = self._trace.threads["thread_id"][int(launches.waits(self._trace).thread[wait])]
         return f"{self._returned(wait, number)}, on thread {thread}."
 
     def _returned(self, wait: int, number: int) -> str:
-        waited = waits(self._trace)
+        waited = launches.waits(self._trace)
         took = units.duration(int(waited.end_ns[wait] - waited.start_ns[wait]))
         when = _relative(int(waited.end_ns[wait] - self._gaps.start_ns[number]))
         return f"{self._api(int(waited.call[wait]))} ({took}) returned {when} the GPU ran dry"
@@ -163,7 +160,7 @@ class GapEvidence:
         """A clause on the longest overhead of the profiler on the launching thread."""
         gaps, overheads = self._gaps, self._trace.overheads
         start, end = int(gaps.start_ns[number]), int(gaps.end_ns[number])
-        own = profiler_overheads(self._trace) & (overheads["thread"] == gaps.thread[number])
+        own = causes.profiler_overheads(self._trace) & (overheads["thread"] == gaps.thread[number])
         time = np.minimum(overheads["end_ns"], end) - np.maximum(overheads["start_ns"], start)
         row = int(np.argmax(np.where(own, time, -1)))
         name, took = shortened(overheads.texts("name")[row], 60), units.duration(int(time[row]))
@@ -208,7 +205,7 @@ class GapEvidence:
     def _queued(self, number: int, cause: int) -> str:
         """A sentence on why work that was queued in time waited."""
         gaps, after = self._gaps, int(self._gaps.after[number])
-        uploads = cause == COPY_WAIT and pageable_uploads(self._trace)[after]
+        uploads = cause == COPY_WAIT and copies.pageable_uploads(self._trace)[after]
         if uploads and gaps.issued_ns[number] < gaps.end_ns[number]:
             size = units.size(int(self._trace.copies["bytes"][operations(self._trace).row[after]]))
             return f"The CPU first moved its {size} out of pageable memory."
@@ -238,33 +235,17 @@ def _relative(time_ns: int) -> str:
     return f"{units.duration(abs(time_ns))} {'after' if time_ns >= 0 else 'before'}"
 
 
-STANDS_OUT, _FEW = 0.75, 3
+STANDS_OUT = 0.75
 # A free stream takes a few microseconds to start the next work.
 LONG_NS = 100_000
 MANY = 3
 """Fewer times, something that was not recorded may have held the work back once."""
 
 
-class BackToBack(NamedTuple):
-    """Gaps between an operation and the next one of its stream; the median is None without any."""
-
-    gaps: int
-    idle_ns: int
-    median_ns: int | None
-
-
-def back_to_back(gaps: Gaps, chosen: Mask) -> BackToBack:
-    """The chosen gaps that lie between consecutive operations of one stream."""
-    own = chosen & (gaps.behind >= 0) & ~gaps.by_event & (gaps.queued_ns <= gaps.start_ns)
-    idle = gaps.idle_ns[own]
-    median = round(float(np.median(idle))) if len(idle) else None
-    return BackToBack(len(idle), int(idle.sum()), median)
-
-
 def in_graphs(trace: Trace, chosen: Mask) -> Mask:
     """The chosen gaps that lie between two nodes of one launch of a CUDA graph."""
     every, ops = gaps(trace), operations(trace)
-    result: Mask = chosen & cuda_graphs(trace).node[every.after]
+    result: Mask = chosen & launches.cuda_graphs(trace).node[every.after]
     result &= ops.call[every.before] == ops.call[every.after]
     return result & (ops.call[every.after] >= 0)
 
@@ -318,7 +299,7 @@ def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
     rows = np.flatnonzero(chosen)
     each = groups.group(every.wait[rows])
     idle = groups.sums(each, every.idle_ns[rows])
-    call = waits(trace).call[every.wait[rows[each.first[[np.argmax(idle)]]]]]
+    call = launches.waits(trace).call[every.wait[rows[each.first[[np.argmax(idle)]]]]]
     [where], [api] = _path_of_calls(trace, call), trace.api_calls.texts("name").take(call).decode()
     return Site(str(api), tree.paths[int(where)] if where >= 0 else None, int(idle.max()))
 
@@ -368,20 +349,3 @@ def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
     tree = range_tree(trace)
     path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
     return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total)
-
-
-class FewGaps(NamedTuple):
-    """The fewest gaps that make up nearly all of some idle time."""
-
-    gaps: int
-    idle_ns: int
-
-
-def few_gaps(idle_ns: Integers) -> FewGaps | None:
-    """The at most three gaps that are nearly all of these times; None if it takes more, or all."""
-    longest = np.sort(idle_ns)[::-1][:_FEW]
-    total = np.cumsum(longest)
-    enough = np.flatnonzero(total >= STANDS_OUT * int(idle_ns.sum()))
-    if not len(enough) or len(idle_ns) <= _FEW:
-        return None
-    return FewGaps(int(enough[0]) + 1, int(total[enough[0]]))

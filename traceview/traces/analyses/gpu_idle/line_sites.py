@@ -16,6 +16,7 @@ from traceview.base.records import record
 from traceview.base.tables import Array, Cell, Mask, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT
 from traceview.base.vocabulary.causes import GARBAGE_COLLECTION, GRAPH_LAUNCH, LAUNCH_LATE
+from traceview.traces.facts import launch_lines, module_lines, operations
 from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS, seldom_launches
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.idle.lines import (
@@ -27,9 +28,6 @@ from traceview.traces.facts.idle.lines import (
     sum_lines,
 )
 from traceview.traces.facts.idle.stack_sites import calls_jax, function_name, stack_sites
-from traceview.traces.facts.launch_lines import forward_line
-from traceview.traces.facts.module_lines import ModuleLine, most_time
-from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.samples import (
     UNNAMED_FUNCTIONS,
     SampledLine,
@@ -88,7 +86,7 @@ class LineSite(NamedTuple):
     native: bool
     says_enough: bool
     samples: int
-    undone: ModuleLine | None = None
+    undone: module_lines.ModuleLine | None = None
     asks: SampledLine | None = None
     through: SampledLine | None = None
     through_ns: int = 0
@@ -265,14 +263,14 @@ def _site(
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
         samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
         undone=undone,
-        asks=forward_line(trace) if backward and not undone else None,
+        asks=launch_lines.forward_line(trace) if backward and not undone else None,
     )
 
 
-def _undone(trace: Trace, samples: IdleSamples, line: int) -> ModuleLine | None:
+def _undone(trace: Trace, samples: IdleSamples, line: int) -> module_lines.ModuleLine | None:
     """The module whose work follows most of the idle time of a line."""
     own = samples.take(lines_of(trace, samples) == line)
-    found = most_time(trace, gaps(trace).after[own.gap], own.time_ns)
+    found = module_lines.most_time(trace, gaps(trace).after[own.gap], own.time_ns)
     return found[0] if found else None
 
 
@@ -344,7 +342,7 @@ def _most(steps: int) -> float:
 
 
 def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
-    every, calls = gaps(trace), api_calls(trace)
+    every, calls = gaps(trace), operations.api_calls(trace)
     own = np.flatnonzero(every.steady(device, cause))
     if not len(own):
         return

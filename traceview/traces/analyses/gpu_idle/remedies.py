@@ -12,26 +12,20 @@ from traceview.base.findings import Edit
 from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
-from traceview.traces.analyses.gpu_idle.late_parts import CpuPart
-from traceview.traces.analyses.gpu_idle.line_sites import LineSite, in_accidents
+from traceview.traces.analyses.gpu_idle import late_parts, line_sites
 from traceview.traces.facts.copies import uses_managed_memory
+from traceview.traces.facts.dependencies import forecast, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.graph import Edge
-from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, lines
 from traceview.traces.facts.idle.causes import idle_graph, idle_parts
-from traceview.traces.facts.idle.cpu_activity import late_idle
-from traceview.traces.facts.idle.gap_bounds import gap_bounds
-from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
-from traceview.traces.facts.idle.lines import IdleSamples
 from traceview.traces.facts.kernel_classes import framework, terms
 from traceview.traces.facts.launches import cuda_graphs, waits
 from traceview.traces.facts.operations import POOLS, CallKind, Kind, api_calls, operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
 from traceview.traces.facts.samples import leaves_at, leaves_in, stacks_through
 from traceview.traces.facts.steps.steps import pace, step_of_operations
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.trace import Trace, fact, schema
 
 # Remedies of idle time as edits of the replayed run.
 #
@@ -59,7 +53,7 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
     Work that was launched after a wait still is: what the CPU read there may decide on it. So is
     work that was launched after an allocation: its memory was not there before.
     """
-    late = gaps(trace).after[rows]
+    late = gaps.gaps(trace).after[rows]
     if not (operations(trace).call[late] >= 0).any():
         return None
     launched, group = _launched_together(trace, late)
@@ -67,8 +61,8 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
         # Each is alone in its step, or between waits: to launch less often is to join these.
         return None
 
-    def edit(changed: Changed) -> None:
-        item = model(trace).item_of_operation[launched]
+    def edit(changed: replay.Changed) -> None:
+        item = forecast.model(trace).item_of_operation[launched]
         changed.launch_at_once(item[item >= 0], group[item >= 0])
 
     return edit
@@ -104,19 +98,21 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     is_late[late] = True
     chosen = groups.isin(group, group[is_late[launched]])
     is_late[:] = False
-    is_late[gaps(trace).after[in_accidents(trace)]] = True
+    is_late[gaps.gaps(trace).after[line_sites.in_accidents(trace)]] = True
     apart = groups.isin(group, group[is_late[launched]])
     if (chosen & ~apart).any():
         chosen &= ~apart
     return launched[chosen], group[chosen]
 
 
-def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None) -> Edit | None:
+def remove_pauses(
+    trace: Trace, rows: Array, samples: lines.IdleSamples | None = None
+) -> Edit | None:
     """The threads do nothing outside of calls in these idle times.
 
     With samples, each pause is shorter by the share of its idle time that these stand for.
     """
-    every = gaps(trace)
+    every = gaps.gaps(trace)
     share = np.ones(len(every))
     if samples is not None:
         share = _shares(trace, samples)
@@ -126,19 +122,19 @@ def remove_pauses(trace: Trace, rows: Array, samples: IdleSamples | None = None)
     if not len(call):
         return None
 
-    def edit(changed: Changed) -> None:
+    def edit(changed: replay.Changed) -> None:
         _shorten_pauses(changed, *_of_calls(trace, call, less))
 
     return edit
 
 
-def keep_pauses(trace: Trace, edit: Edit, samples: IdleSamples) -> Edit:
+def keep_pauses(trace: Trace, edit: Edit, samples: lines.IdleSamples) -> Edit:
     """The edit, which removes pauses, but for the share of them that these samples stand for."""
     share = _shares(trace, samples)
     call, row = _parts_in(trace, np.flatnonzero(share > 0), (IdlePart.HOST, IdlePart.WAKE))
     less = 1.0 - share[row]
 
-    def edit_others(changed: Changed) -> None:
+    def edit_others(changed: replay.Changed) -> None:
         before_ns = changed.begin_ns.copy()
         edit(changed)
         item, of_item = _of_calls(trace, call, less)
@@ -151,13 +147,13 @@ def keep_pauses(trace: Trace, edit: Edit, samples: IdleSamples) -> Edit:
     return edit_others
 
 
-def _shares(trace: Trace, samples: IdleSamples) -> Array:
+def _shares(trace: Trace, samples: lines.IdleSamples) -> Array:
     """The share of each row of gaps that these samples stand for.
 
     Some in short gaps stand for all short gaps of a cause (see `spread_idle`): of each of these
     gaps, the share is that of their sum.
     """
-    every = gaps(trace)
+    every = gaps.gaps(trace)
     took = np.bincount(samples.gap, samples.time_ns, len(every))
     share = np.minimum(took / np.maximum(every.idle_ns, 1), 1.0)
     kind = groups.group(every.device, every.cause, every.one_time).ids
@@ -171,11 +167,11 @@ def _shares(trace: Trace, samples: IdleSamples) -> Array:
 
 def _of_calls(trace: Trace, call: Array, values: Array) -> tuple[Array, Array]:
     """The items of calls that are in the forecast's graph, and the values of these."""
-    item = model(trace).graph.item_of_call[call]
+    item = forecast.model(trace).graph.item_of_call[call]
     return item[item >= 0], values[item >= 0]
 
 
-def _shorten_pauses(changed: Changed, item: Array, less: Array) -> None:
+def _shorten_pauses(changed: replay.Changed, item: Array, less: Array) -> None:
     """The pauses before these calls lose this share of their recorded time.
 
     So that several remedies, each of a part of one pause, add up.
@@ -193,7 +189,7 @@ def remove_calls(trace: Trace, calls: Array) -> Edit | None:
     """These API calls (rows of api_calls) are not made."""
     if not len(calls):
         return None
-    return lambda changed: changed.remove_calls(model(trace).calls(calls))
+    return lambda changed: changed.remove_calls(forecast.model(trace).calls(calls))
 
 
 def usual_calls(trace: Trace, calls: Array, usual_ns: int) -> Edit | None:
@@ -201,8 +197,8 @@ def usual_calls(trace: Trace, calls: Array, usual_ns: int) -> Edit | None:
     if not len(calls):
         return None
 
-    def edit(changed: Changed) -> None:
-        item = model(trace).calls(calls)
+    def edit(changed: replay.Changed) -> None:
+        item = forecast.model(trace).calls(calls)
         changed.shorten(item, changed.own_ns[item] - np.minimum(changed.own_ns[item], usual_ns))
 
     return edit
@@ -210,11 +206,11 @@ def usual_calls(trace: Trace, calls: Array, usual_ns: int) -> Edit | None:
 
 def remove_waits(trace: Trace, rows: Array) -> Edit | None:
     """The synchronizations that let the GPU run dry wait for nothing."""
-    wait = groups.different(gaps(trace).wait[rows])
+    wait = groups.different(gaps.gaps(trace).wait[rows])
     calls = waits(trace).call[wait[wait >= 0]]
     if not len(calls):
         return None
-    return lambda changed: changed.wait_for_nothing(model(trace).calls(calls))
+    return lambda changed: changed.wait_for_nothing(forecast.model(trace).calls(calls))
 
 
 def _calls_in(trace: Trace, rows: Array) -> Array:
@@ -226,9 +222,9 @@ def _calls_in(trace: Trace, rows: Array) -> Array:
 
 def _parts_in(trace: Trace, rows: Array, kinds: tuple[IdlePart, ...]) -> tuple[Array, Integers]:
     """The API calls of the parts of gaps of these kinds, and the row of gaps that each is in."""
-    every, parts, graph = gaps(trace), idle_parts(trace), idle_graph(trace)
+    every, parts, graph = gaps.gaps(trace), idle_parts(trace), idle_graph(trace)
     own = np.flatnonzero(np.isin(parts.kind, kinds) & groups.isin(parts.gap, every.gap[rows]))
-    device = gap_bounds(trace).device[parts.gap[own]]
+    device = gap_bounds.gap_bounds(trace).device[parts.gap[own]]
     row = np.full(len(own), -1, np.int64)
     for number, at in groups.rows_of(device).items():
         known = np.flatnonzero(every.device == number)
@@ -354,10 +350,10 @@ _MUCH_PYTHON = 0.1
 
 def how_to_see_lines(trace: Trace) -> str:
     """How to record stacks, where the GPU waited long for Python and there are none; else empty."""
-    if trace.recorder not in ("nsys", TORCH_PROFILER) or "python_samples" in trace.tables:
+    if trace.recorder not in ("nsys", schema.TORCH_PROFILER) or "python_samples" in trace.tables:
         return ""
-    python_ns = int(late_idle(trace).python_ns.sum())
-    if python_ns < _MUCH_PYTHON * max(sum(steady_spans_ns(trace).values()), 1):
+    python_ns = int(cpu_activity.late_idle(trace).python_ns.sum())
+    if python_ns < _MUCH_PYTHON * max(sum(gaps.steady_spans_ns(trace).values()), 1):
         return ""
     how = wording.by_recorder(
         trace, "traceview record", "torch.profiler.profile(with_stack=True)", "traceview record"
@@ -367,7 +363,7 @@ def how_to_see_lines(trace: Trace) -> str:
 
 def allocation_remedy(trace: Trace, rows: Array) -> str:
     """The remedy for idle time in allocating calls, by the calls that took most of it."""
-    every, names = gaps(trace), trace.recorded("api_calls").texts("name")
+    every, names = gaps.gaps(trace), trace.recorded("api_calls").texts("name")
     rows = rows[every.within[rows] >= 0]
     code, idle_ns = names.codes[every.within[rows]], every.idle_ns[rows]
 
@@ -451,7 +447,7 @@ def take_out(trace: Trace) -> str:
     )
 
 
-def other_work_remedy(trace: Trace, line: LineSite | None) -> str:
+def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
     """The remedy for CPU work other than launching, by the line with most of it."""
     if line and line.inner and line.inner.startswith("torch.optim."):
         return _UPDATE_ON_GPU
@@ -500,7 +496,7 @@ _FEW_GRIDS = 2
 """Different grids that layers of fixed shapes have; plans are made again only where shapes vary."""
 
 
-def planning_ns(trace: Trace, samples: IdleSamples) -> int:
+def planning_ns(trace: Trace, samples: lines.IdleSamples) -> int:
     """Idle time of samples in calls of attention whose kernel is one of cuDNN's, of varying shape.
 
     Memsets may come between the plan and the kernel, which is the first one on their stream.
@@ -515,7 +511,7 @@ def planning_ns(trace: Trace, samples: IdleSamples) -> int:
     calls: Mask = np.where(line_known, by_line, by_function)
     python = np.flatnonzero(samples.site < len(calls))
     chosen = python[calls[samples.site[python]]]
-    kernel = _next_kernels(trace, gaps(trace).after[samples.gap[chosen]])
+    kernel = _next_kernels(trace, gaps.gaps(trace).after[samples.gap[chosen]])
     hit = (kernel >= 0) & own[kernel]
     if groups.group(*(kernels[f"grid_{axis}"][kernel[hit]] for axis in "xyz")).size <= _FEW_GRIDS:
         return 0
@@ -543,7 +539,7 @@ _PLANS = (
 )
 
 
-def part_remedy(trace: Trace, part: CpuPart, line: LineSite | None) -> str:
+def part_remedy(trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSite | None) -> str:
     """The remedy for a part of idle time, by the function that most of it passed in."""
     stack, time_ns = part.samples.site, part.samples.time_ns
     doing = activities.ACTIVITIES[part.doing]

@@ -9,24 +9,16 @@ from traceview.base.findings import SEVERITIES, Severity
 from traceview.base.tables import Cell, Mask, Table
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
-from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, remedies
+from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, line_sites, remedies
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
-from traceview.traces.analyses.gpu_idle.line_sites import Accident, LineSite
-from traceview.traces.facts.idle.cpu_activity import (
-    OFF_CPU,
-    OUTSIDE_CUDA,
-    QUEUE_FULL,
-    LateSite,
-    late_idle_in,
-)
-from traceview.traces.facts.idle.gaps import gaps
-from traceview.traces.facts.launches import cuda_graphs
-from traceview.traces.facts.operations import CallKind, api_calls, operations
-from traceview.traces.facts.python_events import asked_for, collections
+from traceview.traces.facts import launches, operations, python_events
+from traceview.traces.facts.idle import cpu_activity, gaps
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
 _GOOD_PART, _NAMED_PART = 0.25, 0.2
+# Idle time that makes up most of a cause in so few gaps may come once.
+_FEW = 3
 COLLECT_SELDOM = (
     "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
 )
@@ -42,7 +34,7 @@ def not_counted(idle: IdleClaim, apart: dict[int, int]) -> None:
         idle.words["kinds"] = f"{', '.join(most)} and {last}" if most else last
 
 
-def at_line(idle: IdleClaim, line: LineSite, cause: int | None) -> None:
+def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> None:
     """Name the line with most of the time, and set the remedy that fits it."""
     place, values = line.place()
     if line.time_ns == idle.idle_ns and 0 < line.samples < _TELLING_SAMPLES:
@@ -67,7 +59,7 @@ def at_line(idle: IdleClaim, line: LineSite, cause: int | None) -> None:
         )
 
 
-def in_function(idle: IdleClaim, line: LineSite) -> None:
+def in_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
     """Name the function that all of the time is in, and its line with most of the time."""
     calling, inner = line.inner_clause()
     idle.say(
@@ -80,15 +72,15 @@ def in_function(idle: IdleClaim, line: LineSite) -> None:
     )
 
 
-def at_late_site(idle: IdleClaim, site: LateSite) -> None:
+def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     """Name what the CPU did during most of the launch-late time, and in which range."""
     trace, pattern = idle.trace, late_parts.range_pattern(idle.trace, site)
     library = late_parts.is_in_library(trace, site)
     own_code = "Python code" if site.python else "CPU code outside CUDA"
     doing = {
-        OUTSIDE_CUDA: "CPU code of a library" if library else own_code,
-        QUEUE_FULL: "spent at a full launch queue",
-        OFF_CPU: "spent off the CPU (waiting or preempted)",
+        cpu_activity.OUTSIDE_CUDA: "CPU code of a library" if library else own_code,
+        cpu_activity.QUEUE_FULL: "spent at a full launch queue",
+        cpu_activity.OFF_CPU: "spent off the CPU (waiting or preempted)",
     }.get(site.activity, "spent in {cpu_call}")
     if site.activity >= 0:
         names = trace.recorded("api_calls").texts("name").values
@@ -101,7 +93,7 @@ def at_late_site(idle: IdleClaim, site: LateSite) -> None:
 
 def in_range(idle: IdleClaim) -> None:
     """Name the range of the program with most of the time, if that is a good part."""
-    site = late_idle_in(idle.trace, np.flatnonzero(idle.gaps)).longest(idle.device)
+    site = cpu_activity.late_idle_in(idle.trace, np.flatnonzero(idle.gaps)).longest(idle.device)
     pattern = late_parts.range_pattern(idle.trace, site) if site else None
     if site and pattern and site.steady_ns > _NAMED_PART * idle.idle_ns:
         part_ns = min(site.steady_ns, idle.idle_ns)
@@ -133,9 +125,9 @@ def details(idle: IdleClaim, cause: int, severity: Severity, *, by_line: bool) -
     return max(severity, "medium", key=SEVERITIES.index) if in_doubt else severity
 
 
-def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
+def of_accident(idle: IdleClaim, accident: line_sites.Accident, whole_ns: int) -> None:
     """Idle time in few calls that took far longer than usual, or pauses: all that is said of it."""
-    trace, cause, every = idle.trace, accident.cause, gaps(idle.trace)
+    trace, cause, every = idle.trace, accident.cause, gaps.gaps(idle.trace)
     longest = int(accident.gaps[np.argmax(every.idle_ns[accident.gaps])])
     took, each_ns, values = "The longest took", int(every.idle_ns[longest]), dict[str, Cell]()
     if cause == causes.GARBAGE_COLLECTION:
@@ -145,7 +137,7 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
         idle.lost = "in long pauses of the CPU outside CUDA (of {whole_ns} waiting for launches)"
         idle.remedy = remedies.take_out(trace)
     else:
-        calls, took = api_calls(trace), "It took"
+        calls, took = operations.api_calls(trace), "It took"
         took_ns = calls.duration_ns[accident.calls]
         call, each_ns = int(accident.calls[np.argmax(took_ns)]), round(float(np.median(took_ns)))
         what = "before CUDA graphs" if cause == causes.GRAPH_LAUNCH else "waiting for launches"
@@ -153,7 +145,7 @@ def of_accident(idle: IdleClaim, accident: Accident, whole_ns: int) -> None:
         late = cause == causes.LAUNCH_LATE
         idle.remedy = remedies.CALL_BEFORE if late else remedies.action_for(trace, cause)
         values = {"call": trace.api_calls.texts("name")[call]}
-        if calls.does[call] == CallKind.LAUNCH:
+        if calls.does[call] == operations.CallKind.LAUNCH:
             values["operation"] = gap_evidence.operation_name(trace, int(every.after[longest]))
     idle.remedy = remedies.if_repeated(trace, idle.remedy, cause)
     if "operation" in values:
@@ -195,8 +187,8 @@ def during_jit(idle: IdleClaim) -> None:
 
 def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
     """Idle time (ns) in work of the process that ends it, and how much of the work lies in it."""
-    every, total_ns, number = gaps(idle.trace), 0, 0
-    process = operations(idle.trace).process[every.after]
+    every, total_ns, number = gaps.gaps(idle.trace), 0, 0
+    process = operations.operations(idle.trace).process[every.after]
     for each in groups.different(work["process"]).tolist():
         rows, of_process = np.flatnonzero(idle.gaps & (process == each)), work["process"] == each
         start, end = work["start_ns"][of_process], work["end_ns"][of_process]
@@ -209,13 +201,13 @@ def _during(work: Table, idle: IdleClaim) -> tuple[int, int]:
 
 def in_collections(idle: IdleClaim) -> None:
     """Say how often Python collected garbage in the gaps, how long, and the line that asked."""
-    every, events = gaps(idle.trace), collections(idle.trace)
+    every, events = gaps.gaps(idle.trace), python_events.collections(idle.trace)
     dry = intervals.covered(every, idle.gaps)
     took_ns = intervals.overlap(dry, events["start_ns"], events["end_ns"])
     events = events.take(2 * took_ns > events.duration_ns)
     if not len(events):
         return
-    row, values = asked_for(events), dict[str, Cell]()
+    row, values = python_events.asked_for(events), dict[str, Cell]()
     if row is not None:
         name, line = str(events.texts("file")[row]).rpartition("/")[2], events["line"][row]
         values = {"site": f"{name}:{line}", "source": events.texts("source")[row]}
@@ -235,7 +227,7 @@ def _queued(idle: IdleClaim) -> bool:
 
     Return whether most of the time has no recorded reason.
     """
-    trace, every = idle.trace, gaps(idle.trace)
+    trace, every = idle.trace, gaps.gaps(idle.trace)
     held = gap_evidence.held_back(every, idle.gaps)
     held_ns = int(every.idle_ns[held].sum())
     if 2 * held_ns >= idle.idle_ns:
@@ -244,24 +236,30 @@ def _queued(idle: IdleClaim) -> bool:
         return True
     in_graphs = gap_evidence.in_graphs(trace, idle.gaps)
     nodes = 2 * int(every.idle_ns[in_graphs].sum()) >= idle.idle_ns
-    inside = gap_evidence.back_to_back(every, in_graphs if nodes else idle.gaps)
+    # Gaps between an operation and the next one of its stream.
+    inside = every.idle_ns[
+        (in_graphs if nodes else idle.gaps)
+        & (every.behind >= 0)
+        & ~every.by_event
+        & (every.queued_ns <= every.start_ns)
+    ]
     what = "nodes of one CUDA graph" if nodes else "operations of one stream"
-    if every.count(idle.gaps) == inside.gaps:
+    if every.count(idle.gaps) == len(inside):
         text = f" All of it was between consecutive {what}, {{same_stream_median_ns}} per gap "
         text += "(median)."
     else:
         text = f" {{same_stream_idle_ns}} of that was between consecutive {what} "
         text += "({same_stream_gaps:gap}, median {same_stream_median_ns})."
-    if nodes or inside.gaps:
+    if nodes or len(inside):
         idle.say(
             text,
-            same_stream_idle_ns=inside.idle_ns,
-            same_stream_gaps=inside.gaps,
-            same_stream_median_ns=inside.median_ns,
+            same_stream_idle_ns=int(inside.sum()),
+            same_stream_gaps=len(inside),
+            same_stream_median_ns=round(float(np.median(inside))) if len(inside) else None,
         )
     if nodes:
         idle.remedy = remedies.IN_GRAPH
-    elif 2 * inside.idle_ns >= idle.idle_ns:
+    elif 2 * int(inside.sum()) >= idle.idle_ns:
         idle.remedy = remedies.short_gaps_remedy(trace, every.after[idle.gaps])
     return nodes
 
@@ -295,7 +293,7 @@ def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:
         f" {what} the stream was free, and the GPU began the work only {{started_ns}} after its "
         "launch (median).",
         held_ns=held_ns,
-        held_gaps=gaps(idle.trace).count(held),
+        held_gaps=gaps.gaps(idle.trace).count(held),
         started_ns=round(float(np.median(late_ns))),
     )
     idle.remedy = remedies.shared_gpu(idle.trace)
@@ -307,7 +305,7 @@ def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> boo
     where = wording.inside(idle.trace, lone.range_path, "longest_gap_range")
     before = f" before work launched{where}" if where else ""
     values = {"longest_gap_ns": lone.idle_ns, "longest_gap_range": lone.range_path}
-    if gaps(idle.trace).count(idle.gaps) == 1:
+    if gaps.gaps(idle.trace).count(idle.gaps) == 1:
         if before:
             idle.say(f" It came{before}.", **values)
     elif _is_divided(idle):
@@ -324,13 +322,15 @@ def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> boo
 
 def _in_few_gaps(idle: IdleClaim, cause: int) -> bool:
     """Say that few gaps make up the time, if so. Return that; without steps they may come once."""
-    few = gap_evidence.few_gaps(gaps(idle.trace).idle_ns[idle.gaps])
-    if few is None:
+    idle_ns = gaps.gaps(idle.trace).idle_ns[idle.gaps]
+    few_ns = np.cumsum(np.sort(idle_ns)[::-1][:_FEW])
+    enough = np.flatnonzero(few_ns >= gap_evidence.STANDS_OUT * int(idle_ns.sum()))
+    if not len(enough) or len(idle_ns) <= _FEW:
         return False
     if not _is_divided(idle):
         text = " {few_idle_ns} of that was in {few_gaps:gap}."
         text = " {few_gaps:gap} took {few_idle_ns}." if idle.names_part else text
-        idle.say(text, few_idle_ns=few.idle_ns, few_gaps=few.gaps)
+        idle.say(text, few_idle_ns=int(few_ns[enough[0]]), few_gaps=int(enough[0]) + 1)
     idle.remedy = remedies.if_repeated(idle.trace, idle.remedy, cause)
     return True
 
@@ -357,14 +357,14 @@ def _at_call(idle: IdleClaim, cause: int, own: Mask) -> None:
 
 def _by_nodes(idle: IdleClaim) -> bool:
     """Whether most of this idle time came before graphs that were recorded node by node."""
-    every = gaps(idle.trace)
-    nodes = idle.gaps & cuda_graphs(idle.trace).node[every.after]
+    every = gaps.gaps(idle.trace)
+    nodes = idle.gaps & launches.cuda_graphs(idle.trace).node[every.after]
     return 2 * int(every.idle_ns[nodes].sum()) >= int(every.idle_ns[idle.gaps].sum())
 
 
 def on_other_gpus(idle: IdleClaim, others: Mask) -> None:
     """Say how long other GPUs sat idle for the same reason."""
-    every = gaps(idle.trace)
+    every = gaps.gaps(idle.trace)
     gpus = len(groups.different(every.device[others]))
     if gpus:
         total = "a total of " if gpus > 1 else ""

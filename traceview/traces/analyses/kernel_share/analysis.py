@@ -10,18 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.base import groups, units
-from traceview.base.tables import (
+from traceview.base.tables import Column, Share, Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import (
     NULL,
     Array,
-    Column,
     Integers,
     Mask,
     RowNumbers,
-    Share,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
     picked,
     thrifty,
     unbroken,
@@ -30,11 +25,9 @@ from traceview.base.vocabulary.libraries import tile
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
 from traceview.traces.analyses.kernel_share.rules import RULES
 from traceview.traces.analyses.wording import AS_NODES
+from traceview.traces.facts import kernel_classes, module_lines, operations
 from traceview.traces.facts.idle.gaps import busy_ns
-from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, kernel_labels
 from traceview.traces.facts.launches import cuda_graphs
-from traceview.traces.facts.module_lines import module_work
-from traceview.traces.facts.operations import HOST, device_hosts, kernel_operations
 from traceview.traces.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
 from traceview.traces.facts.ranges.selection import selected_operations, selected_ranges
 from traceview.traces.facts.steps.steps import steady_kernels
@@ -68,7 +61,7 @@ CLASSES = TableSpec(
     "one row per GPU and kernel class, inferred from kernel names; longest total time first",
     column_list(f"""
         device_id int64: GPU
-        {HOST}
+        {operations.HOST}
         class text: gemm, attention, convolution, normalization, elementwise, cast-copy, reduction,
             softmax, gather-scatter, sort-scan, optimizer (all foreach kernels of torch), random,
             communication, autotuner, other
@@ -171,7 +164,7 @@ def entered_ranges(trace: Trace, tree: RangeTree) -> Mask:
 
 
 def compute(trace: Trace) -> Result:
-    chosen = selected_operations(trace)[kernel_operations(trace)]
+    chosen = selected_operations(trace)[operations.kernel_operations(trace)]
     return Result(
         Deferred(lambda: _tables(trace, chosen)),
         tuple(findings(trace, RULES)),
@@ -182,17 +175,37 @@ def compute(trace: Trace) -> Result:
 
 def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
     kernels = trace.kernels.take(chosen)
-    labels = kernel_labels(trace).take(chosen)
+    labels = kernel_classes.kernel_labels(trace).take(chosen)
     duration_ns = kernels.duration_ns
     steady_ns = np.where(steady_kernels(trace)[chosen], duration_ns, 0)
     tree = range_tree(trace)
     attribution = attributed_operations(trace)
-    ops = kernel_operations(trace)[chosen]
+    ops = operations.kernel_operations(trace)[chosen]
     path = picked(attribution.path(tree), ops)
     calls, total = inclusive(tree, path, duration_ns)
+    # Kernel time of each GPU by class.
+    device, kind = kernels["device"], kernel_classes.kernel_classes(trace)[chosen]
+    by_class = groups.group(device, kind)
+    figures = groups.stats(by_class, duration_ns)
+    of_device = groups.added(device, duration_ns, len(trace.devices))
+    devices = device[by_class.first]
+    names = [kernel_classes.KernelClass(number).label for number in kind[by_class.first].tolist()]
+    table = Table(
+        CLASSES.columns,
+        {
+            "device_id": trace.devices["device_id"][devices].astype(np.int64),
+            "host_id": operations.device_hosts(trace)[devices],
+            "class": Texts.of(names),
+            "calls": figures.calls,
+            "total_ns": figures.total,
+            "median_ns": figures.median,
+            "share_pct": 100.0 * figures.total / np.maximum(of_device[devices], 1),
+            "steady_total_ns": groups.sums(by_class, steady_ns),
+        },
+    )
     return {
         "kernels": _by_name(kernels, labels, duration_ns, steady_ns),
-        "classes": _by_class(trace, chosen, kernels, duration_ns, steady_ns),
+        "classes": table.take(np.lexsort((-figures.total, devices))),
         "range_patterns": _patterns(trace, path, calls, total, duration_ns),
         "ranges": _exclusive(tree, kernels, path, attribution.inferred[ops], duration_ns),
         "ranges_inclusive": _inclusive_table(tree, calls, total, duration_ns),
@@ -203,7 +216,7 @@ def _tables(trace: Trace, chosen: Mask) -> dict[str, Table]:
 def _summary(trace: Trace, chosen: Mask) -> dict[str, int]:
     """Kernel time, that inside any range, and the part of it whose range is inferred."""
     attribution, duration_ns = attributed_operations(trace), trace.kernels.duration_ns[chosen]
-    ops = kernel_operations(trace)[chosen]
+    ops = operations.kernel_operations(trace)[chosen]
     within, inferred = picked(attribution.range, ops) >= 0, picked(attribution.inferred, ops)
     return {
         "kernel_calls": len(duration_ns),
@@ -251,35 +264,9 @@ def _by_name(kernels: Table, labels: Texts, duration_ns: Integers, steady_ns: In
     return table.take(np.argsort(-figures.total, kind="stable"))
 
 
-def _by_class(
-    trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers, steady_ns: Integers
-) -> Table:
-    """Kernel time of each GPU by class."""
-    device, kind = kernels["device"], kernel_classes(trace)[chosen]
-    by_class = groups.group(device, kind)
-    figures = groups.stats(by_class, duration_ns)
-    of_device = groups.added(device, duration_ns, len(trace.devices))
-    devices = device[by_class.first]
-    names = [KernelClass(number).label for number in kind[by_class.first].tolist()]
-    table = Table(
-        CLASSES.columns,
-        {
-            "device_id": trace.devices["device_id"][devices].astype(np.int64),
-            "host_id": device_hosts(trace)[devices],
-            "class": Texts.of(names),
-            "calls": figures.calls,
-            "total_ns": figures.total,
-            "median_ns": figures.median,
-            "share_pct": 100.0 * figures.total / np.maximum(of_device[devices], 1),
-            "steady_total_ns": groups.sums(by_class, steady_ns),
-        },
-    )
-    return table.take(np.lexsort((-figures.total, devices)))
-
-
 def _by_module(trace: Trace, chosen: Mask, kernels: Table, duration_ns: Integers) -> Table:
-    work = module_work(trace)
-    of = work.of_operation[kernel_operations(trace)[chosen]]
+    work = module_lines.module_work(trace)
+    of = work.of_operation[operations.kernel_operations(trace)[chosen]]
     inside = np.flatnonzero(of >= 0)
     each = groups.group(of[inside], kernels.texts("short_name").codes[inside])
     total = groups.sums(each, duration_ns[inside])

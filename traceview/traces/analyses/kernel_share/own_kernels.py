@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, hardware
 from traceview.base.findings import LOW, Clause, Subject
-from traceview.base.hardware import lanes_of
 from traceview.base.records import record
 from traceview.base.tables import RowNumbers
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
+from traceview.traces.facts import launch_configurations, operations
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
@@ -29,8 +29,6 @@ from traceview.traces.facts.kernel_classes import (
     kernel_owners,
     terms,
 )
-from traceview.traces.facts.launch_configurations import single_launches
-from traceview.traces.facts.operations import kernel_operations
 from traceview.traces.facts.ranges.selection import selected_kernels
 from traceview.traces.facts.steps.steps import launched_in_warm_up
 from traceview.traces.rules import FindingRule, TimeClaim, capability, of_kernels
@@ -73,7 +71,7 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     Launches of warm-up count only if there are no others.
     """
     chosen = selected_kernels(trace)
-    late = ~launched_in_warm_up(trace)[kernel_operations(trace)] & chosen
+    late = ~launched_in_warm_up(trace)[operations.kernel_operations(trace)] & chosen
     after_warm_up = bool(late.any() and (late != chosen).any())
     rows = np.flatnonzero(late) if after_warm_up else np.flatnonzero(chosen)
     kernels = trace.recorded("kernels")
@@ -158,7 +156,7 @@ def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
         # Their pipeline inside a warp hides latency, not other warps: few are usual.
         return None
     longest = rows[[int(np.argmax(trace.recorded("kernels").duration_ns[rows]))]].astype(np.int64)
-    grids = grid_columns(single_launches(trace, longest), gpu_limits(trace))
+    grids = grid_columns(launch_configurations.single_launches(trace, longest), gpu_limits(trace))
     held = grids.occupancy_at(0)
     if held is None or held.theoretical_occupancy_pct > _LOW_OCCUPANCY_PCT:
         return None
@@ -180,7 +178,7 @@ def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
 def _in_slow_fp64(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
     """It takes fp64 arguments, on a GPU that has next to no lanes for them."""
     version = capability(trace, int(trace.recorded("kernels")["device"][rows[0]]))
-    fp32, fp64 = (lanes_of(f"{version:.1f}", kind) for kind in ("fp32", "fp64"))
+    fp32, fp64 = (hardware.lanes_of(f"{version:.1f}", kind) for kind in ("fp32", "fp64"))
     if not fp32 or not fp64 or fp32 < _SLOW_FP64 * fp64 or not _FP64.search(name):
         return None
     return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32, sure=True)

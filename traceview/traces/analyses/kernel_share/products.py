@@ -8,14 +8,13 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, hardware
 from traceview.base.findings import Clause, Subject
-from traceview.base.hardware import geforce_factors
 from traceview.base.records import record
 from traceview.base.tables import Integers, RowNumbers, Texts
 from traceview.base.units import Value
-from traceview.base.vocabulary.frameworks import Framework
-from traceview.base.vocabulary.libraries import aligned_elements, is_fp32_gemm_on_cuda_cores
+from traceview.base.vocabulary import frameworks, libraries
+from traceview.traces import rules
 from traceview.traces.analyses.wording import on_amd
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
@@ -27,23 +26,8 @@ from traceview.traces.facts.kernel_classes import (
     terms,
 )
 from traceview.traces.facts.savings import Gain, faster
-from traceview.traces.facts.work.from_ranges import shaped_gemms
-from traceview.traces.facts.work.kernel_work import kernel_work
+from traceview.traces.facts.work import from_ranges, kernel_work
 from traceview.traces.facts.work.peaks import Floats, Peaks, peaks
-from traceview.traces.rules import (
-    FindingRule,
-    Names,
-    TimeClaim,
-    by_gpu,
-    capability,
-    costliest_gpu,
-    gained,
-    kernel_claim,
-    named,
-    of_kernels,
-    steady,
-    steady_ns,
-)
 from traceview.traces.trace import Trace, fact
 
 # GEMMs on slow kernels: for unaligned matrices, and fp32 on CUDA cores.
@@ -60,13 +44,15 @@ when its vocabulary became 50,304; in fp32 (TF32), by the elements of 16 bytes, 
 5,001 took 2.8 times as long as one of 5,120 (docs/accuracy.md)."""
 
 
-def _unaligned(trace: Trace) -> Iterator[TimeClaim]:
+def _unaligned(trace: Trace) -> Iterator[rules.TimeClaim]:
     kernels, names = trace.recorded("kernels"), trace.recorded("kernels").texts("name")
-    for device, rows in costliest_gpu(trace, steady(trace, named(trace, aligned_elements))):
+    for device, rows in rules.costliest_gpu(
+        trace, rules.steady(trace, rules.named(trace, libraries.aligned_elements))
+    ):
         duration_ns, by_name = kernels.duration_ns[rows], groups.group(names.codes[rows])
         most = int(np.argmax(groups.sums(by_name, duration_ns)))
         name, longest = str(names[rows[by_name.first[most]]]), rows[np.argmax(duration_ns)]
-        elements = aligned_elements(name) or 0
+        elements = libraries.aligned_elements(name) or 0
         factor = _ALIGNED_FACTORS.get(elements, _ALIGNED_FACTOR)
         less_ns: Integers = np.round(duration_ns * (1 - 1 / factor)).astype(np.int64)
         values = {
@@ -76,7 +62,7 @@ def _unaligned(trace: Trace) -> Iterator[TimeClaim]:
             "dimension": _odd_dimension(trace, rows, duration_ns, elements),
         }
         yield replace(
-            kernel_claim(trace, device, rows, values, faster(less_ns)),
+            rules.kernel_claim(trace, device, rows, values, faster(less_ns)),
             subject=Subject("kernel", name),
             row={"name": name},
             window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
@@ -87,7 +73,7 @@ def _odd_dimension(
     trace: Trace, rows: RowNumbers, duration_ns: Integers, elements: int
 ) -> int | None:
     """The unaligned dimension in which these GEMMs spend most time, by their recorded shapes."""
-    shaped = shaped_gemms(trace)
+    shaped = from_ranges.shaped_gemms(trace)
     if shaped is None:
         return None
     gemm_of = np.full(len(trace.recorded("kernels")), -1)
@@ -103,7 +89,7 @@ def _odd_dimension(
     return max(spent, key=lambda side: spent[side]) if spent else None
 
 
-UNALIGNED = FindingRule(
+UNALIGNED = rules.FindingRule(
     _unaligned,
     "{gemms:GEMM} run on slow kernels for unaligned matrices ({kernels:kernel}) for {total_ns}: a "
     "dimension[ of {dimension}] is not a multiple of {elements}.",
@@ -156,19 +142,22 @@ class Fp32Gemms:
 def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     """The selected fp32 GEMMs after warm-up, by GPU; see `estimate` for which GPUs are left out."""
     kernels = trace.recorded("kernels")
-    names, rows = kernels.texts("name"), steady(trace, named(trace, is_fp32_gemm_on_cuda_cores))
+    names, rows = (
+        kernels.texts("name"),
+        rules.steady(trace, rules.named(trace, libraries.is_fp32_gemm_on_cuda_cores)),
+    )
     if not len(rows):
         return ()
-    labels, flop = kernel_labels(trace), kernel_work(trace).estimate.flop
+    labels, flop = kernel_labels(trace), kernel_work.kernel_work(trace).estimate.flop
     duration_ns = kernels.duration_ns
     gpus = list(trace.devices.rows())
     estimates = []
-    for device, own in by_gpu(trace, rows).items():
+    for device, own in rules.by_gpu(trace, rows).items():
         launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
         gpu = str(gpus[device]["name"] or ""), str(gpus[device]["compute_capability"])
-        gemms = estimate(device, launches, peaks(trace)[device], geforce_factors(*gpu))
+        gemms = estimate(device, launches, peaks(trace)[device], hardware.geforce_factors(*gpu))
         if gemms and gemms.saved_each_ns is not None:
-            gain = of_kernels(trace, own, faster(gemms.saved_each_ns))
+            gain = rules.of_kernels(trace, own, faster(gemms.saved_each_ns))
             gemms = replace(gemms, gain=gain.at_most(gemms.saved_ns or 0))
         estimates.append(gemms)
     return tuple(each for each in estimates if each)
@@ -217,8 +206,8 @@ def estimate(
 
 
 def fp32_claim(
-    gemms: tuple[Fp32Gemms, ...], kernel_ns: int, span_ns: int, used: Framework
-) -> Iterator[TimeClaim]:
+    gemms: tuple[Fp32Gemms, ...], kernel_ns: int, span_ns: int, used: frameworks.Framework
+) -> Iterator[rules.TimeClaim]:
     """One claim on the fp32 GEMMs of all GPUs, where they take a tenth of the kernel time.
 
     `kernel_ns` is the time of all kernels after warm-up, `span_ns` the steady time of the GPUs.
@@ -240,12 +229,12 @@ def fp32_claim(
     if most.flop_per_s and most.fp32_flop_per_s:
         values["peak_flop_per_s"] = most.flop_per_s
         values["fp32_peak_flop_per_s"] = most.fp32_flop_per_s
-    yield TimeClaim(
+    yield rules.TimeClaim(
         Subject("kernel", most.names[0]),
         values,
         "kernels",
         {"name": most.names[0]},
-        **gained(gain),
+        **rules.gained(gain),
         span_ns=span_ns,
         words={"kind": "bf16" if most.kind == "bf16" else "TF32"},
         remedy=used.bf16 if most.kind == "bf16" else used.tf32,
@@ -253,12 +242,12 @@ def fp32_claim(
     )
 
 
-def _fp32(trace: Trace) -> Iterator[TimeClaim]:
-    kernel_ns = int(steady_ns(trace).sum())
+def _fp32(trace: Trace) -> Iterator[rules.TimeClaim]:
+    kernel_ns = int(rules.steady_ns(trace).sum())
     yield from fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), terms(trace))
 
 
-FP32_GEMMS = FindingRule(
+FP32_GEMMS = rules.FindingRule(
     _fp32,
     "fp32 GEMMs take {gemm_ns} ({gemm_pct} of kernel time after warm-up) and do not use the tensor "
     "cores[; {kind} is up to {speedup_factor} faster].",
@@ -304,30 +293,32 @@ def _is_fp32(name: str) -> bool:
 
 
 def _narrower(
-    names: Names, since: float, until: float, wide: str, narrow: str
-) -> Callable[[Trace], Iterator[TimeClaim]]:
+    names: rules.Names, since: float, until: float, wide: str, narrow: str
+) -> Callable[[Trace], Iterator[rules.TimeClaim]]:
     """Claims on convolutions of a type, on GPUs of these capabilities, which know a faster one.
 
     fp32 kernels between them take half of their time at best.
     """
 
-    def claims(trace: Trace) -> Iterator[TimeClaim]:
+    def claims(trace: Trace) -> Iterator[rules.TimeClaim]:
         convolves = kernel_classes(trace) == KernelClass.CONVOLUTION
         if framework(trace) != "torch" or not convolves.any():
             return
-        chosen = convolves & named(trace, names)
+        chosen = convolves & rules.named(trace, names)
         duration_ns = trace.recorded("kernels").duration_ns
-        for device, rows in by_gpu(trace, steady(trace, chosen)).items():
+        for device, rows in rules.by_gpu(trace, rules.steady(trace, chosen)).items():
             known, total_ns = peaks(trace)[device], int(duration_ns[rows].sum())
-            fits = since <= capability(trace, device) < until and {wide, narrow} <= known.keys()
+            fits = (
+                since <= rules.capability(trace, device) < until and {wide, narrow} <= known.keys()
+            )
             factor = known[narrow].value / known[wide].value if fits else 1.0
-            least_ns = _LEAST_FRACTION * int(steady_ns(trace)[device])
+            least_ns = _LEAST_FRACTION * int(rules.steady_ns(trace)[device])
             if factor <= 1 or not total_ns or total_ns < least_ns:
                 continue
             # Others on fp32 images become 16 bits under autocast, too.
-            between = np.isin(kernel_classes(trace), _BETWEEN) & named(trace, _is_wide)
-            others = steady(trace, between & ~chosen)
-            others = by_gpu(trace, others).get(device, others[:0])
+            between = np.isin(kernel_classes(trace), _BETWEEN) & rules.named(trace, _is_wide)
+            others = rules.steady(trace, between & ~chosen)
+            others = rules.by_gpu(trace, others).get(device, others[:0])
             gaining = np.concatenate([rows, others])
             part = np.repeat([1 - 1 / factor, _HALF], [len(rows), len(others)])
             less_ns: Integers = np.ceil(duration_ns[gaining] * part).astype(np.int64)
@@ -336,7 +327,7 @@ def _narrower(
                 "speedup_factor": factor,
                 "halved_ns": int(duration_ns[others].sum()),
             }
-            claim = kernel_claim(trace, device, rows, values, faster(less_ns), gaining)
+            claim = rules.kernel_claim(trace, device, rows, values, faster(less_ns), gaining)
             yield replace(claim, values={**claim.values, "nchw_ns": 0})
 
     return claims
@@ -344,10 +335,10 @@ def _narrower(
 
 def _is_wide(name: str) -> bool:
     wide = bool(_WIDE.search(name)) and not _NARROW.search(name)
-    return wide and not is_fp32_gemm_on_cuda_cores(name)
+    return wide and not libraries.is_fp32_gemm_on_cuda_cores(name)
 
 
-def _conversions(trace: Trace) -> Iterator[TimeClaim]:
+def _conversions(trace: Trace) -> Iterator[rules.TimeClaim]:
     """Conversions of images, on GPUs whose tensor cores take TF32.
 
     torch.fft and group normalization need images as NCHW: beside them another layout costs more
@@ -355,17 +346,19 @@ def _conversions(trace: Trace) -> Iterator[TimeClaim]:
     instead of 11.1, a network with GroupNorm 16.1 instead of 11.4 (docs/accuracy.md).
     """
     amd = on_amd(trace)
-    rows = steady(trace, named(trace, _CONVERSION_OF_MIOPEN if amd else _CONVERSION))
-    if not len(rows) or framework(trace) != "torch" or named(trace, _NCHW_ONLY).any():
+    rows = rules.steady(trace, rules.named(trace, _CONVERSION_OF_MIOPEN if amd else _CONVERSION))
+    if not len(rows) or framework(trace) != "torch" or rules.named(trace, _NCHW_ONLY).any():
         return
     duration_ns = trace.recorded("kernels").duration_ns
-    on_nchw = by_gpu(trace, steady(trace, named(trace, _NCHW)))
-    for device, own in by_gpu(trace, rows).items():
-        if (not amd and capability(trace, device) < _FIRST_TF32) or not duration_ns[own].any():
+    on_nchw = rules.by_gpu(trace, rules.steady(trace, rules.named(trace, _NCHW)))
+    for device, own in rules.by_gpu(trace, rows).items():
+        if (not amd and rules.capability(trace, device) < _FIRST_TF32) or not duration_ns[
+            own
+        ].any():
             continue
-        kernel_ns = int(steady_ns(trace)[device])
+        kernel_ns = int(rules.steady_ns(trace)[device])
         nchw_ns = int(duration_ns[on_nchw.get(device, own[:0])].sum())
-        claim = kernel_claim(trace, device, own, {"speedup_factor": None, "halved_ns": 0})
+        claim = rules.kernel_claim(trace, device, own, {"speedup_factor": None, "halved_ns": 0})
         yield replace(
             claim,
             values={**claim.values, "nchw_ns": nchw_ns},
@@ -385,14 +378,14 @@ _HALVED = Clause(
     " Other 32-bit kernels between them, such as normalization, take {halved_ns}, and half of that "
     "at best in 16 bits."
 )
-IN_TF32 = FindingRule(
+IN_TF32 = rules.FindingRule(
     _narrower(r"tf32", _FIRST_TF32, np.inf, "tf32", "bf16"),
     "Convolutions in TF32 take {total_ns} ({total_pct} of kernel time after warm-up); bf16 is up "
     "to {speedup_factor} faster.",
     "Run the forward pass under torch.autocast to bf16, where its accuracy is enough.",
     (_HALVED,),
 )
-IN_FP32 = FindingRule(
+IN_FP32 = rules.FindingRule(
     _narrower(_is_fp32, _FIRST_TENSOR_CORES, _FIRST_TF32, "fp32", "fp16"),
     "Convolutions in fp32 take {total_ns} ({total_pct} of kernel time after warm-up) and do not "
     "use the tensor cores; fp16 is up to {speedup_factor} faster.",
@@ -402,7 +395,7 @@ IN_FP32 = FindingRule(
 )
 # What another layout gains beyond the conversions is not known: channels_last saved 14.7 ms where
 # the conversions take 5.3, and 20.4 where they take 0.8 (docs/accuracy.md).
-LAYOUT = FindingRule(
+LAYOUT = rules.FindingRule(
     _conversions,
     "{library}'s conversions of images between NCHW and NHWC take {total_ns} ({total_pct} of "
     "kernel time after warm-up) in {kernels:kernel}.",

@@ -14,24 +14,14 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.tables import NULL, Integers, Mask, RowNumbers
 from traceview.base.vocabulary.libraries import aligned_elements, architecture, classify, read
+from traceview.traces import rules
 from traceview.traces.analyses.kernel_share import fusion, own_kernels, products
 from traceview.traces.analyses.wording import is_compiled
+from traceview.traces.facts import launches, savings
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
-from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.memory import levels
 from traceview.traces.facts.operations import Kind, gpu_cells, kernel_operations, operations
-from traceview.traces.facts.savings import Effect
 from traceview.traces.facts.steps.steps import steady_kernels
-from traceview.traces.rules import (
-    FindingRule,
-    TimeClaim,
-    costliest_gpu,
-    faster,
-    gpu_subject,
-    named,
-    steady,
-    whole_claim,
-)
 from traceview.traces.trace import Trace
 
 # Activations that the backward pass computes again (gradient checkpointing).
@@ -55,25 +45,25 @@ _LEAST_LAUNCHES = 2
 # A thread that launches less than this part of the backward pass's kernels runs the forward pass.
 _FORWARD_THREAD = 0.05
 _FULL_MEMORY = 0.8
-_WITH_CHECKPOINT = Effect("gone", around=True)
+_WITH_CHECKPOINT = savings.Effect("gone", around=True)
 """torch.utils.checkpoint restores the state of the forward pass before each block and packs tensors
 behind it: 0.32 and 0.39 ms per block of GPT-2, ten times the usual pause. It also calls Python for
 each tensor that is saved, and to unpack it: without it the steps of GPT-2 and Qwen2 took 1.2 and
 0.9 times that time less again (docs/accuracy.md)."""
 
 
-def _recomputations(trace: Trace) -> Iterator[TimeClaim]:
-    for device, rows in costliest_gpu(trace, steady(trace, recomputed_kernels(trace))):
+def _recomputations(trace: Trace) -> Iterator[rules.TimeClaim]:
+    for device, rows in rules.costliest_gpu(trace, rules.steady(trace, recomputed_kernels(trace))):
         peak, memory = _memory(trace, device)
         values = {"peak_bytes": peak, "memory_bytes": memory}
-        claim = whole_claim(trace, device, rows, values, effect=_WITH_CHECKPOINT)
+        claim = rules.whole_claim(trace, device, rows, values, effect=_WITH_CHECKPOINT)
         if peak is None or memory is None:
             yield replace(claim, at_most="low")
         else:
             yield replace(claim, at_most="info" if peak > _FULL_MEMORY * memory else "high")
 
 
-RECOMPUTATION = FindingRule(
+RECOMPUTATION = rules.FindingRule(
     _recomputations,
     "The backward pass computes activations again: {kernels:kernel} of the forward pass "
     "{kernels?takes|take} {total_ns} ({total_pct} of kernel time after warm-up).[ Memory peaks at "
@@ -88,7 +78,7 @@ def recomputed_kernels(trace: Trace) -> Mask:
     """True for the kernels of the forward pass that the backward pass launches once more."""
     kernels = trace.recorded("kernels")
     result = np.zeros(len(kernels), bool)
-    forward, backward = (named(trace, rule) for rule in (_FORWARD, _BACKWARD))
+    forward, backward = (rules.named(trace, rule) for rule in (_FORWARD, _BACKWARD))
     forward = forward & ~backward
     if not forward.any() or not backward.any():
         return result
@@ -101,7 +91,19 @@ def recomputed_kernels(trace: Trace) -> Mask:
         of_thread = np.bincount(thread, own & backward[rows])
         forwards = of_thread < _FORWARD_THREAD * of_thread.sum()
         first, again = own & forwards[thread], own & ~forwards[thread]
-        repeated = _repeated(kind, thread, forward[rows], first, again)
+        # Indices, within `again`, of runs of launches that follow each other in `first` as well.
+        # Each run holds an anchor, a kernel that only the forward pass launches.
+        anchor = forward[rows]
+        kinds = int(kind.max(initial=0)) + 1
+        pair = kind[:-1] * kinds + kind[1:]
+        same = thread[:-1] == thread[1:]
+        known = groups.isin(pair, pair[same & first[:-1] & first[1:]])
+        linked = same & again[:-1] & again[1:] & known
+        run = np.cumsum(np.append(True, ~linked)) - 1
+        anchored = again & anchor & groups.isin(kind, kind[first & anchor])
+        holds = np.zeros(int(run.max(initial=0)) + 1, bool)
+        holds[run[anchored]] = True
+        repeated = np.flatnonzero(again & holds[run])
         if len(repeated) and int(forward[rows[repeated]].sum()) >= _LEAST_LAUNCHES:
             result[rows[repeated]] = True
     return result
@@ -114,23 +116,6 @@ def _in_launch_order(trace: Trace) -> tuple[RowNumbers, Integers]:
     thread = calls["thread"][ops.call[rows]].astype(np.int64)
     order = np.lexsort((calls["start_ns"][ops.call[rows]], thread))
     return ops.row[rows[order]], thread[order]
-
-
-def _repeated(kind: Integers, thread: Integers, anchor: Mask, first: Mask, again: Mask) -> Integers:
-    """Indices, within `again`, of runs of launches that follow each other in `first` as well.
-
-    Each run holds an anchor, a kernel that only the forward pass launches.
-    """
-    kinds = int(kind.max(initial=0)) + 1
-    pair = kind[:-1] * kinds + kind[1:]
-    same = thread[:-1] == thread[1:]
-    known = groups.isin(pair, pair[same & first[:-1] & first[1:]])
-    linked = same & again[:-1] & again[1:] & known
-    run = np.cumsum(np.append(True, ~linked)) - 1
-    anchored = again & anchor & groups.isin(kind, kind[first & anchor])
-    holds = np.zeros(int(run.max(initial=0)) + 1, bool)
-    holds[run[anchored]] = True
-    return np.flatnonzero(again & holds[run])
 
 
 def _memory(trace: Trace, device: int) -> tuple[int | None, int | None]:
@@ -162,41 +147,43 @@ def _is_old_gemm(name: str) -> bool:
     return narrow and aligned_elements(name) is None
 
 
-def _old_gemms(trace: Trace) -> Iterable[TimeClaim]:
+def _old_gemms(trace: Trace) -> Iterable[rules.TimeClaim]:
     # Libraries choose older kernels for small or odd shapes as well, and rightly:
     # certain is a recording that has none of the GPU's own, as with a CUDA version older than it.
     # Without wgmma, Hopper's tensor cores reach some 60 % of their peak.
-    old = faster(_is_old_gemm, 1.6, since=9.0, least_ns=20_000)
-    newer = named(trace, lambda name: (architecture(name) or 0) >= _HOPPER)
+    old = rules.faster(_is_old_gemm, 1.6, since=9.0, least_ns=20_000)
+    newer = rules.named(trace, lambda name: (architecture(name) or 0) >= _HOPPER)
     return () if newer.any() else old(trace)
 
 
-def _rotations(trace: Trace) -> Iterable[TimeClaim]:
+def _rotations(trace: Trace) -> Iterable[rules.TimeClaim]:
     # On an H200 3.2 to 8.3 times as fast for 6 matrices of 1,024 and 16 of 256 rows
     # (docs/accuracy.md).
-    rotations = faster(r"\bgesvdb?j_|\bsvd_(?:column|row)_rotate_", 8.3)
+    rotations = rules.faster(r"\bgesvdb?j_|\bsvd_(?:column|row)_rotate_", 8.3)
     return rotations(trace) if framework(trace) == "torch" else ()
 
 
-def _chains(trace: Trace) -> Iterator[TimeClaim]:
+def _chains(trace: Trace) -> Iterator[rules.TimeClaim]:
     others = fusion.unfused_attention(trace)
     others[fusion.tensor_loops(trace).rows] = True
     for claim in fusion.unfused_kernels(trace, others):
         yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
 
 
-def _optimizers(trace: Trace) -> Iterator[TimeClaim]:
+def _optimizers(trace: Trace) -> Iterator[rules.TimeClaim]:
     for claim in fusion.unfused_optimizer(trace):
-        yield replace(claim, remedy=_FUSED_REAL if named(trace, r"c10::complex<").any() else "")
+        yield replace(
+            claim, remedy=_FUSED_REAL if rules.named(trace, r"c10::complex<").any() else ""
+        )
 
 
-def _tiny(trace: Trace) -> Iterator[TimeClaim]:
+def _tiny(trace: Trace) -> Iterator[rules.TimeClaim]:
     """Where most kernels take no longer than their launch.
 
     Kernels of CUDA graphs are left out, as they are not launched one by one.
     """
     kernels = trace.recorded("kernels")
-    launched = steady_kernels(trace) & ~cuda_graphs(trace).node[kernel_operations(trace)]
+    launched = steady_kernels(trace) & ~launches.cuda_graphs(trace).node[kernel_operations(trace)]
     tiny = launched & (kernels.duration_ns <= _TINY_NS)
     calls = groups.frequencies(kernels["device"][tiny], len(trace.devices))
     device = int(np.argmax(calls)) if len(calls) else 0
@@ -205,8 +192,8 @@ def _tiny(trace: Trace) -> Iterator[TimeClaim]:
         return
     chosen = tiny & on_device
     kind = KernelClass(int(np.argmax(np.bincount(kernel_classes(trace)[chosen]))))
-    yield TimeClaim(
-        gpu_subject(trace, device),
+    yield rules.TimeClaim(
+        rules.gpu_subject(trace, device),
         {
             "tiny_kernels": int(calls[device]),
             "kernels": int(on_device.sum()),
@@ -220,7 +207,7 @@ def _tiny(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
-OLD_GEMMS = FindingRule(
+OLD_GEMMS = rules.FindingRule(
     _old_gemms,
     "16-bit GEMM kernels built for an older architecture take {total_ns} ({total_pct} of kernel "
     "time after warm-up) in {kernels:call}. The recording has none built for this GPU, and those "
@@ -228,7 +215,7 @@ OLD_GEMMS = FindingRule(
     "Update CUDA's libraries, or the framework to a build for this GPU: cuBLAS 12 has kernels for "
     "it.",
 )
-JACOBI_ROTATIONS = FindingRule(
+JACOBI_ROTATIONS = rules.FindingRule(
     _rotations,
     "Singular values by Jacobi rotations (cuSOLVER's gesvdj) take {total_ns} ({total_pct} of "
     "kernel time after warm-up) in {kernels:call}. Its gesvda is up to {speedup_factor} faster.",
@@ -236,19 +223,19 @@ JACOBI_ROTATIONS = FindingRule(
     "exact. Use torch.svd_lowrank for a few values, and a Newton-Schulz iteration for the nearest "
     "orthogonal matrix: both are faster still.",
 )
-UNFUSED_CHAINS = FindingRule(
+UNFUSED_CHAINS = rules.FindingRule(
     _chains,
     "{kernels} elementwise, cast, norm and reduction kernels in {runs:chain} take {total_ns}. "
     "Fused, a chain takes about as long as its longest kernel: up to {less_ns} less.",
     lambda used: used.fuse,
 )
-UNFUSED_OPTIMIZER = FindingRule(
+UNFUSED_OPTIMIZER = rules.FindingRule(
     _optimizers,
     "The optimizer is not fused: {kernels:foreach kernel} in {runs:run} take {total_ns}. One "
     "kernel that reads and writes each tensor once takes up to {less_ns} less.",
     "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step.",
 )
-TINY_KERNELS = FindingRule(
+TINY_KERNELS = rules.FindingRule(
     _tiny,
     "{tiny_kernels} of {kernels} kernels take {longest_ns} or less, {total_ns} in all: each takes "
     "about as long to launch as to run.",
@@ -260,8 +247,8 @@ RULES = (
     # Built for compute capability 8.0; on one of 9.x FlashAttention-3 (Shah et al., 2024) is 1.5 to
     # 2.0 times as fast forward on an H100, and cuDNN on an H200 1.3 to 1.9 times forward and 1.5 to
     # 2.02 times backward (docs/accuracy.md). Shorter calls are bound by their launch.
-    FindingRule(
-        faster(
+    rules.FindingRule(
+        rules.faster(
             r"\b(?:pytorch_)?flash::flash_(?:fwd_kernel|bwd_dq_dk_dv_loop_\w+)\b",
             factor=2.1,
             since=9.0,

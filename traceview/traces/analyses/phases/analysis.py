@@ -18,31 +18,16 @@ from typing import Any
 import numpy as np
 
 from traceview.base import groups
-from traceview.base.tables import (
-    Array,
-    Integers,
-    Mask,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
-    object_array,
-    picked,
-    unbroken,
-)
-from traceview.base.vocabulary.activities import DATA_LOADING, DATA_WAIT
-from traceview.base.vocabulary.causes import CAUSES
+from traceview.base.tables import Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import Array, Integers, Mask, object_array, picked, unbroken
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses.base import Analysis, Chart, Result
 from traceview.traces.analyses.phases.findings import RULES, replayed_sequences
 from traceview.traces.analyses.phases.phases import Phase, Phases, phases, selected_phases
 from traceview.traces.analyses.verdict.verdict import late_word
-from traceview.traces.facts import python_events
-from traceview.traces.facts.code import TOOLS
-from traceview.traces.facts.compilation import compilation, working_processes
+from traceview.traces.facts import code, compilation, operations, python_events
+from traceview.traces.facts.idle import launching, lines
 from traceview.traces.facts.idle.gaps import every_gap
-from traceview.traces.facts.idle.launching import IDLE_PCT, of_idle_time
-from traceview.traces.facts.idle.lines import idle_samples
-from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.rules import findings
 from traceview.traces.trace import Trace
@@ -54,10 +39,21 @@ WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 def verdicts(trace: Trace, every: Phases) -> list[str]:
     """The verdict on each phase, by the cause of most of its idle time if it has much."""
     phase_of_gaps = _phase_of_gaps(trace, every)
-    idle = _idle_by_cause(trace, every, phase_of_gaps)
+    # Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends.
+    # Beside time that a longer run repeats, first uses do not count.
+    gaps, chosen = every_gap(trace), phase_of_gaps >= 0
+    steady = np.bincount(phase_of_gaps[chosen & ~gaps.one_time], minlength=len(every)) > 0
+    chosen &= ~gaps.one_time | ~np.append(steady, False)[phase_of_gaps]
+    own = unbroken(np.flatnonzero(chosen))
+    row = picked(phase_of_gaps, own)
+    inside = np.maximum(picked(gaps.start_ns, own), picked(every.start_ns, row))
+    length = np.maximum(picked(gaps.end_ns, own) - inside, 0)
+    result = np.zeros(len(every) * len(causes.CAUSES), np.int64)
+    np.add.at(result, row * len(causes.CAUSES) + picked(gaps.cause, own), length)
+    idle = result.reshape(len(every), len(causes.CAUSES))
     # Idle time of each phase in which the program waited for data or loaded it, by samples.
-    samples = idle_samples(trace)
-    loading = np.isin(samples.doing, (DATA_WAIT, DATA_LOADING))
+    samples = lines.idle_samples(trace)
+    loading = np.isin(samples.doing, (activities.DATA_WAIT, activities.DATA_LOADING))
     # The gaps of samples are rows of the selected gaps.
     selected = np.flatnonzero(selected_operations(trace)[every_gap(trace).after])
     row = phase_of_gaps[selected[samples.gap[loading]]]
@@ -76,32 +72,15 @@ def _verdict(phase: Phase, duration_ns: int, busy_ns: int, data_ns: int, idle_ns
         return "compilation"
     if phase in WITHOUT_WORK or not busy_ns:
         return "no-gpu-work"
-    if 100.0 * busy_ns >= (100.0 - IDLE_PCT) * duration_ns:
+    if 100.0 * busy_ns >= (100.0 - launching.IDLE_PCT) * duration_ns:
         return "gpu-bound"
     idle = int(idle_ns.sum())
-    return "data-loading" if idle and data_ns > _MOST * idle else of_idle_time(idle_ns)
-
-
-def _idle_by_cause(trace: Trace, every: Phases, phase_of_gaps: Integers) -> Integers:
-    """Idle time of each phase by cause, shape (phases, causes): a gap counts where it ends.
-
-    Beside time that a longer run repeats, first uses do not count.
-    """
-    gaps, chosen = every_gap(trace), phase_of_gaps >= 0
-    steady = np.bincount(phase_of_gaps[chosen & ~gaps.one_time], minlength=len(every)) > 0
-    chosen &= ~gaps.one_time | ~np.append(steady, False)[phase_of_gaps]
-    own = unbroken(np.flatnonzero(chosen))
-    row = picked(phase_of_gaps, own)
-    inside = np.maximum(picked(gaps.start_ns, own), picked(every.start_ns, row))
-    length = np.maximum(picked(gaps.end_ns, own) - inside, 0)
-    result = np.zeros(len(every) * len(CAUSES), np.int64)
-    np.add.at(result, row * len(CAUSES) + picked(gaps.cause, own), length)
-    return result.reshape(len(every), len(CAUSES))
+    return "data-loading" if idle and data_ns > _MOST * idle else launching.of_idle_time(idle_ns)
 
 
 def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
     """The phase in which each gap ends; −1 for processes without any."""
-    gaps, ops = every_gap(trace), operations(trace)
+    gaps, ops = every_gap(trace), operations.operations(trace)
     process, result = ops.process[gaps.after], np.full(len(gaps), -1, np.int64)
     for number in groups.different(every.process).tolist():
         rows = np.flatnonzero(every.process == number)
@@ -191,17 +170,52 @@ COMPILED = TableSpec(
 def compute(trace: Trace) -> Result:
     every = phases(trace)
     shown = selected_phases(trace)
+    rows: list[dict[str, Any]] = [
+        {
+            "process_id": int(trace.processes["process_id"][process]),
+            "kind": kind,
+            "reason": "; ".join(each.reasons) or None,
+            **{name: getattr(each, name) for name in _OF_CODE},
+        }
+        for process in compilation.working_processes(trace)
+        for kind in python_events.OF_TORCH
+        for each in python_events.of_kind(trace, kind, process)
+    ]
+    rows.sort(key=lambda row: -row["total_ns"])
+    duration = every.end_ns - every.start_ns
+    # The tool of the longest window inside each phase of compilation.
+    windows = compilation.compilation(trace)
+    codes = np.full(len(every), -1, np.int32)
+    for row in np.flatnonzero(every.phase == Phase.COMPILATION).tolist():
+        inside = windows.process == every.process[row]
+        inside &= (windows.start_ns < every.end_ns[row]) & (windows.end_ns > every.start_ns[row])
+        if inside.any():
+            length = np.where(inside, windows.end_ns - windows.start_ns, -1)
+            codes[row] = windows.tool[np.argmax(length)]
+    table = Table(
+        PHASES.columns,
+        {
+            "process_id": trace.processes["process_id"][every.process],
+            "phase": _labels(every.phase),
+            "start_ns": every.start_ns,
+            "end_ns": every.end_ns,
+            "duration_ns": duration,
+            "busy_pct": _pct(every.busy_ns, duration),
+            "verdict": Texts.of(verdicts(trace, every)),
+            "compiler": Texts(codes, object_array(code.TOOLS)),
+        },
+    )
     tables = {
-        "phases": _phases(trace, every, shown),
+        "phases": table.take(shown),
         "totals": _totals(trace, every, shown),
         "replays": _replays(trace),
-        "compiled": _compiled(trace),
+        "compiled": Table.from_rows(COMPILED.columns, rows),
     }
     return Result(tables, tuple(findings(trace, RULES)))
 
 
 def _replays(trace: Trace) -> Table:
-    names, ops = trace.recorded("kernels").texts("short_name"), operations(trace)
+    names, ops = trace.recorded("kernels").texts("short_name"), operations.operations(trace)
     rows = [
         {
             "process_id": int(trace.processes["process_id"][each.process]),
@@ -219,41 +233,7 @@ def _replays(trace: Trace) -> Table:
     return Table.from_rows(REPLAYS.columns, rows)
 
 
-def _compiled(trace: Trace) -> Table:
-    rows: list[dict[str, Any]] = [
-        {
-            "process_id": int(trace.processes["process_id"][process]),
-            "kind": kind,
-            "reason": "; ".join(each.reasons) or None,
-            **{name: getattr(each, name) for name in _OF_CODE},
-        }
-        for process in working_processes(trace)
-        for kind in python_events.OF_TORCH
-        for each in python_events.of_kind(trace, kind, process)
-    ]
-    rows.sort(key=lambda row: -row["total_ns"])
-    return Table.from_rows(COMPILED.columns, rows)
-
-
 _OF_CODE = ("file", "line", "function", "times", "total_ns", "guards_ns", "source")
-
-
-def _phases(trace: Trace, every: Phases, shown: Mask) -> Table:
-    duration = every.end_ns - every.start_ns
-    table = Table(
-        PHASES.columns,
-        {
-            "process_id": trace.processes["process_id"][every.process],
-            "phase": _labels(every.phase),
-            "start_ns": every.start_ns,
-            "end_ns": every.end_ns,
-            "duration_ns": duration,
-            "busy_pct": _pct(every.busy_ns, duration),
-            "verdict": Texts.of(verdicts(trace, every)),
-            "compiler": _compilers(trace, every),
-        },
-    )
-    return table.take(shown)
 
 
 def _labels(phase: Integers) -> Texts:
@@ -262,19 +242,6 @@ def _labels(phase: Integers) -> Texts:
 
 def _pct(part: Integers, whole: Integers) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.minimum(100.0 * part / np.maximum(whole, 1), 100.0)
-
-
-def _compilers(trace: Trace, every: Phases) -> Texts:
-    """The tool of the longest window inside each phase of compilation."""
-    windows = compilation(trace)
-    codes = np.full(len(every), -1, np.int32)
-    for row in np.flatnonzero(every.phase == Phase.COMPILATION).tolist():
-        inside = windows.process == every.process[row]
-        inside &= (windows.start_ns < every.end_ns[row]) & (windows.end_ns > every.start_ns[row])
-        if inside.any():
-            length = np.where(inside, windows.end_ns - windows.start_ns, -1)
-            codes[row] = windows.tool[np.argmax(length)]
-    return Texts(codes, object_array(TOOLS))
 
 
 def _totals(trace: Trace, every: Phases, shown: Mask) -> Table:

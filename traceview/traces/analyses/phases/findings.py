@@ -20,18 +20,15 @@ from traceview.base.findings import Clause, LostTime, Severity, Subject, severit
 from traceview.base.records import record
 from traceview.base.tables import Cell, Integers, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
-from traceview.traces.analyses.phases.guards import GUARDS
-from traceview.traces.analyses.phases.phases import Phase, phases, selected_phases
+from traceview.traces.analyses.phases import guards, phases
 from traceview.traces.analyses.wording import by_recorder
 from traceview.traces.facts import code, compilation, launches, operations, python_events
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
-from traceview.traces.facts.steps.recompilation import recompilation
-from traceview.traces.facts.steps.steps import operations_in_warm_up, steps
+from traceview.traces.facts.steps import recompilation, steps
 from traceview.traces.rules import Claims, FindingRule, TimeClaim, gpu_subject
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.model import recording_options
+from traceview.traces.trace import Trace, fact, model
 
 # Kernels that a CUDA graph replays, where the process also launches them one by one.
 #
@@ -118,7 +115,7 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
             kernels,
             first,
             ops.end_ns[last] - ops.start_ns[first],
-            ~operations_in_warm_up(trace)[first],
+            ~steps.operations_in_warm_up(trace)[first],
             int(count[number]),
             int(np.median(span[own])),
             int(np.median(busy[own])),
@@ -229,7 +226,7 @@ _RECOMPILATION_OF_ALL = (
 def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
     """Compilation in a loop, which every step pays for."""
     process, own = _longest_compiling(trace)
-    chosen = own & recompilation(trace) if own.any() else own
+    chosen = own & recompilation.recompilation(trace) if own.any() else own
     if not chosen.any():
         return
     windows, end = compilation.compilation(trace), compilation.last_work_ns(trace, process)
@@ -290,6 +287,7 @@ def _reported(kind: str) -> Claims:
             for compiled in (python_events.COMPILATION, python_events.RECOMPILATION)
             for each in python_events.of_kind(trace, compiled, process)
         }
+        every = gaps(trace)
         yield TimeClaim(
             first.subject,
             {
@@ -302,26 +300,22 @@ def _reported(kind: str) -> Claims:
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
-            severity="low" if _launches_late(trace) else "info",
+            severity="low"
+            if any(
+                severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
+                in ("high", "medium")
+                for device, span_ns in steady_spans_ns(trace).items()
+            )
+            else "info",
         )
 
     return claims
 
 
-def _launches_late(trace: Trace) -> bool:
-    """Whether a GPU waits much for launches, of which whole graphs need fewer."""
-    every = gaps(trace)
-    return any(
-        severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
-        in ("high", "medium")
-        for device, span_ns in steady_spans_ns(trace).items()
-    )
-
-
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     """Compilation before a loop, which a run pays for once."""
     process, own = _longest_compiling(trace)
-    chosen = own & ~recompilation(trace) if own.any() else own
+    chosen = own & ~recompilation.recompilation(trace) if own.any() else own
     if not chosen.any():
         return
     whole_ns, since = _working(trace, process)
@@ -333,7 +327,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     remedy, trials = _REMEDIES[tool], tool == code.CUDNN
     if tool == code.JAX and np.count_nonzero(chosen) >= _ONE_BY_ONE:
         remedy = _ONE_PROGRAM
-    if tool == code.UNKNOWN and not recording_options(trace).python_samples:
+    if tool == code.UNKNOWN and not model.recording_options(trace).python_samples:
         ours = "traceview record"
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
@@ -350,7 +344,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
 def _longest_compiling(trace: Trace) -> tuple[int, Mask]:
     """The process that compiled longest, and its windows; others usually compile the same."""
     windows = compilation.compilation(trace)
-    if not len(windows) or not selected_phases(trace).any():
+    if not len(windows) or not phases.selected_phases(trace).any():
         return -1, np.zeros(len(windows), bool)
     duration = windows.end_ns - windows.start_ns
     by_process = np.bincount(
@@ -379,7 +373,7 @@ def _claim(
             **values,
         },
         "totals",
-        {"process_id": number, "phase": Phase.COMPILATION.label},
+        {"process_id": number, "phase": phases.Phase.COMPILATION.label},
         compile_ns,
         window=(int(windows.start_ns[longest]), int(windows.end_ns[longest])),
         words={"number": "{process}" if several else ""},
@@ -400,13 +394,13 @@ def _working(trace: Trace, process: int) -> tuple[int, str]:
 
     Start-up that goes on after a first compilation counts: the program may not have got further.
     """
-    every = phases(trace)
+    every = phases.phases(trace)
     own = every.process == process
-    begun = every.start_ns[own & (every.phase != Phase.START_UP)]
-    ended = every.end_ns[own & (every.phase != Phase.SHUT_DOWN)]
+    begun = every.start_ns[own & (every.phase != phases.Phase.START_UP)]
+    ended = every.end_ns[own & (every.phase != phases.Phase.SHUT_DOWN)]
     if not len(begun) or not len(ended):
         return 0, ""
-    start_up = every.start_ns[own & (every.phase == Phase.START_UP)]
+    start_up = every.start_ns[own & (every.phase == phases.Phase.START_UP)]
     goes_on = bool((start_up > begun.min()).any())
     since = "from the first compilation on" if goes_on else "after start-up"
     return int(ended.max() - begun.min()), since
@@ -425,7 +419,7 @@ def _steps_hit(trace: Trace, process: int, chosen: Mask) -> dict[str, Cell]:
 
     Empty without steps.
     """
-    all_steps, windows = steps(trace), compilation.compilation(trace)
+    all_steps, windows = steps.steps(trace), compilation.compilation(trace)
     told = python_events.events_of(trace, python_events.RECOMPILATION)
     told = told.take(told["process"] == process)
     inside = intervals.inside(intervals.covered(windows, chosen), told["start_ns"])
@@ -526,7 +520,7 @@ RULES = (
         "So {others?does|do} {others:other function}.]",
         "Move what it names out of the compiled function.",
     ),
-    GUARDS,
+    guards.GUARDS,
     FindingRule(
         _compiled_once,
         "{lead}{compiler}[ in process {number}] took {compile_ns} ({compile_pct} of the "

@@ -13,9 +13,8 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import Clause, severity_of
 from traceview.base.units import Value
-from traceview.traces.facts import python_events
+from traceview.traces.facts import operations, python_events
 from traceview.traces.facts.idle.gaps import busy, steady_spans_ns
-from traceview.traces.facts.operations import operations
 from traceview.traces.facts.python_events import COMPILATION, RECOMPILATION
 from traceview.traces.facts.steps.steps import warm_up_end_ns
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_subject
@@ -31,7 +30,7 @@ def _guarded(trace: Trace) -> Iterator[TimeClaim]:
     rows = rows[ranges["start_ns"][rows] >= warm_up_end_ns(trace)]
     if not len(rows) or not spans:
         return
-    device, ops = max(spans, key=lambda each: spans[each]), operations(trace)
+    device, ops = max(spans, key=lambda each: spans[each]), operations.operations(trace)
     # Of the processes that use this GPU, and before its last work: later it has none to wait for.
     own = groups.isin(ranges["process"][rows], groups.different(ops.process[ops.device == device]))
     rows = rows[own & (ranges["start_ns"][rows] < busy(trace)[device].end[-1])]

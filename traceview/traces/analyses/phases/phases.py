@@ -20,10 +20,8 @@ import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.records import record
-from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, picked
-from traceview.base.tables.arrays import quantile
-from traceview.traces.facts import operations
-from traceview.traces.facts.compilation import compilation, last_work_ns, working_processes
+from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, arrays, picked
+from traceview.traces.facts import compilation, operations
 from traceview.traces.facts.idle.gaps import busy_by_process
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
 from traceview.traces.facts.ranges.selection import issued_ns, selected_operations
@@ -81,10 +79,25 @@ class Phases(ColumnRecord):
 @fact
 def phases(trace: Trace) -> Phases:
     """The phases of the processes with GPU work."""
-    lives = _lives(trace)
+    # First and last time at which each process occurs in the recording; shape (processes, 2).
+    limits, count = np.iinfo(np.int64), len(trace.processes)
+    first, last = np.full(count, limits.max), np.full(count, limits.min)
+    for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
+        table = trace.recorded(name)
+        for part in groups.parts(len(table)):
+            process, start, end = (table[c][part] for c in ("process", "start_ns", "end_ns"))
+            # The recorder's own cost may belong to no process.
+            known = slice(None) if name != "overheads" else process >= 0
+            np.minimum.at(first, process[known], start[known])
+            # One that never ended is NULL, the least value, there.
+            np.maximum.at(last, process[known], np.maximum(start, end)[known])
+    samples = trace.recorded("python_samples")
+    np.minimum.at(first, samples["process"], samples["time_ns"])
+    np.maximum.at(last, samples["process"], samples["time_ns"])
+    lives = np.stack((first, last), axis=1)
     rows = [
         (process, *stretch)
-        for process in working_processes(trace)
+        for process in compilation.working_processes(trace)
         for stretch in _phases_of(trace, process, *lives[process].tolist())
     ]
     process, phase, start, end = np.array(rows, np.int64).reshape(-1, 4).T
@@ -104,12 +117,12 @@ def _busy_ns(trace: Trace, process: int, start: Integers, end: Integers) -> Inte
 
 def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[int, int, int]]:
     """Phase, start and end of each stretch of a process recorded from `first` to `last`."""
-    ops, compiled = operations.operations(trace), compilation(trace).of(process)
+    ops, compiled = operations.operations(trace), compilation.compilation(trace).of(process)
     own = operations.operations_by_process(trace).get(process, groups.NO_ROWS)
     issued = picked(issued_ns(trace), own)
     order = np.argsort(issued, kind="stable")
     own, issued = own[order], issued[order]
-    ended = int(np.clip(last_work_ns(trace, process), first, last))
+    ended = int(np.clip(compilation.last_work_ns(trace, process), first, last))
     bounds = np.array([first, ended, last])
     kinds = np.array([Phase.START_UP, Phase.SHUT_DOWN], np.uint8)
     if len(own):
@@ -126,25 +139,6 @@ def _phases_of(trace: Trace, process: int, first: int, last: int) -> list[tuple[
     kind = kinds[np.clip(np.searchsorted(bounds, edges[:-1], side="right") - 1, 0, len(kinds) - 1)]
     kind = np.where(intervals.inside(compiled, edges[:-1]), Phase.COMPILATION, kind)
     return _joined(edges, kind)
-
-
-def _lives(trace: Trace) -> Integers:
-    """First and last time at which each process occurs in the recording; shape (processes, 2)."""
-    limits, count = np.iinfo(np.int64), len(trace.processes)
-    first, last = np.full(count, limits.max), np.full(count, limits.min)
-    for name in ("api_calls", "ranges", "kernels", "copies", "sets", "graph_launches", "overheads"):
-        table = trace.recorded(name)
-        for part in groups.parts(len(table)):
-            process, start, end = (table[c][part] for c in ("process", "start_ns", "end_ns"))
-            # The recorder's own cost may belong to no process.
-            known = slice(None) if name != "overheads" else process >= 0
-            np.minimum.at(first, process[known], start[known])
-            # One that never ended is NULL, the least value, there.
-            np.maximum.at(last, process[known], np.maximum(start, end)[known])
-    samples = trace.recorded("python_samples")
-    np.minimum.at(first, samples["process"], samples["time_ns"])
-    np.maximum.at(last, samples["process"], samples["time_ns"])
-    return np.stack((first, last), axis=1)
 
 
 def _by_launches(
@@ -215,7 +209,7 @@ def passes_around(evidence: Mask) -> tuple[Mask, int]:
         return result, 0
     apart = np.diff(rows)
     far = apart[apart > _OPTIMIZER_BURST]
-    usual = int(quantile(far, _USUAL)) if len(far) else _OPTIMIZER_BURST
+    usual = int(arrays.quantile(far, _USUAL)) if len(far) else _OPTIMIZER_BURST
     breaks = apart > _PASSES * max(usual, _OPTIMIZER_BURST)
     first, last = rows[np.append(True, breaks)], rows[np.append(breaks, True)]
     before = np.append(-1, last[:-1])

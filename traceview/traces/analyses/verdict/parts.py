@@ -6,7 +6,7 @@ Also, for each series of steps, its steady time and that of a usual step.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 
 import numpy as np
@@ -117,7 +117,13 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     kind = picked(kernel_classes(trace), picked(ops.row, kernels))
     took = picked(ops.end_ns, kernels) - picked(ops.start_ns, kernels)
     class_ns = np.bincount(kind, took, minlength=len(KernelClass)).astype(np.int64)
-    work_ns = _work_parts(busy_by_kind(trace), _compute_fraction(class_ns))
+    # Fraction of the kernel time by class that goes into classes with much arithmetic.
+    # Kernels of unknown class follow the others; all count as compute where no class is known.
+    compute_ns = sum(int(class_ns[kind]) for kind in COMPUTING)
+    judged_ns = int(class_ns.sum()) - sum(int(class_ns[kind]) for kind in UNJUDGED)
+    work_ns = _work_parts(
+        busy_by_kind(trace), compute_ns / judged_ns if 2 * judged_ns > int(class_ns.sum()) else 1.0
+    )
     idle, named = _idle_parts(trace, device)
     parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
     return SteadyParts(
@@ -176,16 +182,6 @@ def _work_parts(busy_ns: Mapping[str, int], compute_fraction: float) -> dict[Lim
         "communication": communication_ns,
         "copies": copies_ns,
     }
-
-
-def _compute_fraction(time_ns: Integers) -> float:
-    """Fraction of the kernel time by class that goes into classes with much arithmetic.
-
-    Kernels of unknown class follow the others; all count as compute where no class is known.
-    """
-    compute_ns = sum(int(time_ns[kind]) for kind in COMPUTING)
-    judged_ns = int(time_ns.sum()) - sum(int(time_ns[kind]) for kind in UNJUDGED)
-    return compute_ns / judged_ns if 2 * judged_ns > int(time_ns.sum()) else 1.0
 
 
 def _largest_class(
@@ -286,7 +282,20 @@ def loop_times(trace: Trace) -> tuple[LoopTime, ...]:
     """The steady steps of each series, that with most time first."""
     steady = [after_warm_up(trace, rows) for rows in series(trace)]
     lossy = [_lossy(trace, rows) for rows in steady]
-    devices = _devices(trace, lossy)
+    # The devices that run work of the steps of each loop: one pass over the operations.
+    loop = np.full(len(steps(trace)) + 1, -1)
+    for number, rows in enumerate(lossy):
+        loop[rows] = number
+    # The last one is of operations outside all steps.
+    of_operations = loop[step_of_operations(trace)]
+    rows = np.flatnonzero(of_operations >= 0)
+    of_operations, device = of_operations[rows], operations.operations(trace).device[rows]
+    first = groups.group(of_operations, device).first
+    used = groups.rows_of(of_operations[first])
+    devices = [
+        frozenset(device[first[used.get(number, groups.NO_ROWS)]].tolist())
+        for number in range(len(lossy))
+    ]
     return tuple(
         _loop_time(trace, rows, _median(_usual_ns(trace, all_steady)), used)
         for rows, all_steady, used in zip(lossy, steady, devices, strict=True)
@@ -297,23 +306,6 @@ def _lossy(trace: Trace, rows: Integers) -> Integers:
     # No time is lost in the first step, which is warm-up in any case.
     later = rows[steps(trace).cpu_start_ns[rows] >= warm_up_end_ns(trace)]
     return later if len(later) else rows
-
-
-def _devices(trace: Trace, loops: Sequence[Integers]) -> list[frozenset[int]]:
-    """The devices that run work of the steps of each loop: one pass over the operations."""
-    loop = np.full(len(steps(trace)) + 1, -1)
-    for number, rows in enumerate(loops):
-        loop[rows] = number
-    # The last one is of operations outside all steps.
-    of_operations = loop[step_of_operations(trace)]
-    rows = np.flatnonzero(of_operations >= 0)
-    of_operations, device = of_operations[rows], operations.operations(trace).device[rows]
-    first = groups.group(of_operations, device).first
-    used = groups.rows_of(of_operations[first])
-    return [
-        frozenset(device[first[used.get(number, groups.NO_ROWS)]].tolist())
-        for number in range(len(loops))
-    ]
 
 
 def _loop_time(trace: Trace, rows: Integers, median_ns: int, devices: frozenset[int]) -> LoopTime:

@@ -12,6 +12,7 @@ from typing import Literal
 from traceview.base.records import record
 from traceview.base.tables import NULL, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE, Limit
+from traceview.traces.analyses.verdict import series, verdict
 from traceview.traces.analyses.verdict.parts import (
     SteadyParts,
     busy_by_kind,
@@ -19,8 +20,6 @@ from traceview.traces.analyses.verdict.parts import (
     steady_parts,
     steady_rows,
 )
-from traceview.traces.analyses.verdict.series import is_start_up_alone
-from traceview.traces.analyses.verdict.verdict import LEAST_OPERATIONS, late_word
 from traceview.traces.facts.idle.gaps import device_work, gaps, main_device, steady_spans_ns
 from traceview.traces.facts.idle.launching import verdict as launch_verdict
 from traceview.traces.facts.kernel_classes import communication_operations
@@ -114,11 +113,11 @@ def scoreboard(trace: Trace) -> Scoreboard:
 
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
-    few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
-    if few or is_start_up_alone(trace):
+    few = len(steady_rows(trace, parts.device)) < verdict.LEAST_OPERATIONS
+    if few or series.is_start_up_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
-    return late_word(trace) if limit == "launch-bound" else limit
+    return verdict.late_word(trace) if limit == "launch-bound" else limit
 
 
 def _memory_peak(trace: Trace, device: int) -> int | None:

@@ -9,13 +9,7 @@ from traceview.base.records import record
 from traceview.base.tables import Integers
 from traceview.base.vocabulary.causes import FIRST_USES
 from traceview.traces.analyses.verdict.recorded import recorded_span
-from traceview.traces.facts.idle.gaps import (
-    device_work,
-    first_compute_ns,
-    gaps,
-    steady_spans_ns,
-)
-from traceview.traces.facts.idle.step_parts import step_parts
+from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.selection import selected
 from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
@@ -69,7 +63,7 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
     rows, took, of_all = every[0], times[0], sum(int(each.sum()) for each in times)
     if len(rows) >= COMPARABLE_STEPS or 2 * int(took.sum()) < of_all:
         return None
-    once = step_parts(trace).once_ns[rows]
+    once = step_parts.step_parts(trace).once_ns[rows]
     warm = np.isin(rows, after_warm_up(trace, rows))
     if (once >= COLD_FRACTION * took)[warm].all():
         return ColdPasses(len(rows), int(once.sum()), int(took.sum()))
@@ -80,15 +74,15 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
 
 
 def _cold_run(trace: Trace) -> ColdPasses | None:
-    spans = steady_spans_ns(trace)
+    spans = gaps.steady_spans_ns(trace)
     if not spans:
         return None
     device = max(spans, key=lambda each: spans[each])
-    ops, every = operations(trace), gaps(trace)
+    ops, every = operations(trace), gaps.gaps(trace)
     own = ops.device == device
     total_ns = int(ops.end_ns[own].max() - ops.start_ns[own].min())
     # What the program itself does before its first kernel is no first use.
-    later = every.start_ns >= first_compute_ns(trace)[device]
+    later = every.start_ns >= gaps.first_compute_ns(trace)[device]
     once = (every.device == device) & every.one_time & (later | np.isin(every.cause, FIRST_USES))
     once_ns = int(every.idle_ns[once].sum())
     return ColdPasses(0, once_ns, total_ns) if once_ns > COLD_FRACTION * total_ns else None
@@ -101,11 +95,11 @@ def is_start_up_alone(trace: Trace) -> bool:
     That is less than a hundredth of it in a few operations, or less than a thousandth in any number
     that no loop repeats. Of a program without a GPU the steps are all there is to say.
     """
-    if trace.selection or not device_work(trace):
+    if trace.selection or not gaps.device_work(trace):
         return False
-    steady_ns = sum(work.steady_ns for work in device_work(trace).values())
+    steady_ns = sum(work.steady_ns for work in gaps.device_work(trace).values())
     first, last = recorded_span(trace)
-    fraction = steady_ns / max(last - first, *steady_spans_ns(trace).values(), 1)
+    fraction = steady_ns / max(last - first, *gaps.steady_spans_ns(trace).values(), 1)
     few = int(steady_operations(trace).sum()) < FEW_OPERATIONS and steady_ns < LEAST_NS
     if few and fraction < NEXT_TO_NOTHING:
         return True

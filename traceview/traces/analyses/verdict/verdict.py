@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from traceview.base import intervals, units
 from traceview.base.records import record
-from traceview.base.vocabulary.activities import ACTIVITIES, RESULT_WAIT
-from traceview.base.vocabulary.causes import LOST, Limit
+from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
@@ -18,16 +17,10 @@ from traceview.traces.analyses.verdict.parts import (
     steady_parts,
     steady_rows,
 )
-from traceview.traces.facts.copies import outer_migration_time
-from traceview.traces.facts.dependencies.forecast import (
-    unrecorded_step_ns,
-    without_recorder,
-)
-from traceview.traces.facts.idle.gaps import UnknownIdle, device_work, long_starts
-from traceview.traces.facts.idle.launching import drained_in_steps
+from traceview.traces.facts import copies, operations, pacing
+from traceview.traces.facts.dependencies import forecast
+from traceview.traces.facts.idle import gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
-from traceview.traces.facts.operations import operations
-from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.inferred import LEAST_NS
@@ -79,7 +72,7 @@ class Verdict:
     steps: int
     step_median_ns: int | None
     gpu_busy_pct: float | None
-    limit: Limit
+    limit: causes.Limit
     steps_from: StepsSource
     step_unrecorded_ns: int | None = None
     shares: RunShares | None = None
@@ -117,7 +110,7 @@ def _limited(trace: Trace) -> Verdict:
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
-    drained = bool(loop.steps) and drained_in_steps(trace, parts.device)
+    drained = bool(loop.steps) and launching.drained_in_steps(trace, parts.device)
     phrases = [*_phrases(trace, loop, parts, limit, drained)]
     if not loop.steps and not _runs_kernels(trace):
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
@@ -128,7 +121,7 @@ def _limited(trace: Trace) -> Verdict:
 
 def _all_work(trace: Trace, device: int) -> str:
     """The selected operations of a GPU and its busy time, those of warm-up included."""
-    busy = units.duration(device_work(trace)[device].all_ns)
+    busy = units.duration(gaps.device_work(trace)[device].all_ns)
     return f"{units.counted(_count(trace, device), 'operation')} of {busy}"
 
 
@@ -137,7 +130,7 @@ def _warms_up(trace: Trace, device: int) -> bool:
 
 
 def _count(trace: Trace, device: int) -> int:
-    return int((selected_operations(trace) & (operations(trace).device == device)).sum())
+    return int((selected_operations(trace) & (operations.operations(trace).device == device)).sum())
 
 
 def _runs_kernels(trace: Trace) -> bool:
@@ -146,7 +139,7 @@ def _runs_kernels(trace: Trace) -> bool:
     return "kernels" not in trace.tables or any(rows)
 
 
-def limit_of(parts: SteadyParts) -> Limit:
+def limit_of(parts: SteadyParts) -> causes.Limit:
     """The limit of the program, by the parts of the steady time.
 
     The limit is the GPU's work where it is busy for 90 % of the time (BUSY_PCT). Else data loading,
@@ -155,10 +148,10 @@ def limit_of(parts: SteadyParts) -> Limit:
     is mixed.
     """
     ns = parts.parts_ns
-    gpu: Limit = (
+    gpu: causes.Limit = (
         "gpu-compute" if _of(parts, "gpu-compute") >= _of(parts, "gpu-memory") else "gpu-memory"
     )
-    work: dict[Limit, int] = {
+    work: dict[causes.Limit, int] = {
         gpu: _of(parts, "gpu-compute") + _of(parts, "gpu-memory"),
         "communication": _of(parts, "communication"),
         "copies": _of(parts, "copies"),
@@ -167,7 +160,7 @@ def limit_of(parts: SteadyParts) -> Limit:
         return max(work, key=lambda each: work[each])
     if parts.starved:
         return "data-loading"
-    rest: dict[Limit, int] = {
+    rest: dict[causes.Limit, int] = {
         limit: time for limit, time in ns.items() if not limit.startswith("gpu-")
     }
     # Kernels beside which the CPU could not launch faster do not keep a step from being shorter.
@@ -197,7 +190,7 @@ def waits_for_results(trace: Trace, device: int) -> bool:
     parts = steady_parts(trace)
     if parts is None or parts.device != device:
         return False
-    sampled_ns = parts.named_ns.get(ACTIVITIES[RESULT_WAIT], 0)
+    sampled_ns = parts.named_ns.get(activities.ACTIVITIES[activities.RESULT_WAIT], 0)
     most = sampled_ns > _of(parts, "cpu-launch")
     return most and not waits_for_data(trace, device)
 
@@ -212,12 +205,12 @@ def late_word(trace: Trace) -> str:
     return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
 
 
-def _of(parts: SteadyParts, limit: Limit) -> int:
+def _of(parts: SteadyParts, limit: causes.Limit) -> int:
     return parts.parts_ns.get(limit, 0)
 
 
 def _phrases(
-    trace: Trace, loop: MainLoop, parts: SteadyParts, limit: Limit, drained: bool
+    trace: Trace, loop: MainLoop, parts: SteadyParts, limit: causes.Limit, drained: bool
 ) -> Iterator[str]:
     yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
@@ -230,7 +223,7 @@ def _phrases(
         yield from _loss_phrases(parts, each)
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
-    if pace := paced(trace, parts.device):
+    if pace := pacing.paced(trace, parts.device):
         waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
         yield f"paced: waits {waited} of the {period} of a pass"
 
@@ -253,10 +246,10 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     """
     if median_ns is None:
         return None
-    measured = unrecorded_step_ns(trace)
+    measured = forecast.unrecorded_step_ns(trace)
     if measured is not None:
         return measured if measured <= (1 - DIFFERS) * median_ns else None
-    times = without_recorder(trace)
+    times = forecast.without_recorder(trace)
     if times is None:
         return None
     share = times.replayed_ns / max(times.recorded_ns, 1.0)
@@ -281,7 +274,7 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
-        idle_ns = long_starts(trace).get(parts.device)
+        idle_ns = gaps.long_starts(trace).get(parts.device)
         after = f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
         return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
@@ -289,14 +282,14 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     plain = ""
     if plain_ns is not None:
         tool = "nsys" if trace.recorder == "nsys" else "the profiler"
-        about = "about " if unrecorded_step_ns(trace) is None else ""
+        about = "about " if forecast.unrecorded_step_ns(trace) is None else ""
         plain = f" ({about}{units.duration(plain_ns)} without {tool})"
     after = f" after {units.counted(loop.warm_up, 'warm-up step')}" if loop.warm_up else ""
     counted = units.counted(loop.steps - loop.warm_up, "step")
     return f"{counted} of {units.duration(loop.median_ns)}{mean}{plain}{after}"
 
 
-def _unknown_phrase(unknown: UnknownIdle) -> str:
+def _unknown_phrase(unknown: gaps.UnknownIdle) -> str:
     if not unknown.lost:
         time = units.duration(unknown.gaps_ns)
         return f"idle time unknown: work launched before the recording may have run in {time} of it"
@@ -307,31 +300,31 @@ def _unknown_phrase(unknown: UnknownIdle) -> str:
 
 def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
     """Where pages of unified memory take longer before and after the GPU's work than that does."""
-    moved = outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
+    moved = copies.outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
     if moved > parts.span_ns and not trace.selection:
         yield f"{units.duration(moved)} of page migrations before and after"
 
 
-def _loss_phrases(parts: SteadyParts, limit: Limit) -> Iterator[str]:
+def _loss_phrases(parts: SteadyParts, limit: causes.Limit) -> Iterator[str]:
     """Phrases on the share of the time of a limit, those of its named parts apart."""
     named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
-    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), LOST[limit]), *named]
+    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), causes.LOST[limit]), *named]
     if named:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
     yield from (f"{units.percent(pct)} {phrase}" for pct, phrase in phrases)
 
 
-def _losses(parts: SteadyParts, limit: Limit) -> list[Limit]:
+def _losses(parts: SteadyParts, limit: causes.Limit) -> list[causes.Limit]:
     """The parts of the time to name: the two largest where the limit is mixed.
 
     Else the limit, and the largest of all where that is another one: nobody should take the limit
     for all that is lost.
     """
-    ordered = sorted(LOST, key=lambda each: -_of(parts, each))
+    ordered = sorted(causes.LOST, key=lambda each: -_of(parts, each))
     named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
-    least_pct = {limit: WORTH_SAYING_PCT} if limit in LOST or limit == "mixed" else {}
+    least_pct = {limit: WORTH_SAYING_PCT} if limit in causes.LOST or limit == "mixed" else {}
     return [
         each
         for each in dict.fromkeys(named)
-        if each in LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
+        if each in causes.LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
     ]

@@ -30,18 +30,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from traceview.base import groups, units
-from traceview.base.tables import (
-    NULL,
-    Array,
-    Cell,
-    Integers,
-    Mask,
-    Table,
-    TableSpec,
-    Texts,
-    column_list,
-)
-from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result, Skipped
+from traceview.base.tables import Cell, Table, TableSpec, Texts, column_list
+from traceview.base.tables.arrays import NULL, Array, Integers, Mask
+from traceview.traces.analyses import base, wording
 from traceview.traces.analyses.wave_quantization import findings, losses
 from traceview.traces.analyses.wave_quantization.findings import GridTexts
 from traceview.traces.analyses.wave_quantization.sweeps import (
@@ -51,14 +42,12 @@ from traceview.traces.analyses.wave_quantization.sweeps import (
     launched_grids,
     selected_sweeps,
 )
-from traceview.traces.analyses.wording import AS_NODES, OF_WARM_UP, by_recorder, on_amd
 from traceview.traces.facts.grid_waves import CONFIGURED, LaunchedGrids, UnknownLimits, gpu_limits
 from traceview.traces.facts.launches import cuda_graphs
 from traceview.traces.facts.operations import HOST, device_hosts
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.work.from_ranges import shaped_gemms
-from traceview.traces.trace import Trace
-from traceview.traces.trace.model import recording_options
+from traceview.traces.trace import Trace, model
 
 KERNELS = TableSpec(
     "kernels",
@@ -120,22 +109,22 @@ GRIDS = TableSpec(
 _MUCH = 0.05
 
 
-def compute(trace: Trace) -> Result | Skipped:
+def compute(trace: Trace) -> base.Result | base.Skipped:
     grids, limits = launched_grids(trace), gpu_limits(trace)
     devices = groups.different(grids.configurations.device).tolist()
     unknown = [each for device in devices if isinstance(each := limits[device], UnknownLimits)]
-    if devices and unknown and on_amd(trace):
-        return Skipped(
+    if devices and unknown and wording.on_amd(trace):
+        return base.Skipped(
             "occupancy of AMD GPUs is not computed, and their kernels are recorded without "
             "registers and shared memory",
             "use rocprof-compute on the kernels that kernel-share lists first",
         )
     if devices and len(unknown) == len(devices):
-        return Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
+        return base.Skipped("; ".join(each.reason for each in unknown), _remedy(unknown))
     reported = findings.costliest(trace)
     missing = (f"{each.reason}. {_remedy([each])}" for each in unknown)
-    return Result(
-        Deferred(
+    return base.Result(
+        base.Deferred(
             lambda: {
                 "kernels": _kernels(trace, grids),
                 "tiles": losses.tile_table(trace),
@@ -256,7 +245,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
         launches = units.counted(graphs, "CUDA graph launch", "CUDA graph launches")
         yield (
             f"{launches} recorded as a whole: the kernels inside are not in these tables. "
-            f"{AS_NODES}"
+            f"{wording.AS_NODES}"
         )
     of = grids.configurations
     # True for grids of newer cuBLAS kernels of at most one wave.
@@ -266,13 +255,13 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
     newer = names.isin(name for name in map(str, names.values) if "nvjet" in name)
     hidden: Mask = grids.known & (grids.whole == 1) & newer
     hidden_fraction = int(of.total_ns[hidden].sum()) / max(int(of.total_ns.sum()), 1)
-    unknown = shaped_gemms(trace) is None and not recording_options(trace).shapes
+    unknown = shaped_gemms(trace) is None and not model.recording_options(trace).shapes
     if hidden_fraction >= _MUCH and unknown:
         kernels = units.counted(len(groups.different(of.name.codes[hidden])), "kernel")
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
-            f"{by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
+            f"{wording.by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
         )
     is_configured = [each.limiter == CONFIGURED for each in grids.occupancies]
     configured = int(np.array([*is_configured, False])[grids.occupancy].sum())
@@ -288,10 +277,10 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
 def _warm_up_notes(early_calls: Sequence[int]) -> Iterator[str]:
     if early := sum(early_calls):
         calls = units.counted(early, "call")
-        yield f"{calls} {OF_WARM_UP} count in the tables but not in the losses of findings."
+        yield f"{calls} {wording.OF_WARM_UP} count in the tables but not in the losses of findings."
 
 
-ANALYSIS = Analysis(
+ANALYSIS = base.Analysis(
     name="wave-quantization",
     title="Wave quantization and occupancy",
     question="Which kernels lose time because their last wave of blocks does not fill the GPU?",
@@ -299,7 +288,7 @@ ANALYSIS = Analysis(
     tables=(KERNELS, losses.TILES, GRIDS),
     compute=compute,
     charts=(
-        Chart(
+        base.Chart(
             "stairs",
             "grids",
             (

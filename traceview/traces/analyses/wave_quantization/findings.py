@@ -19,20 +19,13 @@ from traceview.base import units
 from traceview.base.findings import Finding, Subject
 from traceview.base.hardware.occupancy import Waves, filling_sizes
 from traceview.base.records import record
-from traceview.base.tables import (
-    Array,
-    Integers,
-    Mask,
-    Texts,
-    TextsOneByOne,
-    TextValues,
-    object_array,
-)
+from traceview.base.tables import Texts, TextsOneByOne
+from traceview.base.tables.arrays import Array, Integers, Mask, object_array
 from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import losses
 from traceview.traces.analyses.wording import is_compiled
-from traceview.traces.facts.grid_waves import VERDICTS, LaunchedGrids
+from traceview.traces.facts import grid_waves, launch_configurations
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -42,7 +35,6 @@ from traceview.traces.facts.kernel_classes import (
     owner_of,
     terms,
 )
-from traceview.traces.facts.launch_configurations import Configuration
 from traceview.traces.rules import FindingRule, TimeClaim, finding_of
 from traceview.traces.trace import Trace
 
@@ -136,7 +128,7 @@ def costliest(trace: Trace) -> list[tuple[int, Finding]]:
 def _claim(
     trace: Trace,
     loss: losses.Loss[Any],
-    of: Configuration,
+    of: launch_configurations.Configuration,
     values: Mapping[str, Value],
     words: Mapping[str, str] | None = None,
 ) -> TimeClaim:
@@ -290,7 +282,7 @@ TILE_WAVES = FindingRule(
 class GridTexts:
     """Columns of text about grids; `rows` are the grids in the order of the table."""
 
-    grids: LaunchedGrids
+    grids: grid_waves.LaunchedGrids
     rows: Integers
 
     @property
@@ -317,30 +309,14 @@ class GridTexts:
         codes = self.rows.astype(np.int32)
         if there is not None:
             codes = np.where(there[self.rows], codes, np.int32(-1))
-        return TextsOneByOne(codes, _TextPerGrid(len(self.grids), texts))
-
-
-@record
-class _TextPerGrid:
-    count: int
-    texts: Callable[[Array], Iterable[str]]
-
-    def __len__(self) -> int:
-        return self.count
-
-    @property
-    def every(self) -> TextValues:
-        return self.some(np.arange(self.count))
-
-    def some(self, codes: Array) -> TextValues:
-        return object_array(list(self.texts(codes)))
+        return TextsOneByOne(codes, len(self.grids), lambda of: object_array(list(texts(of))))
 
 
 def _sides(sides: Integers) -> list[str]:
     return [f"{x}x{y}x{z}" for x, y, z in sides.tolist()]
 
 
-def _fills(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
+def _fills(grids: grid_waves.LaunchedGrids, rows: Array) -> Iterator[str]:
     """Yield the nearest sizes that fill whole waves; empty where a grid's waves are unknown."""
     columns = (column[rows].tolist() for column in (grids.known, grids.blocks, grids.at_once))
     for known, blocks, at_once in zip(*columns, strict=True):
@@ -364,7 +340,7 @@ class _NotedGrid(NamedTuple):
     verdict: int
 
 
-def _notes(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
+def _notes(grids: grid_waves.LaunchedGrids, rows: Array) -> Iterator[str]:
     of = grids.configurations
     columns = (
         *(grids.known, grids.concurrent, of.beside_ns, of.total_ns, of.green_sms),
@@ -377,7 +353,7 @@ def _notes(grids: LaunchedGrids, rows: Array) -> Iterator[str]:
         yield "; ".join(_remarks(each)) if says else ""
 
 
-def _noted(grids: LaunchedGrids) -> Mask:
+def _noted(grids: grid_waves.LaunchedGrids) -> Mask:
     """True for the grids on which `_remarks` has a remark."""
     tail = grids.idle_fraction > 0
     few = (grids.whole == 1) | (grids.blocks / grids.sm_count < FEW_BLOCKS_PER_SM)
@@ -407,4 +383,4 @@ def _remarks(each: _NotedGrid) -> Iterator[str]:
     elif each.idle_fraction and per_sm < FEW_BLOCKS_PER_SM:
         yield f"{per_sm:.1f} blocks per SM, fewer than {FEW_BLOCKS_PER_SM}"
     if each.verdict:
-        yield f"measured: {VERDICTS[each.verdict]}"
+        yield f"measured: {grid_waves.VERDICTS[each.verdict]}"

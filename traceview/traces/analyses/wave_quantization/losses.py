@@ -20,13 +20,10 @@ from traceview.base.records import record
 from traceview.base.tables import Cell, Integers, Table, TableSpec, column_list
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import sweeps
-from traceview.traces.facts import grid_waves
+from traceview.traces.facts import grid_waves, launch_configurations, savings
 from traceview.traces.facts.grid_waves import LaunchedGrid
-from traceview.traces.facts.idle.gaps import busy, steady_span_ns
-from traceview.traces.facts.idle.page_migrations import fault_times
-from traceview.traces.facts.launch_configurations import Configuration
+from traceview.traces.facts.idle import gaps, page_migrations
 from traceview.traces.facts.operations import HOST, gpu_cells
-from traceview.traces.facts.savings import Gain, faster
 from traceview.traces.rules import of_kernels, steady
 from traceview.traces.trace import Trace, fact
 
@@ -181,7 +178,7 @@ class Loss(Generic[Part]):
     parts: int
     early_calls: int
     steady_ns: int
-    gain: Gain | None = None
+    gain: savings.Gain | None = None
 
     @property
     def saved_ns(self) -> int:
@@ -206,7 +203,7 @@ def _beside_faults(trace: Trace, grids: grid_waves.LaunchedGrids) -> Integers:
     """
     kernels, of = trace.recorded("kernels"), grids.configurations
     moving = np.zeros(len(of), np.int64)
-    for device, moved in fault_times(trace).items():
+    for device, moved in page_migrations.fault_times(trace).items():
         rows = np.flatnonzero((kernels["device"] == device) & (of.of_kernel >= 0))
         shared = intervals.overlap(moved, kernels["start_ns"][rows], kernels["end_ns"][rows])
         moving += groups.added(of.of_kernel[rows], shared, len(of))
@@ -271,7 +268,7 @@ def _by_kernel(
     parts = groups.count(by)
     first = np.argsort(by.first, kind="stable")
     ranked = first[groups.most_first(totals[first])]
-    span_ns = steady_span_ns(trace)
+    span_ns = gaps.steady_span_ns(trace)
     worth = takewhile(lambda place: severity_of(int(totals[place]), span_ns), ranked.tolist())
     losses = [
         Loss(
@@ -308,10 +305,10 @@ def _tile_loss(parts: Sequence[TileWaves], busy_ns: int) -> Loss[TileWaves]:
 
 
 def _gaining(
-    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[Configuration]]]
+    trace: Trace, losses: Iterable[tuple[Loss[Part], Sequence[launch_configurations.Configuration]]]
 ) -> tuple[Loss[Part], ...]:
     """The losses worth a finding, with what the program gains without them."""
-    result, span_ns = [], steady_span_ns(trace)
+    result, span_ns = [], gaps.steady_span_ns(trace)
     kernels = trace.recorded("kernels")
     for loss, of in losses:
         if severity_of(loss.lost_ns, span_ns):
@@ -321,7 +318,7 @@ def _gaining(
             duration_ns = kernels.duration_ns[rows]
             part = min(loss.lost_ns / max(int(duration_ns.sum()), 1), 1.0)
             less_ns: Integers = np.ceil(duration_ns * part).astype(np.int64)
-            gain = of_kernels(trace, rows, faster(less_ns)).at_most(loss.lost_ns)
+            gain = of_kernels(trace, rows, savings.faster(less_ns)).at_most(loss.lost_ns)
             result.append(replace(loss, gain=gain))
     return tuple(result)
 
@@ -329,7 +326,7 @@ def _gaining(
 def _busy_ns(trace: Trace) -> Integers:
     """Busy time of each row of devices."""
     result = np.zeros(len(trace.devices), np.int64)
-    for device, covered in busy(trace).items():
+    for device, covered in gaps.busy(trace).items():
         result[device] = covered.total()
     return result
 

@@ -21,40 +21,14 @@ from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, row_numbers
 from traceview.base.vocabulary import causes
-from traceview.traces.facts import copies
-from traceview.traces.facts.compilation import compiling
+from traceview.traces.facts import compilation, copies, operations, pacing, python_events
 from traceview.traces.facts.dependencies import blame, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
 from traceview.traces.facts.dependencies.graph import Dependencies
 from traceview.traces.facts.dependencies.recorded_graph import Walked, build, dependencies
-from traceview.traces.facts.idle.gap_bounds import (
-    GapBounds,
-    GapLaunches,
-    IdleTime,
-    gap_bounds,
-    gap_launches,
-    hold_lost_work,
-    latest_so_far,
-)
+from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.page_migrations import with_migrations
 from traceview.traces.facts.launches import Waits, waits
-from traceview.traces.facts.operations import (
-    LAZY_LOAD_NS,
-    ApiCalls,
-    CallKind,
-    Kind,
-    api_calls,
-    calls_that_enqueue,
-    first_launch_calls,
-    first_launches,
-    graph_launch_calls,
-    migrations,
-    operations,
-    operations_by_device,
-    pool_calls,
-)
-from traceview.traces.facts.pacing import paced_loops
-from traceview.traces.facts.python_events import collections
 from traceview.traces.trace import Trace, fact, fact_without_ranges
 
 OWN_WORK_NS = replay.LONG_NS
@@ -72,7 +46,7 @@ _PINS = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost
 
 
 @record
-class GapCauses(IdleTime):
+class GapCauses(gap_bounds.IdleTime):
     """Parts of idle gaps, one row per part, by gap and start: neighbours have different causes.
 
     `gap` is the row of gap_bounds, `cause` an index into CAUSES. `wait` is the row in `waits` that
@@ -94,28 +68,35 @@ class GapCauses(IdleTime):
 
 @fact
 def gap_causes(trace: Trace) -> GapCauses:
-    gaps, graph = gap_bounds(trace), idle_graph(trace)
+    gaps, graph = gap_bounds.gap_bounds(trace), idle_graph(trace)
     parts = idle_parts(trace)
-    call, thread = _calls_of(trace, graph, parts)
+    # The API call that each part was spent in, or −1, and the thread that held the work up.
+    calls, known = operations.api_calls(trace), parts.item >= 0
+    of_call = known & (parts.item < graph.calls)
+    call = np.full(len(parts), -1, np.int32)
+    call[of_call] = graph.call[parts.item[of_call]]
+    thread = gap_bounds.gap_launches(trace).thread[parts.gap].astype(np.int64)
+    thread[of_call] = calls.thread[call[of_call]]
+    call[~np.isin(parts.kind, _IN_CALLS)] = -1
     cause = _causes(trace, graph, parts, call, thread)
     wait = find_drains(trace)[parts.gap]
     row, parts, cause = _with_drains(trace, parts, cause, wait)
     call, thread, wait = call[row], thread[row], wait[row]
-    if migrations(trace).any():
-        does = np.append(api_calls(trace).does, CallKind.OTHER)[call]
+    if operations.migrations(trace).any():
+        does = np.append(operations.api_calls(trace).does, operations.CallKind.OTHER)[call]
         row, parts, cause = with_migrations(trace, parts, cause, gaps.device[parts.gap], does)
         call, thread, wait = call[row], thread[row], wait[row]
     # A return from a wait that did not let the GPU run dry is a call like others.
     cause[(cause == causes.SYNC_DRAIN) & (wait < 0)] = causes.LAUNCH_LATE
     late = (causes.LAUNCH_LATE, causes.SYNC_DRAIN, causes.GARBAGE_COLLECTION)
     rows = np.flatnonzero(np.isin(cause, late))
-    compiles = compiling(trace, parts.start_ns[rows], parts.end_ns[rows])
+    compiles = compilation.compiling(trace, parts.start_ns[rows], parts.end_ns[rows])
     cause[rows[compiles]] = causes.COMPILATION
-    cause[hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
+    cause[gap_bounds.hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
     loads = np.isin(cause, (causes.MODULE_LOAD, causes.JIT_COMPILE))
     loading = np.zeros(len(gaps), bool)
     loading[parts.gap[loads]] = True
-    first = (loading & first_launches(trace)[gaps.after])[parts.gap] | loads
+    first = (loading & operations.first_launches(trace)[gaps.after])[parts.gap] | loads
     first |= (cause == causes.ALLOCATION) & (call >= 0) & _first_pinning_calls(trace)[call]
     wait = np.where(cause == causes.SYNC_DRAIN, wait, -1)
     return _joined(parts, cause, wait, call, thread, first)
@@ -124,8 +105,8 @@ def gap_causes(trace: Trace) -> GapCauses:
 @fact_without_ranges
 def idle_parts(trace: Trace) -> blame.IdleParts:
     """The parts of all gaps in order of time, as the graph has them."""
-    gaps, graph = gap_bounds(trace), idle_graph(trace)
-    item = np.full(len(operations(trace)) + 1, -1, np.int32)
+    gaps, graph = gap_bounds.gap_bounds(trace), idle_graph(trace)
+    item = np.full(len(operations.operations(trace)) + 1, -1, np.int32)
     item[graph.operation] = np.arange(len(graph.operation)) + graph.calls
     found = blame.walk(graph, gaps.start_ns, gaps.end_ns, item[gaps.after])
     # From the end back to the start: turned around, within the gaps.
@@ -139,14 +120,14 @@ def idle_parts(trace: Trace) -> blame.IdleParts:
 @fact_without_ranges
 def idle_graph(trace: Trace) -> Dependencies:
     """The graph that gaps are walked back along; of a long recording what such walks can reach."""
-    ops, gaps = operations(trace), gap_bounds(trace)
+    ops, gaps = operations.operations(trace), gap_bounds.gap_bounds(trace)
     # What a thread does in a gap of a paced loop is behind the pace.
-    if len(ops) <= WHOLE_GRAPH and not paced_loops(trace):
+    if len(ops) <= WHOLE_GRAPH and not pacing.paced_loops(trace):
         return dependencies(trace)
     idle = intervals.covered(gaps)
     ends = np.zeros(len(ops), bool)
     ends[gaps.after] = True
-    if len(operations_by_device(trace)) > 1:
+    if len(operations.operations_by_device(trace)) > 1:
         # What one GPU waited for may have run on another.
         ends |= intervals.overlap(idle, ops.start_ns, ops.end_ns) > 0
     return build(trace, walked=Walked(row_numbers(np.flatnonzero(ends)), idle))
@@ -155,56 +136,48 @@ def idle_graph(trace: Trace) -> Dependencies:
 _IN_CALLS = (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL)
 
 
-def _calls_of(
-    trace: Trace, graph: Dependencies, parts: blame.IdleParts
-) -> tuple[RowNumbers, Array]:
-    """The API call that each part was spent in, or −1, and the thread that held the work up."""
-    calls, known = api_calls(trace), parts.item >= 0
-    of_call = known & (parts.item < graph.calls)
-    call = np.full(len(parts), -1, np.int32)
-    call[of_call] = graph.call[parts.item[of_call]]
-    thread = gap_launches(trace).thread[parts.gap].astype(np.int64)
-    thread[of_call] = calls.thread[call[of_call]]
-    call[~np.isin(parts.kind, _IN_CALLS)] = -1
-    return call, thread
-
-
 def _causes(
     trace: Trace, graph: Dependencies, parts: blame.IdleParts, call: RowNumbers, thread: Array
 ) -> Array:
     """The cause of each part by itself, as an index into CAUSES (uint8)."""
-    calls, ops, kind = api_calls(trace), operations(trace), parts.kind
+    calls, ops, kind = operations.api_calls(trace), operations.operations(trace), parts.kind
     inside = call >= 0
     row = np.where(inside, call, 0)
-    does = np.where(inside, calls.does[row], CallKind.OTHER) if len(calls) else np.zeros_like(kind)
+    does = (
+        np.where(inside, calls.does[row], operations.CallKind.OTHER)
+        if len(calls)
+        else np.zeros_like(kind)
+    )
 
     def mark(rows: Mask) -> Mask:
         return inside & rows[row] if len(rows) else inside
 
-    after = gap_bounds(trace).after[parts.gap]
+    after = gap_bounds.gap_bounds(trace).after[parts.gap]
     other = np.isin(kind, (IdlePart.PITCH, IdlePart.OTHER))
     copying = np.zeros(len(parts), bool)
-    copying[other] = ops.kind[graph.operation[parts.item[other] - graph.calls]] == Kind.COPY
+    copying[other] = (
+        ops.kind[graph.operation[parts.item[other] - graph.calls]] == operations.Kind.COPY
+    )
     staged = (kind == IdlePart.HELD) & copies.pageable_copies(trace)[after]
     staged &= parts.end_ns - parts.start_ns <= MOST_STAGING_NS
-    launching = mark(graph_launch_calls(trace))
+    launching = mark(operations.graph_launch_calls(trace))
     by_graph = mark_gaps(trace)[parts.gap]
-    allocates = (does == CallKind.ALLOCATE) | mark(pool_calls(trace))
-    loads = np.isin(does, [CallKind.LOAD, CallKind.LOOK_UP])
-    loads |= mark(first_launch_calls(trace)) & (
-        calls.duration_ns[row] > LAZY_LOAD_NS if len(calls) else False
+    allocates = (does == operations.CallKind.ALLOCATE) | mark(operations.pool_calls(trace))
+    loads = np.isin(does, [operations.CallKind.LOAD, operations.CallKind.LOOK_UP])
+    loads |= mark(operations.first_launch_calls(trace)) & (
+        calls.duration_ns[row] > operations.LAZY_LOAD_NS if len(calls) else False
     )
     overheads, jit = trace.recorded("overheads"), trace.recorded("jit_compilations")
     own = profiler_overheads(trace) & ~overheads.is_null("thread")
     profiler = (overheads[name][own] for name in ("thread", "start_ns", "end_ns"))
     # No thread runs Python while one collects.
     process = np.append(trace.threads["process"], -1)[thread]
-    collected = collections(trace)
+    collected = python_events.collections(trace)
     garbage = (collected[name] for name in ("process", "start_ns", "end_ns"))
     # Loads from the driver's cache compile nothing.
     compiled = jit.take(jit.texts("operation").isin(["compile"]))
     rules = (
-        (~gap_launches(trace).known[parts.gap], causes.UNKNOWN),
+        (~gap_bounds.gap_launches(trace).known[parts.gap], causes.UNKNOWN),
         ((other & copying) | staged, causes.COPY_WAIT),
         (other | (kind == IdlePart.HELD), causes.DEPENDENCY),
         (_mostly(parts, thread, *profiler), causes.PROFILER),
@@ -212,7 +185,7 @@ def _causes(
         (_mostly(parts, thread, *_spans(compiled)), causes.JIT_COMPILE),
         (loads | _mostly(parts, thread, *_spans(jit)), causes.MODULE_LOAD),
         ((kind == IdlePart.LAUNCH) & copies.pageable_uploads(trace)[after], causes.COPY_WAIT),
-        (by_graph & (launching | (does == CallKind.GRAPH)), causes.GRAPH_LAUNCH),
+        (by_graph & (launching | (does == operations.CallKind.GRAPH)), causes.GRAPH_LAUNCH),
         (allocates, causes.ALLOCATION),
         (kind == IdlePart.TAIL, causes.SYNC_DRAIN),
     )
@@ -222,7 +195,7 @@ def _causes(
 
 def mark_gaps(trace: Trace) -> Mask:
     """True for the gaps that a CUDA graph ended."""
-    launches, launching = gap_launches(trace), graph_launch_calls(trace)
+    launches, launching = gap_bounds.gap_launches(trace), operations.graph_launch_calls(trace)
     return launches.known & launching[launches.call] if len(launching) else launches.known
 
 
@@ -343,17 +316,28 @@ def find_drains(trace: Trace) -> Integers:
     Right after: the launching thread had left the wait for less than RIGHT_AFTER_NS, and the
     launch was the first work that it enqueued since. Of several waits, the last to return counts.
     """
-    gaps, launches, calls = gap_bounds(trace), gap_launches(trace), api_calls(trace)
-    enqueuing = calls_that_enqueue(operations(trace), len(calls))
+    gaps, launches, calls = (
+        gap_bounds.gap_bounds(trace),
+        gap_bounds.gap_launches(trace),
+        operations.api_calls(trace),
+    )
+    enqueuing = operations.calls_that_enqueue(operations.operations(trace), len(calls))
     return drains(gaps, launches, waits(trace), calls, enqueuing)
 
 
 def drains(
-    gaps: GapBounds, launches: GapLaunches, waits: Waits, calls: ApiCalls, enqueuing: Mask
+    gaps: gap_bounds.GapBounds,
+    launches: gap_bounds.GapLaunches,
+    waits: Waits,
+    calls: operations.ApiCalls,
+    enqueuing: Mask,
 ) -> Integers:
     """As `find_drains`; `enqueuing` is True for the API calls that enqueued work."""
     result = np.full(len(gaps), -1, np.int64)
-    waiting = np.isin(waits.does, [CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC])
+    waiting = np.isin(
+        waits.does,
+        [operations.CallKind.SYNCHRONIZE, operations.CallKind.COPY, operations.CallKind.COPY_ASYNC],
+    )
     gap, wait = _candidates(gaps, launches, waits, waiting)
     holds = ~_thread_went_on(gaps, launches, waits, calls, enqueuing, gap, wait)
     gap, wait = gap[holds], wait[holds]
@@ -364,7 +348,7 @@ def drains(
 
 
 def _candidates(
-    gaps: GapBounds, launches: GapLaunches, waits: Waits, drains: Mask
+    gaps: gap_bounds.GapBounds, launches: gap_bounds.GapLaunches, waits: Waits, drains: Mask
 ) -> tuple[Integers, Integers]:
     """Pairs of a gap and a wait that may have caused it: one per thread of the gap's process."""
     of_process = groups.rows_of(launches.process)
@@ -378,7 +362,7 @@ def _candidates(
             continue
         start = gaps.start_ns[gap_rows]
         begun = np.searchsorted(waits.start_ns[rows], start, side="left") - 1
-        wait = rows[latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]
+        wait = rows[gap_bounds.latest_so_far(waits.end_ns[rows])[np.maximum(begun, 0)]]
         end = waits.end_ns[wait]
         holds = (begun >= 0) & (end <= launches.issued_ns[gap_rows])
         holds &= end >= np.where(launches.thread[gap_rows] == thread, start - RIGHT_AFTER_NS, start)
@@ -389,10 +373,10 @@ def _candidates(
 
 
 def _thread_went_on(
-    gaps: GapBounds,
-    launches: GapLaunches,
+    gaps: gap_bounds.GapBounds,
+    launches: gap_bounds.GapLaunches,
     waits: Waits,
-    calls: ApiCalls,
+    calls: operations.ApiCalls,
     enqueuing: Mask,
     gap: Integers,
     wait: Integers,

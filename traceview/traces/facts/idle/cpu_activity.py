@@ -13,15 +13,8 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals, Timed
 from traceview.base.records import record
-from traceview.base.tables import (
-    Array,
-    ColumnRecord,
-    Integers,
-    Mask,
-    RowNumbers,
-    constant,
-    row_numbers,
-)
+from traceview.base.tables import ColumnRecord
+from traceview.base.tables.arrays import Array, Integers, Mask, RowNumbers, constant, row_numbers
 from traceview.base.vocabulary.causes import CAUSES, LAUNCH_LATE
 from traceview.traces.facts.idle.gaps import Gaps, gaps
 from traceview.traces.facts.launches import queue_full

@@ -15,8 +15,7 @@ from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumber
 from traceview.traces.facts import operations
 from traceview.traces.facts.launches import cut_window, unpaired, waits
 from traceview.traces.facts.ranges.selection import issued_ns
-from traceview.traces.trace import Trace, fact, fact_without_ranges
-from traceview.traces.trace.schema import TORCH_PROFILER
+from traceview.traces.trace import Trace, fact, fact_without_ranges, schema
 
 
 class IdleTime(Timed, ColumnRecord):
@@ -180,7 +179,7 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
     there: a stream runs in order.
     """
     result = np.zeros(len(gaps), bool)
-    if trace.recorder != TORCH_PROFILER:
+    if trace.recorder != schema.TORCH_PROFILER:
         return result
     every, ops = waits(trace), operations.operations(trace)
     process, copies = ops.process[gaps.after], ops.kind[gaps.after] == operations.Kind.COPY

@@ -17,18 +17,9 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers, picked
 from traceview.base.vocabulary.causes import CAUSES, FIRST_USES, LOST_WORK
 from traceview.traces.facts import compilation, operations
 from traceview.traces.facts.dependencies.graph import predecessors
-from traceview.traces.facts.idle.causes import gap_causes, idle_graph
-from traceview.traces.facts.idle.gap_bounds import (
-    ANY_DEVICE,
-    IdleTime,
-    device_of_calls,
-    gap_bounds,
-    gap_launches,
-    lost_launches,
-)
+from traceview.traces.facts.idle import causes, gap_bounds
 from traceview.traces.facts.ranges.selection import selected_calls, selected_operations
-from traceview.traces.facts.steps import steps
-from traceview.traces.facts.steps.recompilation import recompiling
+from traceview.traces.facts.steps import recompilation, steps
 from traceview.traces.facts.steps.steps import warm_up_end_ns
 from traceview.traces.trace import Trace, fact, fact_without_ranges
 
@@ -116,7 +107,7 @@ def steady_span_ns(trace: Trace) -> int:
 
 
 @record
-class Gaps(IdleTime):
+class Gaps(gap_bounds.IdleTime):
     """Parts of idle gaps of devices by cause, one row per part; those of a gap sum to it.
 
     `gap` is the row of the whole gap in gap_bounds. `before` and `after` are the operations around
@@ -199,16 +190,20 @@ def first_compute_ns(trace: Trace) -> Integers:
 @fact
 def every_gap(trace: Trace) -> Gaps:
     """All idle gaps of all devices, whatever is selected."""
-    bounds, parts, launches = gap_bounds(trace), gap_causes(trace), gap_launches(trace)
+    bounds, parts, launches = (
+        gap_bounds.gap_bounds(trace),
+        causes.gap_causes(trace),
+        gap_bounds.gap_launches(trace),
+    )
     behind, warm = (
-        predecessors(trace, idle_graph(trace)),
+        predecessors(trace, causes.idle_graph(trace)),
         steps.operations_in_warm_up_ranges(trace),
     )
     gap = parts.gap
     device, after = bounds.device[gap], bounds.after[gap]
     one_time = parts.first_use | (bounds.start_ns[gap] < warm_up_end_ns(trace))
     one_time |= compilation.compiling(trace, parts.start_ns, parts.end_ns)
-    one_time &= ~recompiling(trace, parts.start_ns, parts.end_ns)
+    one_time &= ~recompilation.recompiling(trace, parts.start_ns, parts.end_ns)
     one_time |= bounds.end_ns[gap] <= first_compute_ns(trace)[device]
     return Gaps(
         gap=gap,
@@ -290,7 +285,7 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
     Lost work may have kept them busy, or is most of what some process launched.
     """
     every, result = gaps(trace), dict[int, UnknownIdle]()
-    if not lost_launches(trace).any() and not (every.cause == LOST_WORK).any():
+    if not gap_bounds.lost_launches(trace).any() and not (every.cause == LOST_WORK).any():
         return result
     process = trace.recorded("api_calls")["process"]
     launching = (
@@ -300,10 +295,12 @@ def unknown_idle(trace: Trace) -> dict[int, UnknownIdle]:
         hiding = every.steady(device, LOST_WORK)
         gaps_ns = int(every.idle_ns[hiding].sum())
         # Lost launches and all launches to the device, by process.
-        chosen = selected_calls(trace) & np.isin(device_of_calls(trace), (device, ANY_DEVICE))
+        chosen = selected_calls(trace) & np.isin(
+            gap_bounds.device_of_calls(trace), (device, gap_bounds.ANY_DEVICE)
+        )
         lost, launches = (
             np.bincount(process[chosen & calls], minlength=len(trace.processes))
-            for calls in (lost_launches(trace), launching)
+            for calls in (gap_bounds.lost_launches(trace), launching)
         )
         filled = gaps_ns > 0 and gaps_ns >= LEAST_FRACTION * span_ns
         if filled or (2 * lost > launches).any():

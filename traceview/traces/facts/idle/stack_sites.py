@@ -322,7 +322,14 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     Without scheduling events, these are its blocking calls. In a CUDA call a thread waits for the
     GPU or the driver: that time counts as the call, on the CPU.
     """
-    calls, rows = trace.recorded("os_calls"), _outermost_calls(trace, thread)
+    # Rows of os_calls of a thread, disjoint and in order.
+    calls = trace.recorded("os_calls")
+    rows = np.flatnonzero((calls["thread"] == thread) & (calls.duration_ns > 0))
+    rows = rows[np.lexsort((-calls["end_ns"][rows], calls["start_ns"][rows]))]
+    reach = np.maximum.accumulate(calls["end_ns"][rows])
+    outer = np.ones(len(rows), bool)
+    outer[1:] = calls["start_ns"][rows][1:] >= reach[:-1]
+    calls, rows = trace.recorded("os_calls"), rows[outer]
     start, end = calls["start_ns"][rows], calls["end_ns"][rows]
     kind = kinds[calls.texts("name").codes[rows]]
     cuda = api_calls(trace)
@@ -341,17 +348,6 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     doing = np.where(doing == CPU, OFF_CPU, doing)
     doing = np.where(intervals.inside(in_cuda, begin), CPU, doing)
     return OffCpu(begin, until, native_rows(trace, stack), doing.astype(np.uint8))
-
-
-def _outermost_calls(trace: Trace, thread: int) -> Integers:
-    """Rows of os_calls of a thread, disjoint and in order."""
-    calls = trace.recorded("os_calls")
-    rows = np.flatnonzero((calls["thread"] == thread) & (calls.duration_ns > 0))
-    rows = rows[np.lexsort((-calls["end_ns"][rows], calls["start_ns"][rows]))]
-    reach = np.maximum.accumulate(calls["end_ns"][rows])
-    outer = np.ones(len(rows), bool)
-    outer[1:] = calls["start_ns"][rows][1:] >= reach[:-1]
-    return rows[outer]
 
 
 class NativeSamples(NamedTuple):

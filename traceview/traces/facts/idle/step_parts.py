@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base import groups
-from traceview.base.intervals import Intervals
+from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, thrifty
 from traceview.base.vocabulary.causes import CAUSE_NAMES
@@ -205,7 +204,7 @@ def _gpus(trace: Trace) -> _Gpus:
     )
 
 
-def _lanes(unions: Mapping[int, Intervals]) -> Lanes:
+def _lanes(unions: Mapping[int, intervals.Intervals]) -> Lanes:
     """The unions as lanes, in ascending order of their numbers."""
     none = np.zeros(0, np.int64)
     lane = np.repeat([*unions], [len(each.start) for each in unions.values()])

@@ -134,7 +134,7 @@ class Paths:
     def texts(self, path: Array) -> Texts:
         """A column of paths, made when it is read; UNATTRIBUTED for −1."""
         code = row_numbers(np.where(path < 0, np.int32(len(self)), path))
-        return MadeTexts(code, self)
+        return MadeTexts(code, len(self), self.some, lambda: self.every)
 
     def some(self, codes: Array) -> TextValues:
         """The texts of a few paths; UNATTRIBUTED for the code after the last path."""

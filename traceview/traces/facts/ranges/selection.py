@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from traceview.base import groups
-from traceview.base.errors import InputError
+from traceview.base import errors, groups
 from traceview.base.intervals import Intervals, complement, inside, intersection, union
 from traceview.base.records import record
 from traceview.base.tables import (
@@ -83,10 +82,6 @@ class RangeNames:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def every(self) -> TextValues:
-        return self.some(np.arange(len(self)))
-
     def some(self, codes: Array) -> TextValues:
         """The texts of some of the ranges."""
         result = np.full(len(codes), None, object)
@@ -131,7 +126,7 @@ def check(trace: Trace) -> None:
             more = f" and {len(patterns) - 8} more" if len(patterns) > 8 else ""
             listed = f"ranges in the trace, numbers as #: {first}{more}"
             remedy = listed if patterns else "the trace has no NVTX ranges"
-            raise InputError(f"no range matches {glob!r}", remedy)
+            raise errors.InputError(f"no range matches {glob!r}", remedy)
 
 
 def _windows(trace: Trace, globs: tuple[str, ...]) -> dict[int, Intervals]:

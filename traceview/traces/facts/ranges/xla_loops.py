@@ -13,8 +13,7 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.tables import Mask
-from traceview.traces.facts.kernel_classes import framework
-from traceview.traces.facts.operations import Kind, operations
+from traceview.traces.facts import kernel_classes, operations
 from traceview.traces.facts.ranges.ranges import attributed_operations, range_tree
 from traceview.traces.trace import Trace, fact
 
@@ -24,14 +23,14 @@ _IN_LOOP = re.compile(r"\bhlo_op=while\b|/while/body\b")
 @fact
 def in_xla_loops(trace: Trace) -> Mask:
     """True for the operations in loops of XLA; all False if a loop ends by a condition."""
-    result = np.zeros(len(operations(trace)), bool)
-    if framework(trace) != "jax":
+    result = np.zeros(len(operations.operations(trace)), bool)
+    if kernel_classes.framework(trace) != "jax":
         return result
     tree = range_tree(trace)
     pattern = tree.pattern_of_paths(attributed_operations(trace).path(tree))
     for number in groups.different(pattern[pattern >= 0]).tolist():
         if _IN_LOOP.search(tree.patterns[number]):
             result |= pattern == number
-    copies = result & (operations(trace).kind == Kind.COPY)
-    to_cpu = trace.copies.texts("direction").isin(["D2H"])[operations(trace).row[copies]]
+    copies = result & (operations.operations(trace).kind == operations.Kind.COPY)
+    to_cpu = trace.copies.texts("direction").isin(["D2H"])[operations.operations(trace).row[copies]]
     return np.zeros_like(result) if to_cpu.any() else result

@@ -381,7 +381,7 @@ def steps_source(trace: Trace) -> origins.StepsSource:
 def step_names(trace: Trace) -> Texts:
     """A unique name for each step, by which --range selects it alone."""
     names = _names(trace)
-    return MadeTexts(np.arange(len(names), dtype=np.int32), names)
+    return MadeTexts(np.arange(len(names), dtype=np.int32), len(names), names.some)
 
 
 @fact

@@ -13,9 +13,7 @@ import numpy as np
 
 from traceview.base.errors import TraceviewError
 from traceview.base.records import record
-from traceview.kernels.ptx.accesses import accesses, tensor_ops
-from traceview.kernels.ptx.lexer import words
-from traceview.kernels.ptx.model import Function
+from traceview.kernels.ptx import accesses, lexer, model
 from traceview.kernels.toolchain.listings import code_of
 from traceview.traces.facts.code import gathered_code
 from traceview.traces.facts.work.peaks import KINDS, WorkEstimate
@@ -68,22 +66,22 @@ def from_code(trace: Trace) -> WorkEstimate:
     return estimate
 
 
-def thread_work(function: Function) -> ThreadWork | None:
+def thread_work(function: model.Function) -> ThreadWork | None:
     """The work of a thread in a function without loops; None if that cannot be known."""
-    roots = [words(instruction.opcode).root for instruction in function.instructions]
+    roots = [lexer.words(instruction.opcode).root for instruction in function.instructions]
     branches = [root for root in roots if root in {"bra", "brx", "call"}]
     looped = any(instruction.loop_depth for instruction in function.instructions)
     # At most one branch, which is an early exit.
-    if looped or branches not in ([], ["bra"]) or tensor_ops(function):
+    if looped or branches not in ([], ["bra"]) or accesses.tensor_ops(function):
         return None
-    moved = [access for access in accesses(function) if access.space not in _ON_CHIP]
+    moved = [access for access in accesses.accesses(function) if access.space not in _ON_CHIP]
     # Of textures and generic addresses it is unknown how much goes to device memory.
     bits = [a.width_bits * a.count for a in moved if a.width_bits and a.space == "global"]
     if len(bits) < len(moved):
         return None
     flop: dict[str, float] = {}
     for instruction in function.instructions:
-        root, _ = opcode = words(instruction.opcode)
+        root, _ = opcode = lexer.words(instruction.opcode)
         type_ = opcode.types[-1] if opcode.types else ""
         if root in _FLOP and type_ in _LANES:
             kind, lanes = _LANES[type_]

@@ -15,8 +15,7 @@ from traceview.base import groups
 from traceview.base.hardware.rates import FLOP_KINDS
 from traceview.base.records import record
 from traceview.base.tables import NULL, Integers, Mask, Texts, constant, object_array, picked
-from traceview.base.vocabulary.amounts import NAME_CHARACTERS
-from traceview.base.vocabulary.libraries import number_type
+from traceview.base.vocabulary import amounts, libraries
 from traceview.traces.facts.operations import kernel_operations
 from traceview.traces.facts.ranges.origins import range_name_forms
 from traceview.traces.facts.ranges.ranges import attributed_operations, pattern_of, range_tree
@@ -149,12 +148,12 @@ class Gemm:
 
 def has_sizes(text: str) -> bool:
     """Whether the text of a range has the shapes of an operator's arguments."""
-    return ", sizes = [" in text[:NAME_CHARACTERS]
+    return ", sizes = [" in text[: amounts.NAME_CHARACTERS]
 
 
 def parse_gemm(text: str) -> Gemm | None:
     """The GEMM of a range; None if its operator is none, or the text malformed."""
-    match = _SHAPES.fullmatch(text) if len(text) <= NAME_CHARACTERS else None
+    match = _SHAPES.fullmatch(text) if len(text) <= amounts.NAME_CHARACTERS else None
     form = _OPERATORS.get(match[1]) if match else None
     if match is None or form is None:
         return None
@@ -332,7 +331,7 @@ def from_shapes(trace: Trace) -> WorkEstimate | None:
     estimate.flop[shaped.rows] = np.array([gemm.flop for gemm in shaped.gemms], float)[shaped.of]
     elements = np.array([gemm.elements for gemm in shaped.gemms], float)[shaped.of]
     for name in groups.different(names.codes[shaped.rows]).tolist():
-        type_ = number_type(str(names.values[name]))
+        type_ = libraries.number_type(str(names.values[name]))
         if type_ is not None:
             same = names.codes[shaped.rows] == name
             estimate.bytes[shaped.rows[same]] = elements[same] * type_[0]

@@ -16,8 +16,7 @@ from traceview.base.tables import NULL, Array, Integers, Mask, Table, constant, 
 from traceview.traces.facts.operations import kernel_operations, operations, operations_by_device
 from traceview.traces.facts.work.from_ranges import Passages, from_declared, from_shapes
 from traceview.traces.facts.work.peaks import KINDS, Floats, WorkEstimate, peaks
-from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.ncu import launches_of
+from traceview.traces.trace import Trace, fact, ncu
 
 # Bytes that kernels moved, from sampled rates of device memory.
 #
@@ -192,11 +191,7 @@ def kernel_work(trace: Trace) -> KernelWork:
             new = np.isnan(work.estimate.flop) & ~np.isnan(estimate.flop)
             work.estimate.flop[new], work.flop_from[new] = estimate.flop[new], number
             work.estimate.kind[new] = estimate.kind[new]
-    return _counted_once(work)
-
-
-def _counted_once(work: KernelWork) -> KernelWork:
-    """Count each kernel by itself or in a passage, not both; counters take precedence."""
+    # Count each kernel by itself or in a passage, not both; counters take precedence.
     passages = work.passages
     if passages is None or not len(passages.name):
         return work
@@ -228,7 +223,7 @@ def from_counters(trace: Trace) -> WorkEstimate | None:
     kernels, counters = trace.recorded("kernels"), trace.table("kernel_counters")
     estimate = WorkEstimate.unknown(len(kernels))
     names, axes = kernels.texts("short_name"), [kernels[axis] for axis in _AXES]
-    launches = launches_of(counters)
+    launches = ncu.launches_of(counters)
     for rows in groups.rows_of(groups.group(names.codes, *axes).ids).values():
         counted = launches.get((names[rows[0]], *(int(axis[rows[0]]) for axis in axes)))
         if counted:

@@ -13,7 +13,7 @@ from traceview.base.errors import InputError, TraceviewError
 from traceview.base.memory import free_memory
 from traceview.base.stages import in_stage
 from traceview.kernels.headless.worker.forked_task import cores
-from traceview.traces.ranks import rank_windows
+from traceview.traces.ranks import process_groups, rank_windows
 from traceview.traces.ranks.answer import job_report
 from traceview.traces.ranks.execution import task
 from traceview.traces.ranks.execution.cluster import connected_client, is_local
@@ -21,7 +21,6 @@ from traceview.traces.ranks.execution.processes import ProcessPool
 from traceview.traces.ranks.execution.task import RankFile, TaskFailure, rank_files
 from traceview.traces.ranks.figures import RankFigures, RankName
 from traceview.traces.ranks.job import FailedRank, JobReport
-from traceview.traces.ranks.process_groups import check_recorders, members, numbers_by_order
 from traceview.traces.trace import Trace
 from traceview.traces.trace.memory import estimated_bytes
 
@@ -37,11 +36,7 @@ def most_jobs(paths: Sequence[Path]) -> int:
     free = free_memory()
     if wanted == 1 or free is None:
         return wanted
-    return max(1, min(wanted, free.size_bytes // largest_bytes(paths)))
-
-
-def largest_bytes(paths: Sequence[Path]) -> int:
-    """Memory that the largest of the recordings needs."""
+    # Memory that the largest of the recordings needs.
     # By the full extension, such as `.sqlite.xz`.
     by_kind: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
@@ -52,7 +47,7 @@ def largest_bytes(paths: Sequence[Path]) -> int:
             size = 0
         by_kind.setdefault(kind, []).append((size, path))
     largest = [path for sized in by_kind.values() for _, path in sorted(sized)[-_LARGEST:]]
-    return max(map(estimated_bytes, largest))
+    return max(1, min(wanted, free.size_bytes // max(map(estimated_bytes, largest))))
 
 
 _Outcome = tuple[RankFigures, ...] | TaskFailure
@@ -75,7 +70,7 @@ class JobReading:
             self.failed.append(FailedRank(file.path, reason, outcome.remedy))
             return
         self.ranks.extend(outcome)
-        check_recorders([self.ranks[0], *outcome])
+        process_groups.check_recorders([self.ranks[0], *outcome])
 
     def answer(self) -> JobReport:
         """The report of the job. Raises TraceviewError if no recording gave figures, InputError if
@@ -86,7 +81,7 @@ class JobReading:
             what = f"{first.path}: {first.reason}"
             raise TraceviewError(what if len(self.files) == 1 else several + what, first.remedy)
         stages.stage("Comparing ranks")
-        ranks = members(self.ranks, self.notes.append)
+        ranks = process_groups.members(self.ranks, self.notes.append)
         failed = sorted(self.failed, key=lambda failed: failed.path)
         job = job_report(ranks, tuple(failed))
         return replace(job, result=replace(job.result, notes=(*job.result.notes, *self.notes)))
@@ -150,11 +145,7 @@ def trace_of_rank(patterns: Sequence[str], rank: int, load: Callable[[Path], Tra
             for trace, place, name in _ranks(file, load):
                 if name.rank == rank and name.numbered == "recording":
                     return rank_windows.rank_traces(trace)[place]
-    return _by_reading_all(files, rank, load)
-
-
-def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path], Trace]) -> Trace:
-    """Find the rank by loading all files: numbers by order depend on all of them."""
+    # Find the rank by loading all files: numbers by order depend on all of them.
     ranks = [
         (file, place, name)
         for file in in_stage("Finding the rank", files)
@@ -163,7 +154,7 @@ def _by_reading_all(files: Sequence[RankFile], rank: int, load: Callable[[Path],
     if not ranks:
         load(Path(files[0].path))
         raise InputError(f"{files[0].path} has no GPU work", "pass the recordings of a job")
-    numbers = numbers_by_order([(file.path, name) for file, _, name in ranks])
+    numbers = process_groups.numbers_by_order([(file.path, name) for file, _, name in ranks])
     numbers = numbers or [name.rank for _, _, name in ranks]
     if len(ranks) == 1 and ranks[0][2].numbered != "recording":
         # A single rank without a recorded number: accept the number from the job's report.

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import traceview
+from traceview.base import failures, outputs
 from traceview.base.errors import InputError, TraceviewError
-from traceview.base.failures import REPORT_IT, internal_error
-from traceview.base.outputs import ARCHIVE_SUFFIXES
 from traceview.base.records import record
 from traceview.traces.facts.steps.inferred import with_steps
-from traceview.traces.ranks import rank_figures, rank_windows
+from traceview.traces.ranks import process_groups, rank_figures, rank_windows
 from traceview.traces.ranks.figures import RankFigures, RankFinding
-from traceview.traces.ranks.process_groups import by_number
 from traceview.traces.reporting import without_tables
 from traceview.traces.trace import Trace
 from traceview.traces.trace.load import USE_RECORDINGS, recordings_in
@@ -45,7 +43,7 @@ def attempt(function: Callable[[Item], Value], item: Item) -> Value | TaskFailur
     except MemoryError:
         return TaskFailure("out of memory", LESS_MEMORY, crashed=True)
     except Exception as error:
-        return TaskFailure(internal_error(error), REPORT_IT)
+        return TaskFailure(failures.internal_error(error), failures.REPORT_IT)
 
 
 def crash(status: int | None, last_words: str = "") -> TaskFailure:
@@ -58,7 +56,7 @@ def crash(status: int | None, last_words: str = "") -> TaskFailure:
     if status is not None and status < 0:
         named = -status in set(signal.Signals)
         how = f"was killed by {signal.Signals(-status).name if named else f'signal {-status}'}"
-    return TaskFailure(f"its process {how}{words}", REPORT_IT, crashed=True)
+    return TaskFailure(f"its process {how}{words}", failures.REPORT_IT, crashed=True)
 
 
 def with_second_try(
@@ -127,7 +125,7 @@ def _paths(pattern: str) -> list[Path]:
 
 
 def _is_own_output(path: Path) -> bool:
-    if path.suffix in ARCHIVE_SUFFIXES or path.suffix != ".json":
+    if path.suffix in outputs.ARCHIVE_SUFFIXES or path.suffix != ".json":
         return False
     try:
         with path.open("rb") as file:
@@ -164,7 +162,7 @@ def files_on(
 
 
 def _some(files: Iterable[RankFile], patterns: Sequence[str]) -> list[RankFile]:
-    some = sorted(files, key=lambda file: by_number(file.path))
+    some = sorted(files, key=lambda file: process_groups.by_number(file.path))
     if not some:
         names = " ".join(patterns)
         raise InputError(f"{names} has no recordings" if names else "no recordings", USE_RECORDINGS)

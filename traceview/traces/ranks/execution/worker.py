@@ -18,8 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from traceview.base import memory
-from traceview.base.failures import REPORT_IT, internal_error
+from traceview.base import failures, memory
 from traceview.base.memory import Free, free_memory, keep_freed_memory
 from traceview.traces.ranks.execution.task import TaskFailure, attempt
 
@@ -61,7 +60,7 @@ def _serve(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
         except OSError:
             sys.exit(_STOPPED)
         except Exception as error:
-            connection.send((TaskFailure(internal_error(error), REPORT_IT), ends))
+            connection.send((TaskFailure(failures.internal_error(error), failures.REPORT_IT), ends))
 
 
 def holds_too_much(kept_bytes: int, free: Free | None) -> bool:
