@@ -158,8 +158,8 @@ def test_what_wins_only_after_others_says_so(tmp_path):
     [
         (2, "save about 4.0 ± 2.0 of 10.0 ms per step (40.0 %)"),
         (5, "save up to 9.00 of 10.0 ms per step (90.0 %)"),
-        (6, "save about 4 ± 6 of 10.0 ms per step (40.0 %)"),
-        (40, "save about 4 ± 6 of 10.0 ms per step (40.0 %)"),
+        (6, "save about 4 ± 4 of 10.0 ms per step (40.0 %)"),
+        (40, "save about 4 ± 4 of 10.0 ms per step (40.0 %)"),
     ],
 )
 def test_an_error_that_spans_the_whole_step_bounds_nothing(error_ms, said):

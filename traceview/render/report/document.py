@@ -269,14 +269,14 @@ def _of_whole(
     part_ns, whole_ns = part_of_ns
     # A bound has no error.
     error_ns = forecast.error_ns if forecast.saving == "about" else None
-    # A saving lies between nothing and the whole.
-    error_ns = error_ns and min(error_ns, max(whole_ns - part_ns, 0))
-    if error_ns and part_ns <= error_ns < whole_ns - part_ns:
-        # It may save nothing: all that is known is a bound.
+    if error_ns and error_ns >= part_ns:
+        # It may save nothing: all that is known is a bound, and not even that where it is all.
         most_ns = part_ns + error_ns
-        forecast = replace(forecast, saving="at-most", speedup_at_most=None)
-        most = 100.0 * most_ns / whole_ns
-        return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, most, forecast)
+        if most_ns < whole_ns:
+            forecast = replace(forecast, saving="at-most", speedup_at_most=None)
+            most = 100.0 * most_ns / whole_ns
+            return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, most, forecast)
+        error_ns = part_ns
     return Claim(
         lead,
         units.with_error(part_ns, error_ns),
