@@ -274,6 +274,24 @@ def test_a_loop_that_waits_for_data_too_names_no_one_place_for_its_launches(tmp_
     assert late.general
 
 
+@pytest.mark.parametrize("pauses", [(10,), (10, 15), (5, 10, 15)])
+def test_work_that_came_once_beside_waits_as_long_may_not_come_again(pauses, tmp_path):
+    export = Export()
+    for step in range(20):
+        start = step * 40 * MS
+        export.launch((start - 5_000, start - 3_000), (start, start + MS))
+        for number in range(1, 40):
+            stack = (LOAD, MAIN) if step in pauses else (LOADER, MAIN)
+            export.python_sample(start + number * MS + MS // 2, *stack)
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    [work] = [each for each in found if "did other work than launching" in each.message]
+    once = len(pauses) == 1
+    assert work.action.startswith("Check whether") == once
+    assert (work.severity == "high") <= (not once)
+
+
 def test_work_in_several_lines_of_a_function_is_one_finding(tmp_path):
     export = loop(gap_ms=9)
     for number in range(200):

@@ -166,7 +166,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         sentences.at_line(idle, line, None)
     else:
         sentences.in_range(idle)
-    lone = gap_evidence.lone_gap(trace, within)
+    lone = gap_evidence.lone_gap(trace, within, part=True)
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, causes.LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity

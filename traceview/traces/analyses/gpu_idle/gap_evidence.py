@@ -331,11 +331,12 @@ class LoneGap(NamedTuple):
     fraction: float
 
 
-def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
+def lone_gap(trace: Trace, chosen: Mask, *, part: bool = False) -> LoneGap | None:
     """The gap that makes up most of the chosen gaps, which are of one cause and GPU.
 
-    Nothing shows then that a loop repeats the gap. None if there is no such gap, or if the
-    selection left out another gap at least half as long.
+    Nothing shows then that a loop repeats the gap. None if there is no such gap, or if another gap
+    of the cause is at least half as long, also one that the selection left out. With `part`, the
+    chosen gaps are those in which the CPU did one thing, and others of the cause tell nothing.
     """
     own, every = gaps(trace), every_gap(trace)
     rows = np.flatnonzero(chosen)
@@ -344,7 +345,9 @@ def lone_gap(trace: Trace, chosen: Mask) -> LoneGap | None:
     longest, total = int(idle.max()), int(idle.sum())
     alike = (every.cause == own.cause[row]) & (every.device == own.device[row])
     alike &= ~every.one_time & (2 * every.idle_ns >= longest)
-    if 2 * longest < total or alike.sum() > 1:
+    whole = len(own) == len(every)
+    others = int(np.count_nonzero(2 * idle >= longest) if part and whole else alike.sum())
+    if 2 * longest < total or others > 1:
         return None
     tree = range_tree(trace)
     path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
