@@ -105,8 +105,10 @@ def test_the_window_of_a_line_is_a_gap_in_which_the_cpu_was_there(name):
     assert of_lines
     samples, frames = trace.tables["python_samples"], trace.tables["python_frames"]
     for finding in of_lines:
-        subject, evidence = finding.subject, finding.evidence
-        here = frames.texts("file").isin([subject.file]) & (frames["line"] == subject.line)
+        evidence = finding.evidence
+        # The subject of a backward pass is the line of the forward pass that asks for it.
+        here = frames.texts("file").isin([evidence.row["file"]])
+        here &= frames["line"] == evidence.row["line"]
         at_line = np.isin(samples["stack"], frames["stack"][here])
         inside = (samples["time_ns"] >= evidence.start_ns) & (samples["time_ns"] < evidence.end_ns)
         share = [
