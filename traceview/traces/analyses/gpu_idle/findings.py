@@ -277,6 +277,7 @@ def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
         None,
         {},
         window=(start, first),
+        words={"elsewhere": wording.elsewhere(trace)},
         severity="medium",
     )
 
@@ -361,7 +362,7 @@ RULES = (
         "The first GPU work of {step} began after {idle_ns} of its {step_ns} ({idle_pct}). The CPU "
         "did other work until then, and no other figure counts that time.",
         "Check whether other steps do this too. If so, prepare the input of a step while the GPU "
-        "works on the one before: on another thread or process, such as DataLoader workers.",
+        "works on the one before: {elsewhere}.",
     ),
     FindingRule(
         of_paced,
