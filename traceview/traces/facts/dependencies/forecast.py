@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base import groups, intervals
+from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.statistics import t_quantile
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, arrays, row_numbers
@@ -147,6 +148,14 @@ class StepModel(ABC):
         """What these edits together win per step, without an error: one replay."""
         saved = self._as_recorded(edits) if recorder else self._unrecorded(edits)
         return round(float(saved.mean()))
+
+    def saved_time(self, edit: Edit) -> Intervals:
+        """As much of the end of each step as the edit wins of it; empty without steps."""
+        if not len(self.follows):
+            return intervals.EMPTY
+        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))[self.follows]
+        won = np.clip(np.round(self._unrecorded([edit])), 0, self.recorded).astype(np.int64)
+        return intervals.union(end - won, end)
 
     def _as_recorded(self, edits: Sequence[Edit]) -> Array:
         return self.recorded - self.durations(replay(self.graph, edits))
