@@ -149,14 +149,6 @@ class StepModel(ABC):
         saved = self._as_recorded(edits) if recorder else self._unrecorded(edits)
         return round(float(saved.mean()))
 
-    def saved_time(self, edit: Edit) -> Intervals:
-        """As much of the end of each step as the edit wins of it; empty without steps."""
-        if not len(self.follows):
-            return intervals.EMPTY
-        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))[self.follows]
-        won = np.clip(np.round(self._unrecorded([edit])), 0, self.recorded).astype(np.int64)
-        return intervals.union(end - won, end)
-
     def _as_recorded(self, edits: Sequence[Edit]) -> Array:
         return self.recorded - self.durations(replay(self.graph, edits))
 
@@ -218,6 +210,21 @@ class Model(StepModel):
 
     trace: Trace
     loop: Integers
+
+    def saved_time(self, edit: Edit) -> Intervals:
+        """As much of the end of each step as the edit wins of it; empty without several loops.
+
+        A graph of middle steps has one loop, and compares none. Steps of all loops are in the order
+        of their ends: those of two kinds take turns.
+        """
+        if not len(self.follows) or len(groups.different(self.loop[self.follows])) < 2:
+            return intervals.EMPTY
+        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))
+        earlier = end - self._ends(replay(self.graph, [edit]))
+        order = np.argsort(end, kind="stable")
+        won = np.clip(np.diff(earlier[order], prepend=0), 0, None)
+        end, won = end[order], np.where(self.follows[order], won, 0)
+        return intervals.union(end - won, end)
 
     @cached_property
     def item_of_operation(self) -> RowNumbers:
