@@ -105,7 +105,7 @@ def test_the_kind_of_each_step_by_its_work():
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("by", ["launches", "time", "time alone", "irregular"])
+@pytest.mark.parametrize("by", ["launches", "time", "time alone", "irregular", "ends"])
 def test_every_nth_step_with_an_evaluation_is_of_another_kind(seed, by):
     """Two validations in 12 steps, and 4 replays of an evaluation in 40, were outliers."""
     draw = np.random.default_rng(seed)
@@ -113,9 +113,9 @@ def test_every_nth_step_with_an_evaluation_is_of_another_kind(seed, by):
     steps = every * int(draw.integers(2, 4)) + int(draw.integers(0, every - 1))
     steps = max(steps, 2 * every, 8)
     longer = np.arange(steps) % every == every - 1
-    if by == "irregular":
+    if by in ("irregular", "ends"):
         longer = np.zeros(steps, bool)
-        longer[[steps // 2, steps // 2 + 1]] = True
+        longer[[0, -1] if by == "ends" else [steps // 2, steps // 2 + 1]] = True
     operations = np.full(steps, usual)
     operations[longer] = {"launches": 2 * usual, "time alone": usual + 1}.get(by, usual + 8)
     work_ns = usual * draw.integers(1_000, 1_020, steps) * np.where(longer, 4, 1)

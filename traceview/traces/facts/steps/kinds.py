@@ -93,7 +93,8 @@ def _comes_again(places: Integers, longer: Mask) -> bool:
     if np.count_nonzero(places >= len(longer) // 4) >= _LEAST_OF_KIND:
         return True
     apart = np.diff(places)
-    if not len(apart) or np.ptp(apart) or apart[0] < 2:
+    # The first step and the last are no rhythm.
+    if not len(apart) or np.ptp(apart) or not 2 <= apart[0] <= len(longer) // 2:
         return False
     # What only the last step does may count as work after the loop.
     return bool(places[0] <= apart[0] and places[-1] + apart[0] >= len(longer) - 1)
