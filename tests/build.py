@@ -352,15 +352,20 @@ class Export(ExportFile):
         nodes: list[Span],
         *,
         name: str = "k",
+        names: Sequence[str] = (),
         process: int = 1,
         thread: int | None = None,
         **where: Any,
     ) -> Self:
-        """Add a graph recorded node by node: kernels that share the launch's correlation id."""
+        """Add a graph recorded node by node: kernels that share the launch's correlation id.
+
+        They are all called `name` unless each has one of `names`.
+        """
         number = self._enqueued("cudaGraphLaunch_v10000", call, process, thread)
         for node, kernel in enumerate(nodes, start=1):
             columns = {"graphNodeId": node, "process": process, **where}
-            self.kernel_without_launch(kernel, name=name, correlation=number, **columns)
+            called = names[node - 1] if names else name
+            self.kernel_without_launch(kernel, name=called, correlation=number, **columns)
         return self
 
     def graph_whole(

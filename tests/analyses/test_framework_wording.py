@@ -10,6 +10,7 @@ from traceview.base.hardware.rates import SHARING_MEMORY
 from traceview.traces.analyses import wording as wording
 from traceview.traces.facts.kernel_classes import terms
 from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.trace.nsys.ranges import RANGE_PREFIX as PREFIX
 
 FOREIGN = {
     "void at::native::vectorized_elementwise_kernel<4>(int)": ("cupy", "jax"),
@@ -23,10 +24,34 @@ FOREIGN = {
 @pytest.mark.parametrize("kernel", FOREIGN)
 def test_remedies_fit_the_framework(tmp_path, kernel):
     trace = Export().launch((0, 2), (10, 50), name=kernel).load(tmp_path)
-    names = ("elsewhere", "pool", "early_uploads", "later_reads")
-    phrases = [getattr(terms(trace), name) for name in names]
+    names = ("pool", "early_uploads", "later_reads")
+    phrases = [wording.elsewhere(trace), *(getattr(terms(trace), name) for name in names)]
     said = " ".join([wording.fewer_launches(trace), *phrases]).lower()
     assert not [name for name in FOREIGN[kernel] if name.lower() in said]
+
+
+LOADER = "/usr/lib/python3/site-packages/torch/utils/data/dataloader.py"
+
+
+@pytest.mark.parametrize("kernel", FOREIGN)
+@pytest.mark.parametrize(
+    ("range_", "file", "has_loader"),
+    [
+        (None, None, False),
+        ("forward Net", "/work/gp.py", False),
+        ("load", "/work/dataloader.py", False),
+        (f"{PREFIX}data loading", None, True),
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", None, True),
+        (None, LOADER, True),
+    ],
+)
+def test_workers_are_named_where_a_loader_is_used(tmp_path, kernel, range_, file, has_loader):
+    export = Export().launch((0, 2), (10, 50), name=kernel)
+    if range_:
+        export.range(range_, 0, 60)
+    if file:
+        export.python_sample(30, (file, 12, "__next__"), ("/work/train.py", 3, "main"))
+    assert ("DataLoader" in wording.elsewhere(export.load(tmp_path))) == has_loader
 
 
 @pytest.mark.parametrize("kernel", FOREIGN)

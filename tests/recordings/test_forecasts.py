@@ -209,3 +209,12 @@ def test_what_came_once_between_two_loops_is_part_of_neither():
     [once] = [each for each in findings if "before CUDA graphs" in each.finding.message]
     assert once.forecast is None
     assert not intervals.intersection(replay.time, once.finding.lost.time).total()
+
+
+def test_an_edit_is_told_of_the_loop_in_which_it_wins_most():
+    """The same kernels take as long in both loops; only one launches each, and gains launches."""
+    report = report_of("cuda_graphs_nodes")
+    [fused] = [row for row in report.findings if "in 15 chains" in row.finding.message]
+    assert fused.forecast is not None
+    assert fused.forecast.loop is None
+    assert fused.forecast.saved_per_step_ns < fused.forecast.step_ns

@@ -71,7 +71,7 @@ def ranked(
         ]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=rank)
     in_order = sorted(_each_time_once(in_order), key=rank)
-    in_order = [_forecast(row, loops, time_of) for row in in_order]
+    in_order = [_forecast(row, loops, time_of, model) for row in in_order]
     if model and steady_ns and any(row.finding.edit for row in findings):
         in_order = planned(in_order, main_loop(model()), loops, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
@@ -80,11 +80,22 @@ def ranked(
 
 
 def _forecast(
-    row: RankedFinding, loops: Sequence[LoopTime], time_of: Callable[[Finding], LostTime | None]
+    row: RankedFinding,
+    loops: Sequence[LoopTime],
+    time_of: Callable[[Finding], LostTime | None],
+    model: Callable[[], Model] | None,
 ) -> RankedFinding:
-    """The finding with its forecast."""
+    """The finding with its forecast: of the loop in which an edit wins most.
+
+    The same kernels take as long in steps that launch each and in those that replay a graph of
+    them, but only the former gain the launches as well.
+    """
     finding = row.finding
-    saving = forecast(finding, loops, time_of(finding) if loops else None)
+    when = time_of(finding) if loops else None
+    if when and finding.edit and model and len(loops) > 1:
+        won = model().saved_time(finding.edit)
+        when = replace(when, time=won) if won.total() else when
+    saving = forecast(finding, loops, when)
     if not saving or row.analysis == trace_health.ANALYSIS.name:
         return row
     return replace(row, forecast=saving)

@@ -42,6 +42,26 @@ def test_passes_of_the_same_kernels_are_compared(tmp_path):
     assert rows(result, "replays", "kernel_ns", "ratio") == [(50, pytest.approx(410 / 90))]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"), [(2, 0, None), (4, 0, None), (9, 0, 9), (2, 3, 3)]
+)
+def test_passes_that_warm_a_graph_up_are_not_told_to_be_replayed(tmp_path, before, after, told):
+    """An evaluation that ran once, was captured, and was replayed then was a high finding."""
+    export, names = Export(), ["a", "b", "a", "c", "d"]
+    for number in range(before):
+        eager(export, 1000 * (number + 1), names)
+    for number in range(3):
+        replay(export, 50_000 + 1000 * number, names)
+    for number in range(after):
+        eager(export, 90_000 + 1000 * number, names)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    values = [each.evidence.values for each in result.findings]
+    found = [each["passes"] for each in values if "passes" in each]
+    assert found == ([told] if told else [])
+
+
 def test_other_kernels_orders_grids_and_processes_are_not(tmp_path):
     export, names = Export(), ["a", "b", "c", "d"]
     replay(export, 5000, names)

@@ -82,6 +82,20 @@ def test_a_recorder_that_only_says_that_not_all_was_collected_is_believed(tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("exit_status", "said"),
+    [("139", "Signal 11"), ("137", "Signal 9"), ("1", None), ("130", None), ("?", None)],
+)
+def test_a_program_that_crashed_is_not_the_fault_of_the_recorder(tmp_path, exit_status, said):
+    export = Export().diagnostic("Not all CUDA events might have been collected.")
+    export.run(exit_status=exit_status)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert finding.message.startswith(said or "The recorder failed")
+    assert ("without the recorder" in finding.remedy) == (said is not None)
+
+
+@pytest.mark.parametrize(
     "bounded",
     [
         {"nsys_command": "nsys profile --capture-range=cudaProfilerApi python x.py"},

@@ -29,3 +29,29 @@ def test_a_gpu_that_only_loads_data_waits_for_no_launches(kernels, tmp_path):
     assert every.one_time[loads].all()
     assert not every.one_time[~loads].any()
     assert (verdict(trace, 0) == "unknown") == (kernels < 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "long", "once"),
+    [
+        (30, [25], True),
+        (30, [], False),
+        (30, [14, 25], False),
+        (9, [7], False),
+    ],
+)
+@pytest.mark.parametrize("step_us", [200, 3_000])
+def test_one_pause_of_many_steps_is_no_habit(steps, long, once, step_us, tmp_path):
+    """433 ms before results were read were spread over 29 steps of 1 ms."""
+    export, at = Export(), 0
+    for number in range(steps):
+        at += step_us * 1_000
+        work = (at + 10_000, at + step_us * 500)
+        export.launch((at, at + 5_000), work, name="k")
+        export.call("cudaStreamSynchronize", at + 6_000, work[1])
+        export.range(f"step {number}", at - 1_000, work[1] + 1_000)
+        if number in long:
+            at += 40 * step_us * 1_000
+            export.launch((at, at + 5_000), (at + 10_000, at + 20_000), name="checkpoint")
+    every = gaps(export.load(tmp_path))
+    assert every.count(every.one_time & (every.gap >= 5)) == once

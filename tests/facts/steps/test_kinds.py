@@ -81,7 +81,7 @@ def test_work_that_varies_or_warms_up_is_of_one_kind(seed):
         np.full(count, 1),
         np.zeros(count, np.int64),
     ):
-        assert not kinds_by_work(series, operations).any()
+        assert not kinds_by_work(series, operations, operations).any()
 
 
 def test_parts_of_each_step_are_timed_as_steps(tmp_path):
@@ -100,8 +100,27 @@ def test_parts_of_each_step_are_timed_as_steps(tmp_path):
 
 def test_the_kind_of_each_step_by_its_work():
     operations = np.array([12, 12, 12, 24, 12, 12, 12, 24, 12, 12, 12, 24])
-    assert (kinds_by_work(np.zeros(12, np.int64), operations) == LONGER).nonzero()[0].tolist() == [
-        3,
-        7,
-        11,
-    ]
+    kind = kinds_by_work(np.zeros(12, np.int64), operations, operations)
+    assert np.flatnonzero(kind == LONGER).tolist() == [3, 7, 11]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("by", ["launches", "time", "time alone", "irregular", "ends"])
+def test_every_nth_step_with_an_evaluation_is_of_another_kind(seed, by):
+    """Two validations in 12 steps, and 4 replays of an evaluation in 40, were outliers."""
+    draw = np.random.default_rng(seed)
+    every, usual = int(draw.integers(3, 12)), int(draw.integers(20, 700))
+    steps = every * int(draw.integers(2, 4)) + int(draw.integers(0, every - 1))
+    steps = max(steps, 2 * every, 8)
+    longer = np.arange(steps) % every == every - 1
+    if by in ("irregular", "ends"):
+        longer = np.zeros(steps, bool)
+        longer[[0, -1] if by == "ends" else [steps // 2, steps // 2 + 1]] = True
+    operations = np.full(steps, usual)
+    operations[longer] = {"launches": 2 * usual, "time alone": usual + 1}.get(by, usual + 8)
+    work_ns = usual * draw.integers(1_000, 1_020, steps) * np.where(longer, 4, 1)
+
+    kind = kinds_by_work(np.zeros(steps, np.int64), operations, work_ns)
+
+    expected = longer & (by in ("launches", "time"))
+    assert ((kind == LONGER) == expected).all()

@@ -297,3 +297,42 @@ def test_steps_that_begin_inside_a_pass_are_whole_wherever_the_recording_ends(of
         assert found is not None
         assert found.lag == 3 * length
         assert_whole_passes(found, end)
+
+
+@RANDOM
+def test_launches_behind_the_last_pass_are_not_part_of_it(random):
+    """Three results read back after 30 passes made a step of 460 ms, the others of 1 ms."""
+    length, passes = int(random.integers(6, 60)), int(random.integers(8, 40))
+    once = np.append(a_pass(random, length - 1), 40)
+    tail = np.full(int(random.integers(1, length)), 300)
+    kind = np.concatenate([np.tile(once, passes), tail])
+    seam = int(random.integers(0, length))
+    long = length * np.arange(passes) + seam
+    found = find_repetition(kind, pauses(len(kind), long), None, seen_by_host(len(kind), *long))
+    assert found is not None
+    assert found.lag == length
+    assert found.end <= length * passes
+    # The first and the last one may be halves.
+    assert len(found.first) >= passes - 2
+
+
+@RANDOM
+def test_steps_that_take_turns_and_print_a_summary_are_steps_without_a_model(random):
+    """87 time steps of a simulation were 9: it prints a summary after every tenth."""
+    length, passes, every = int(random.integers(60, 200)), 80, int(random.integers(8, 14))
+    one, other = random.permutation(length), random.permutation(length)
+    kept = random.random(length) < 0.85
+    other = np.where(kept, one, other + 500)
+    parts, seen, at = [], [], 0
+    for number in range(passes):
+        parts.append(one if number % 2 else other)
+        seen.append(at + length - 1)
+        at += length
+        if number % every == every - 1:
+            parts.append(np.array([600, 601, 602]))
+            at += 3
+    kind = np.concatenate(parts)
+    marked = seen_by_host(len(kind), *seen)
+    found = find_repetition(kind, pauses(len(kind)), None, marked, of_model=False)
+    assert found is not None
+    assert (found.lag, len(found.first) >= passes - 2) == (length, True)

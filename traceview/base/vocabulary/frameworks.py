@@ -25,7 +25,6 @@ class Framework:
         kernels: pattern of the names of kernels that only it launches.
         ranges: pattern of the names of ranges that only it opens.
         fewer_launches: follows "Launch less often: ".
-        elsewhere: where other CPU work can move.
         pool: the pool from which the program can allocate.
         early_uploads: for uploads that hold up the GPU, the begin of a sentence.
         later_reads: reads results without a wait; follows "Read results less often, ".
@@ -48,7 +47,6 @@ class Framework:
     kernels: str = ""
     ranges: str = ""
     fewer_launches: str = "fuse kernels, batch, or replay a CUDA graph"
-    elsewhere: str = "on another thread or process"
     pool: str = "cudaMallocAsync"
     early_uploads: str = (
         "Pin what is uploaded (cudaHostAlloc) and copy it early with cudaMemcpyAsync"
@@ -100,7 +98,6 @@ FRAMEWORKS: tuple[Framework, ...] = (
         # replay with one launch per step says 13.7 (docs/accuracy.md).
         fewer_launches="replay CUDA graphs, as torch.compile's mode='reduce-overhead' does, or "
         "batch",
-        elsewhere="on another thread or process (DataLoader workers)",
         pool="torch's allocator",
         early_uploads="Pin what is uploaded and copy it early with non_blocking=True",
         later_reads="or copy with non_blocking=True into pinned memory and read them a step later",

@@ -186,13 +186,22 @@ _WITHOUT_XLA = (
     "--nvtx-domain-exclude=TSL."
 )
 
+_CTRL_C = 2
+_CRASHED = (
+    "Run the program without the recorder to see whether that ends it, too. Events that were not "
+    "yet saved are lost when a program is killed."
+)
+
 
 def _unread(trace: Trace, failed: str) -> Check:
-    """That much is missing; the cause is a driver newer than the recorder, if that says so."""
+    """That much is missing; the cause is the signal that ended the program, or a newer driver."""
     driver, why = export_info.newer_driver(warning_texts(trace)), "The recorder failed while "
     why, remedy = f"{why}reading its events back", _otherwise(trace)
     if _LOST_STRING in failed:
         remedy = _WITHOUT_XLA
+    status = trace.run.get("exit_status", "0")
+    if status.isdecimal() and (signal := int(status[:8]) - 128) > 0 and signal != _CTRL_C:
+        why, remedy = f"Signal {signal} ended the program", _CRASHED
     if driver is not None:
         why = "The driver (CUDA {driver}) is newer than {nsys}"
         remedy = "Update nsys: one of the same year as the driver, or newer, records its events."

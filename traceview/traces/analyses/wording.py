@@ -48,6 +48,18 @@ def early_uploads(trace: Trace) -> str:
     return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
 
 
+_LOADER = re.compile(r"torch/utils/data/\w+\.py::")
+_LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
+"""Ranges around a batch: of `traceview record`, and of torch.profiler."""
+
+
+def elsewhere(trace: Trace) -> str:
+    """Where CPU work can move; a program that shows a DataLoader has workers for it."""
+    loads = trace.recorded("ranges").texts("name").matching(_LOADS.match).any()
+    loads = loads or stacks_through(trace, _LOADER).any()
+    return f"on another thread or process{' (DataLoader workers)' if loads else ''}"
+
+
 def flush(trace: Trace) -> str:
     """A remedy that makes a recording hold launches together with their work."""
     return by_recorder(

@@ -28,6 +28,7 @@ from traceview.traces.facts.operations import gpu_cells, operations
 from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
+from traceview.traces.facts.steps.steps import warm_up_end_ns
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
@@ -237,14 +238,18 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     own = once & (every.device == device)
     by_cause = every.by_cause(own)
     main = int(np.argmax(by_cause))
+    paused = own & (every.cause == causes.LAUNCH_LATE) & (every.start_ns >= warm_up_end_ns(trace))
+    paused_ns = int(every.idle_ns[paused].sum())
     uses = "first uses, such as code loading and the first pinned allocation"
     lost = f"during warm-up and {uses if main in causes.FIRST_USES else 'start-up'}"
+    lost += ", and in one long pause" * (paused_ns > 0)
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)
     severity: Severity = "info"
     if main not in causes.FIRST_USES:
         what = causes.CAUSES[main].idle or causes.CAUSES[main].lost
         idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
+        idle.say_part("paused_ns", paused_ns, "was one pause after warm-up, as long as many steps.")
         if device in gaps.long_starts(trace):
             severity = "high"
             idle.lost = "before its first kernel"
@@ -281,6 +286,7 @@ def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
         None,
         {},
         window=(start, first),
+        words={"elsewhere": wording.elsewhere(trace)},
         severity="medium",
     )
 
@@ -365,7 +371,7 @@ RULES = (
         "The first GPU work of {step} began after {idle_ns} of its {step_ns} ({idle_pct}). The CPU "
         "did other work until then, and no other figure counts that time.",
         "Check whether other steps do this too. If so, prepare the input of a step while the GPU "
-        "works on the one before: on another thread or process, such as DataLoader workers.",
+        "works on the one before: {elsewhere}.",
     ),
     FindingRule(
         of_paced,

@@ -443,7 +443,7 @@ def take_out(trace: Trace) -> str:
         else "Take this CPU work out of the way: do it earlier or later"
     )
     return (
-        f"{what}, or {terms(trace).elsewhere}, so that launches reach the GPU before it runs dry."
+        f"{what}, or {wording.elsewhere(trace)}, so that launches reach the GPU before it runs dry."
     )
 
 

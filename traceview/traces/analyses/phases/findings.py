@@ -115,11 +115,23 @@ def _of_process(trace: Trace, process: int, nodes: Integers, alone: Mask) -> Ite
             kernels,
             first,
             ops.end_ns[last] - ops.start_ns[first],
-            ~steps.operations_in_warm_up(trace)[first],
+            ~steps.operations_in_warm_up(trace)[first]
+            & ~_warms_up(ops.start_ns[first], int(ops.start_ns[nodes[own[replay.ids]]].min())),
             int(count[number]),
             int(np.median(span[own])),
             int(np.median(busy[own])),
         )
+
+
+_WARM_UP = 4
+"""PyTorch calls what it captures 3 times before (make_graphed_callables); a JIT captures at the
+second or third call. More passes are a loop."""
+
+
+def _warms_up(begun_ns: Integers, replayed_ns: int) -> Mask:
+    """True for passes before the first replay, where they are so few as to warm the graph up."""
+    before: Mask = begun_ns < replayed_ns
+    return before & (np.count_nonzero(before) <= _WARM_UP)
 
 
 def _names(trace: Trace) -> Hashes:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base import groups, intervals
+from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.statistics import t_quantile
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, arrays, row_numbers
@@ -219,6 +220,21 @@ class Model(StepModel):
 
     trace: Trace
     loop: Integers
+
+    def saved_time(self, edit: Edit) -> Intervals:
+        """As much of the end of each step as the edit wins of it; empty without several loops.
+
+        A graph of middle steps has one loop, and compares none. Steps of all loops are in the order
+        of their ends: those of two kinds take turns.
+        """
+        if not len(self.follows) or len(groups.different(self.loop[self.follows])) < 2:
+            return intervals.EMPTY
+        end = self._ends(Times(self.graph.start_ns, self.graph.end_ns))
+        earlier = end - self._ends(replay(self.graph, [edit]))
+        order = np.argsort(end, kind="stable")
+        won = np.clip(np.diff(earlier[order], prepend=0), 0, None)
+        end, won = end[order], np.where(self.follows[order], won, 0)
+        return intervals.union(end - won, end)
 
     @cached_property
     def item_of_operation(self) -> RowNumbers:

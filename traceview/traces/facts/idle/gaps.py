@@ -120,7 +120,8 @@ class Gaps(gap_bounds.IdleTime):
 
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
     pinned memory of a process, whatever comes before the first kernel of a device or before the
-    first step after warm-up, and what was launched in ranges named warm_up. Parts that are mostly
+    first step after warm-up, what was launched in ranges named warm_up, and a pause as long as ten
+    steps that is the only one outside of them. Parts that are mostly
     compilation, which `phases` reports, are one-time too, unless a loop compiles again and again.
     """
 
@@ -205,6 +206,8 @@ def every_gap(trace: Trace) -> Gaps:
     one_time |= compilation.compiling(trace, parts.start_ns, parts.end_ns)
     one_time &= ~recompilation.recompiling(trace, parts.start_ns, parts.end_ns)
     one_time |= bounds.end_ns[gap] <= first_compute_ns(trace)[device]
+    outside = ~one_time & (steps.step_of_operations(trace)[after] < 0)
+    one_time |= _in_lone_pause(trace, device, gap, np.where(outside, parts.idle_ns, 0))
     return Gaps(
         gap=gap,
         device=device,
@@ -223,6 +226,35 @@ def every_gap(trace: Trace) -> Gaps:
         by_event=behind.by_event[after],
         one_time=one_time if warm is None else one_time | warm[after],
     )
+
+
+LONG_PAUSE, MANY_STEPS = 10, 10
+"""A pause is no part of a loop of so many steps if it is so many times as long as one of them. A
+program of 30 passes of 1 ms was idle for 433 ms before it read its results."""
+_ALIKE = 0.5
+
+
+def _in_lone_pause(trace: Trace, device: Array, gap: RowNumbers, outside_ns: Integers) -> Mask:
+    """True for the parts of the only gap outside the steps that is as long as many of them.
+
+    `outside_ns` is the time of each part, 0 if it is in a step or one-time anyway. One pause is no
+    habit: where another is half as long, as before each epoch, none is set aside.
+    """
+    timed, result = steps.pace(trace), np.zeros(len(gap), bool)
+    usual = np.flatnonzero(timed.timed & ~timed.warm_up & ~timed.outlier)
+    if len(usual) < MANY_STEPS:
+        return result
+    step_ns = int(timed.median_ns[usual].max())
+    of_gap = groups.group(gap)
+    idle_ns, on = groups.sums(of_gap, outside_ns), device[of_gap.first]
+    for each in groups.different(on).tolist():
+        own = np.flatnonzero(on == each)
+        longest = own[np.argsort(idle_ns[own])[::-1]][:2]
+        if idle_ns[longest[0]] < LONG_PAUSE * step_ns:
+            continue
+        if len(longest) < 2 or idle_ns[longest[1]] < _ALIKE * idle_ns[longest[0]]:
+            result |= of_gap.ids == longest[0]
+    return result
 
 
 @fact

@@ -110,6 +110,13 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
 
 def _with_inferred(trace: Trace) -> Trace:
     marked = steps_source(trace)
+    if marked == "added-ranges":
+        beside = _beside_steps(trace)
+        if beside and _were_captured(trace, beside):
+            added = origins.added_ranges(trace) & origins.candidates_for_steps(trace)
+            trace = trace.with_ranges(trace.recorded("ranges").take(~added))
+            return _with_ranges(trace, beside, "step")
+        return _with_ranges(trace, beside, "pass") if beside else trace
     may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
     if not may_be_parts and (marked != "none" or _is_one_step(trace)):
         return trace
@@ -117,7 +124,53 @@ def _with_inferred(trace: Trace) -> Trace:
     passes = [found for process in processes if (found := _passes(trace, process))]
     if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
         return trace
-    recorded, inferred = trace.recorded("ranges"), _as_ranges(passes)
+    return _with_ranges(trace, passes, "step")
+
+
+def _beside_steps(trace: Trace) -> list[_Passes]:
+    """The passes between and after added steps: evaluation, or replays of what was captured there.
+
+    Launches before the first step set the program up. A pass begins behind the step before it.
+    """
+    ops, every = operations(trace), steps(trace)
+    calls, outside = trace.recorded("api_calls"), step_of_operations(trace) < 0
+    result = []
+    for process in groups.different(every.process).tolist():
+        rows = every.process == process
+        ends = np.sort(every.cpu_end_ns[rows])
+        own = np.flatnonzero((ops.process == process) & ops.launched & outside)
+        called_ns = calls["start_ns"][ops.call[own]]
+        own = own[called_ns >= every.cpu_start_ns[rows].min()]
+        own = own[np.argsort(calls["start_ns"][ops.call[own]], kind="stable")]
+        found = _passes_of(trace, process, own) if len(own) else None
+        if found:
+            _, thread, begin, until = found
+            before = np.searchsorted(ends, until, side="right") - 1
+            result.append((process, thread, np.maximum(begin, ends[before]), until))
+    return result
+
+
+_CAPTURED = 0.8
+"""Of the kernel time of eager passes: so much is of kernels that the graph replays. A graph of the
+forward pass alone, replayed after training, has half of them or fewer."""
+
+
+def _were_captured(trace: Trace, passes: list[_Passes]) -> bool:
+    """Whether the steps come before the passes, which replay their kernels: eager warm-up."""
+    ops, kernels = operations(trace), trace.recorded("kernels")
+    begin = min(int(each[2][0]) for each in passes)
+    nodes = np.flatnonzero(cuda_graphs(trace).node)
+    eager = np.flatnonzero((step_of_operations(trace) >= 0) & (ops.kind == Kind.KERNEL))
+    if not len(nodes) or np.isin(nodes, eager).any() or steps(trace).cpu_end_ns.max() > begin:
+        return False
+    names, took_ns = kernels.texts("name").codes, ops.duration_ns[eager]
+    again = np.isin(names[ops.row[eager]], names[ops.row[nodes[ops.kind[nodes] == Kind.KERNEL]]])
+    return bool(took_ns[again].sum() >= _CAPTURED * max(took_ns.sum(), 1))
+
+
+def _with_ranges(trace: Trace, passes: list[_Passes], name: str) -> Trace:
+    """The trace with a range of this name for each pass, behind its own."""
+    recorded, inferred = trace.recorded("ranges"), _as_ranges(passes, name)
     data: dict[str, Array | Texts] = {}
     for column in recorded.columns:
         if column.dtype == "text":
@@ -332,11 +385,11 @@ def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
     return result
 
 
-def _as_ranges(passes: list[_Passes]) -> Table:
+def _as_ranges(passes: list[_Passes], name: str) -> Table:
     process, thread, start, end = zip(*passes, strict=True)
     counts = list(map(len, start))
     numbers = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
-    names = object_array([f"step_{number}" for number in range(max(counts))])
+    names = object_array([f"{name}_{number}" for number in range(max(counts))])
     threads, once = np.repeat(thread, counts).astype(np.int32), np.zeros(len(numbers), np.int32)
     data: dict[str, Array | Texts] = {
         "start_ns": np.concatenate(start),

@@ -53,30 +53,51 @@ def named(series: str, kind: int) -> str:
     return _WORDS.get(kind) or (f"{series} (more work)" if kind == LONGER else series)
 
 
-def kinds_by_work(series: Integers, operations: Integers) -> Array:
-    """The kind of each step by the operations that it launches; `series` ascends."""
+def kinds_by_work(series: Integers, operations: Integers, work_ns: Integers) -> Array:
+    """The kind of each step by the operations that it launches and their time (ns).
+
+    All have shape (steps,); `series` ascends.
+    """
     result = np.zeros(len(series), np.int64)
     edges = np.flatnonzero(np.diff(series, prepend=-1, append=-1))
     for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        longer = _longer(operations[first:last])
+        longer = _longer(operations[first:last], work_ns[first:last])
         if longer is not None:
             result[first:last][longer] = LONGER
     return result
 
 
-def _longer(operations: Integers) -> Mask | None:
-    """True for the steps with much more work than the others; None where all are of one kind."""
+def _longer(operations: Integers, work_ns: Integers) -> Mask | None:
+    """True for the steps with much more work than the others; None where all are of one kind.
+
+    The same number of launches can be a few kernels and ten times their work, where an evaluation
+    is a CUDA graph or one large batch. Work that only takes longer is of no other kind.
+    """
     if len(operations) < _LEAST_STEPS or operations.min() <= 0:
         return None
-    usual = arrays.median(operations)
-    longer = operations >= max(_MUCH_MORE * usual, usual + _LEAST_MORE)
-    few = np.sort(operations[~longer])
-    alike = few[int(0.9 * (len(few) - 1))] <= _ALIKE * few[int(0.1 * (len(few) - 1))]
-    # The first steps launch more while they warm up.
-    later = np.flatnonzero(longer) >= len(operations) // 4
-    if not alike or np.mean(longer) > 1 - _MOST or later.sum() < _LEAST_OF_KIND:
-        return None
-    return longer
+    least = arrays.median(operations) + _LEAST_MORE
+    for amount in (operations, work_ns):
+        longer = (amount >= _MUCH_MORE * arrays.median(amount)) & (operations >= least)
+        few = np.sort(amount[~longer])
+        alike = few[int(0.9 * (len(few) - 1))] <= _ALIKE * few[int(0.1 * (len(few) - 1))]
+        if alike and np.mean(longer) <= 1 - _MOST and _comes_again(np.flatnonzero(longer), longer):
+            return longer
+    return None
+
+
+def _comes_again(places: Integers, longer: Mask) -> bool:
+    """Whether the steps at these places are several behind the first, or every n-th of all.
+
+    The first steps launch more while they warm up.
+    """
+    if np.count_nonzero(places >= len(longer) // 4) >= _LEAST_OF_KIND:
+        return True
+    apart = np.diff(places)
+    # The first step and the last are no rhythm.
+    if not len(apart) or np.ptp(apart) or not 2 <= apart[0] <= len(longer) // 2:
+        return False
+    # What only the last step does may count as work after the loop.
+    return bool(places[0] <= apart[0] and places[-1] + apart[0] >= len(longer) - 1)
 
 
 def takes_turns(series: Integers, thread: Array, start_ns: Integers) -> Mask:

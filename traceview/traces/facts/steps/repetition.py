@@ -156,7 +156,7 @@ def _of_one_kind(kind: Integers, pause_ns: Integers, marked: Mask) -> Repetition
 def _several_launches(
     kind: Integers, pause_ns: Integers, optimizer: Mask | None, marked: Mask | None, of_model: bool
 ) -> Repetition | None:
-    anchor = _best_anchor(kind)
+    anchor = _best_anchor(kind, None if of_model else marked)
     lag = anchor.lag if anchor else 0
     if optimizer is not None and (passes := _between_optimizers(optimizer, lag)):
         return passes
@@ -169,7 +169,22 @@ def _several_launches(
     if len(at) < LEAST_STEPS:
         return None
     passes = _whole_passes(_seams(at, pause_ns, lag), end, lag)
-    return _not_layers(passes, kind, pause_ns, marked, of_model) if passes else None
+    passes = _not_layers(passes, kind, pause_ns, marked, of_model) if passes else None
+    return _closed(passes, kind) if passes else None
+
+
+def _closed(passes: Repetition, kind: Integers) -> Repetition | None:
+    """The passes without launches behind the last one: results read back, an evaluation.
+
+    The last pass ends with the last launch that a usual pass has at the same place.
+    """
+    first, end = passes.first, passes.end
+    usual = first[:-1][np.diff(first) == passes.lag]
+    if not len(usual):
+        return passes
+    equal = kind[first[-1] : end] == kind[usual[-1] : usual[-1] + end - first[-1]]
+    end = int(first[-1]) + int(np.flatnonzero(np.append(True, equal))[-1])
+    return _whole_passes(first, end, passes.lag)
 
 
 def _not_layers(
@@ -219,8 +234,13 @@ def _between(after: Integers, end: int, pause_ns: Integers) -> Repetition | None
     return _whole_passes(_seams(after, pause_ns, step), end, step)
 
 
-def _best_anchor(kind: Integers) -> _Anchor | None:
-    """The anchor of the shortest passes among those of best coverage; None if all cover little."""
+def _best_anchor(kind: Integers, seen: Mask | None = None) -> _Anchor | None:
+    """The anchor of the shortest passes among those of best coverage; None if all cover little.
+
+    Where no model has layers, `seen` is True for the launches that the host sees. Passes that it
+    sees each of are steps then, though every tenth prints a summary and every second goes through
+    the directions in another order: both make longer passes that agree better.
+    """
     some = kind[:_MOST_COMPARED]
     covered: list[tuple[float, _Anchor]] = []
     for anchor in _anchors(kind):
@@ -234,7 +254,17 @@ def _best_anchor(kind: Integers) -> _Anchor | None:
     if best < _LEAST_COVERAGE:
         return None
     good = (anchor for share, anchor in covered if share >= best - _AS_GOOD)
-    return min(good, key=lambda anchor: anchor.lag)
+    chosen = min(good, key=lambda anchor: anchor.lag)
+    if seen is None:
+        return chosen
+    steps = [
+        anchor
+        for share, anchor in covered
+        if share >= _AGREEING
+        and chosen.lag % anchor.lag < _OTHERS * anchor.lag
+        and nesting.mostly_marked(anchor.at, int(anchor.at[-1]) + anchor.lag, seen)
+    ]
+    return min([chosen, *steps], key=lambda anchor: anchor.lag)
 
 
 def _anchors(kind: Integers) -> Iterator[_Anchor]:

@@ -98,7 +98,8 @@ def _instances(trace: Trace) -> tuple[RowNumbers, Integers, Array]:
         launching = ranges.attributed_operations(trace).range
         step = _step_at(trace, rows, launching, operations(trace).call)
         launched = np.bincount(step[step >= 0], minlength=len(rows))
-        kind = kinds.kinds_by_work(series_of, launched)
+        work_ns = groups.added(step, operations(trace).duration_ns, len(rows))
+        kind = kinds.kinds_by_work(series_of, launched, work_ns)
     # Requests are named with their shapes: decodes of all batch sizes are one series.
     by_name = (kind > 0) & (kind != kinds.LONGER)
     track = tree.nesting.track[rows]
