@@ -146,10 +146,16 @@ def _beside_steps(trace: Trace) -> list[_Passes]:
         if found:
             _, thread, begin, until = found
             before = np.searchsorted(ends, until, side="right") - 1
-            result.append((process, thread, np.maximum(begin, ends[before]), until))
+            begin = np.maximum(begin, ends[before])
+            steps_ns = int((every.cpu_end_ns - every.cpu_start_ns)[rows].sum())
+            if (until - begin).sum() >= _LEAST_BESIDE * steps_ns:
+                result.append((process, thread, begin, until))
     return result
 
 
+_LEAST_BESIDE = 0.01
+"""Of the time of the steps: passes that take less are no loop of the program. Six reads between the
+epochs of a U-Net took 2.67 µs each beside 26 steps of 17.7 ms; evaluations take 5 to 60 %."""
 _CAPTURED = 0.8
 """Of the kernel time of eager passes: so much is of kernels that the graph replays. A graph of the
 forward pass alone, replayed after training, has half of them or fewer."""
