@@ -331,6 +331,50 @@ def test_sizes_by_the_names_that_they_get(tmp_path, named, size):
     assert found.values["n"] == size
 
 
+@pytest.mark.parametrize(("name", "stride"), [("query_states", 1024), ("keys", 1024), ("w", 1)])
+def test_operands_of_attention_by_other_names_have_one_rank(tmp_path, name, stride):
+    found = arguments(
+        tmp_path,
+        f"def attention(v, {name}):\n    batch, heads, n, d = v.shape\n    m = {name}.shape[2]\n"
+        f"    kernel[(n,)](v, {name}, None, {name}.stride(2), m, BLOCK=64)\n",
+    )
+    assert found.values["stride"] == stride
+
+
+@pytest.mark.parametrize("kind", ["DTensor", "MyTensor", "torch.Tensor"])
+def test_a_tensor_is_of_no_class_of_its_own(tmp_path, kind):
+    found = arguments(
+        tmp_path,
+        "def local(x):\n"
+        f"    if isinstance(x, {kind}):\n        return x._local\n    return x\n"
+        "def outer(x):\n    y = local(x)\n    return inner(y, y)\n"
+        "def inner(x, y):\n    i, j, k = x.shape\n"
+        "    kernel[(1,)](x, y, None, x.stride(2), j, BLOCK=64)\n",
+    )
+    assert isinstance(found.values["x"], AssumedTensor)
+    assert (found.values["stride"], found.values["n"]) == (1, 1024)
+
+
+@pytest.mark.parametrize("quotient", ["a // b", "triton.cdiv(a, b)", "max(triton.cdiv(a, b), 1)"])
+def test_a_tile_of_one_group_is_assumed(tmp_path, quotient):
+    found = arguments(
+        tmp_path,
+        "def scaled(x, y):\n    a, b = x.size(1), y.size(1)\n"
+        f"    kernel[(1,)](x, y, None, a, b, BLOCK={quotient})\n",
+    )
+    assert isinstance(found.values["BLOCK"], AssumedSize)
+
+
+@pytest.mark.parametrize("part", ["q_nope_dim", "rope_dim", "qk_rope_head_dim"])
+def test_a_part_of_a_head_is_smaller_than_a_head(tmp_path, part):
+    found = arguments(
+        tmp_path,
+        f"def rotated(q, {part}: int):\n    b, h, n, d = q.shape\n"
+        f"    kernel[(1,)](q, q, None, d, d - {part}, BLOCK=64)\n",
+    )
+    assert 0 < found.values["n"] < found.values["stride"]
+
+
 @pytest.mark.parametrize(("at", "stride"), [(0, 1024), (2, 1024), (3, 1), (-1, 1)])
 def test_the_last_stride_of_a_tensor_of_unknown_rank(tmp_path, at, stride):
     found = arguments(

@@ -153,8 +153,7 @@ class Scope:
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self._value(node.left), self._value(node.right)
         tensor = next((v for v in (left, right) if isinstance(v, AssumedTensor)), None)
-        sizes = isinstance(left, AssumedSize) and isinstance(right, AssumedSize)
-        if sizes and left == right and isinstance(node.op, ast.FloorDiv):
+        if _are_equal_sizes(left, right) and isinstance(node.op, ast.FloorDiv):
             return AssumedSize(1)
         return tensor or _OPERATORS[type(node.op)](left, right)
 
@@ -234,6 +233,8 @@ class Scope:
         if isinstance(function, Method):
             return function(*arguments, **keywords)
         name = str(getattr(function, "__name__", ""))
+        if name == "cdiv" and _are_equal_sizes(*arguments):
+            return AssumedSize(1)
         first = arguments[0] if arguments else None
         if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):
             return replace(first, dtype=dtype_in((), keywords) or first.dtype)
@@ -248,7 +249,8 @@ class Scope:
             block = keywords.get("block_shape") or arguments[at]
             return AssumedDescriptor(first, tuple(map(int, block)))
         if function is isinstance and isinstance(first, AssumedTensor):
-            return "Tensor" in ast.unparse(node.args[1])
+            # Not of a subclass, such as DTensor.
+            return bool(re.search(r"\bTensor\b", ast.unparse(node.args[1])))
         passed = (*arguments, *keywords.values())
         if any(isinstance(each, (AssumedTensor, Shape)) for each in passed):
             if function in (max, min, sum, len) or name == "prod":
@@ -396,6 +398,11 @@ def _first_of(value: Any) -> Any:
     with suppress(TypeError, StopIteration):
         return next(iter(value))
     return UNKNOWN
+
+
+def _are_equal_sizes(*values: Any) -> bool:
+    """Whether values are assumed sizes, whose quotient is 1 only because they are assumed."""
+    return all(isinstance(value, AssumedSize) for value in values) and len({*values}) == 1
 
 
 def _any_entry(table: Mapping[Any, Any]) -> Any:

@@ -17,6 +17,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     AssumedSize,
     AssumedTensor,
     Function,
+    Method,
     tensor_ranks,
     torch_,
 )
@@ -144,7 +145,9 @@ def _caller(
         else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
     )
     passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
-    return {name: value for name, value in passed.items() if value is not UNKNOWN}
+    # An attribute of a tensor that is not known reads as a method.
+    known = {name: value for name, value in passed.items() if value is not UNKNOWN}
+    return {name: value for name, value in known.items() if not isinstance(value, Method)}
 
 
 def _first_call(
