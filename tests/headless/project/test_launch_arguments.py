@@ -121,6 +121,25 @@ def test_unpacked_strides_fill_what_is_left(tmp_path):
     assert [found.values[p.name] for p in strided[2:]] == [1024, 1, 1024, 1]
 
 
+@pytest.mark.parametrize("ranks", [(3, 4), (4, 2), (1, 3)])
+@pytest.mark.parametrize("known", ["a, b, c, d", "a, b"])
+def test_unpacked_strides_are_those_that_are_named_so(tmp_path, ranks, known):
+    """Constexprs that come first and the ranks of other tensors do not count."""
+    owned = zip("xy", ranks, strict=True)
+    strides = [[f"{name}_d{at}_stride" for at in range(rank)] for name, rank in owned]
+    names = ["rows", "x_ptr", *strides[0], "y_ptr", *strides[1], "scale", "SIZE"]
+    listed = [Parameter(n, is_constexpr=n in ("rows", "SIZE")) for n in names]
+    found = arguments(
+        tmp_path,
+        f"def f(x, y, z):\n    {known} = z.shape\n    of_y = list(y.stride())\n"
+        "    kernel[(1,)](64, x, *x.stride(), y, *of_y, 2.0, SIZE=64)\n",
+        [*listed, Parameter("BLOCK", is_constexpr=True)],
+    )
+    for each in strides:
+        assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
+    assert (found.values["scale"], found.values["SIZE"]) == (2.0, 64)
+
+
 def test_what_does_not_follow_is_left_open(tmp_path):
     found = arguments(
         tmp_path, "def f(x, n):\n    kernel[(1,)](x, lookup(x), None, n.a.b, n, BLOCK=lookup(n))\n"

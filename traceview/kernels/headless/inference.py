@@ -267,5 +267,5 @@ def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: De
 
 def is_block(name: str) -> bool:
     """Whether a constexpr is the size of a tile by its name."""
-    words = r"block|tile|^b[mnkxyt]$|^xblock|^yblock|^rblock"
+    words = r"block|tile|segment_?size|^b[mnkxyt]$|^xblock|^yblock|^rblock"
     return bool(re.search(words, name, re.IGNORECASE))

@@ -233,8 +233,6 @@ class Scope:
         if isinstance(function, Method):
             return function(*arguments, **keywords)
         name = str(getattr(function, "__name__", ""))
-        if name == "cdiv" and _are_equal_sizes(*arguments):
-            return AssumedSize(1)
         first = arguments[0] if arguments else None
         if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):
             return replace(first, dtype=dtype_in((), keywords) or first.dtype)
@@ -251,12 +249,7 @@ class Scope:
         if function is isinstance and isinstance(first, AssumedTensor):
             # Not of a subclass, such as DTensor.
             return bool(re.search(r"\bTensor\b", ast.unparse(node.args[1])))
-        passed = (*arguments, *keywords.values())
-        if any(isinstance(each, (AssumedTensor, Shape)) for each in passed):
-            if function in (max, min, sum, len) or name == "prod":
-                return SIZE * SIZE if name == "prod" else SIZE
-            raise Unknown
-        return function(*arguments, **keywords)
+        return _plainly(function, name, arguments, keywords)
 
     def _result_of(self, helper: ast.FunctionDef, passed: Sequence[Any]) -> Any:
         """What a function of the module returns, its own calls of such functions left out."""
@@ -398,6 +391,25 @@ def _first_of(value: Any) -> Any:
     with suppress(TypeError, StopIteration):
         return next(iter(value))
     return UNKNOWN
+
+
+def _plainly(
+    function: Any, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> Any:
+    """What a function returns that is called; a typical size of one that is given a tensor.
+
+    Raises Unknown for another function of a tensor.
+    """
+    first = arguments[0] if arguments else None
+    if function in (list, tuple) and isinstance(first, Shape) and first.tensor.rank:
+        return function(first[at] for at in range(first.tensor.rank))
+    if any(isinstance(each, (AssumedTensor, Shape)) for each in (*arguments, *keywords.values())):
+        if function in (max, min, sum, len) or name == "prod":
+            return SIZE * SIZE if name == "prod" else SIZE
+        raise Unknown
+    if name == "cdiv" and _are_equal_sizes(*arguments):
+        return AssumedSize(1)
+    return function(*arguments, **keywords)
 
 
 def _are_equal_sizes(*values: Any) -> bool:

@@ -34,6 +34,8 @@ from traceview.kernels.headless.worker.jit_functions import (
 )
 from traceview.kernels.ptx.model import Argument, How
 
+_HALVES = ("float16", "bfloat16", "fp16", "bf16")
+
 
 @record
 class Attempt:
@@ -161,6 +163,11 @@ class Guesses:
         passed = {
             name: value for name, value in (dict(passed) | few | apart).items() if name not in tiles
         }
+        # A half type that a call passes on is that of tensors of which it is assumed.
+        halves = (str(value).removeprefix("torch.") for value in passed.values())
+        half = next((signatures.TYPE_NAMES.get(h, h) for h in halves if h in _HALVES), None)
+        if half and defaults == TRIED[0]:
+            defaults = replace(defaults, element=half)
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
         tried = {"fp16": defaults.operand, "i64": defaults.index}
         alike = {name: tried.get(each, each) for name, each in self._alike(passed).items()}
