@@ -41,12 +41,16 @@ def ops(*names):
     return {"tensor_ops": tuple(TensorOp(name, None, ("f32",), 1, 8) for name in names)}
 
 
+def spilled(count):
+    return {"spill_bytes": count, "registers": 255}
+
+
 LOSSES = (
     (registers(64), registers(72), "occupancy", "2 blocks per SM at 64 registers", 0.5),
     ({"spill_bytes": 0}, {"spill_bytes": 640}, "spills", "no spills", 5 / 6),
     ({"spill_bytes": 0}, {"spill_bytes": 32}, "spills", "no spills", 0.2),
     # As a sparse attention decode of 4 warps, written after triton#11373.
-    ({"spill_bytes": 100}, {"spill_bytes": 180}, "spills", "100 B spilled per thread", 0.1),
+    (spilled(100), spilled(180), "spills", "100 B spilled per thread", 0.1),
     (loads((128, 2)), loads((32, 8)), "width", "loads of 2 × 128 bits at line 31", 0.75),
     (buffers(3, 3), buffers(2, 2), "copies in flight", "stages 3, 3", 1 / 3),
     (buffers(2), buffers(), "copies in flight", "stages 2", 1.0),

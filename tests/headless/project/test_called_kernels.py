@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 import traceview
+from traceview.base.errors import InputError
 
 pytestmark = [
     pytest.mark.skipif(
@@ -157,3 +158,35 @@ def test_helpers_of_a_helper_in_another_file(tmp_path):
     assert [a.type for a in kernel.compiled.arguments] == ["*fp16", "*fp16", "*fp32"]
     (note,) = (n for n in kernel.compiled.notes if "--signature" in n)
     assert note.startswith("arguments are guessed: a_ptr *fp16:16, k_ptr *fp16:16")
+
+
+ASKED = """@triton.jit
+def halved(x_ptr, y_ptr, n, KIND: tl.constexpr, segment_size: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)[:, None] * segment_size + tl.arange(0, segment_size)[None, :]
+    x = tl.reshape(tl.load(x_ptr + at), (BLOCK, segment_size // BLOCK, BLOCK))
+    y = tl.make_block_ptr(y_ptr, (n, n), (n, 1), (0, 0), (BLOCK, BLOCK), (1, 0))
+    tl.store(y, tl.sum(x, 1).to(KIND), boundary_check=(0, 1))
+
+
+def run(x, y, blocks, segments, kinds={torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}):
+    halved[(1,)](x, y, 64, kinds[x.dtype], segments, BLOCK=BLOCK_OF_CALL)
+"""
+
+
+@pytest.mark.parametrize("block", ["blocks", "x.size(0)", "x.size(0) - 2048", "1"])
+def test_tiles_of_a_call_that_fit_no_kernel_are_guessed_and_a_type_is_that_of_tensors(
+    tmp_path, block
+):
+    found = types_of(tmp_path, ASKED.replace("BLOCK_OF_CALL", block))
+    assert found["y_ptr"] == "*fp16"
+    assert found["segment_size"] % found["BLOCK"] == 0
+
+
+@pytest.mark.parametrize("failing", ["raise ValueError('no data')", "undefined()", "1 / 0"])
+def test_a_kernel_asked_for_by_name_is_compiled_though_its_script_fails(tmp_path, failing):
+    path = tmp_path / "script.py"
+    path.write_text(f"{HEAD}{QUANTIZED}\n\nif __name__ == '__main__':\n    {failing}\n")
+    with pytest.raises(InputError, match="before it launched a kernel"):
+        traceview.inspect_ptx(path)
+    (kernel,) = traceview.inspect_ptx(f"{path}:product").kernels
+    assert kernel.compiled.how == "called"

@@ -121,6 +121,25 @@ def test_unpacked_strides_fill_what_is_left(tmp_path):
     assert [found.values[p.name] for p in strided[2:]] == [1024, 1, 1024, 1]
 
 
+@pytest.mark.parametrize("ranks", [(3, 4), (4, 2), (1, 3)])
+@pytest.mark.parametrize("known", ["a, b, c, d", "a, b"])
+def test_unpacked_strides_are_those_that_are_named_so(tmp_path, ranks, known):
+    """Constexprs that come first and the ranks of other tensors do not count."""
+    owned = zip("xy", ranks, strict=True)
+    strides = [[f"{name}_d{at}_stride" for at in range(rank)] for name, rank in owned]
+    names = ["rows", "x_ptr", *strides[0], "y_ptr", *strides[1], "scale", "SIZE"]
+    listed = [Parameter(n, is_constexpr=n in ("rows", "SIZE")) for n in names]
+    found = arguments(
+        tmp_path,
+        f"def f(x, y, z):\n    {known} = z.shape\n    of_y = list(y.stride())\n"
+        "    kernel[(1,)](64, x, *x.stride(), y, *of_y, 2.0, SIZE=64)\n",
+        [*listed, Parameter("BLOCK", is_constexpr=True)],
+    )
+    for each in strides:
+        assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
+    assert (found.values["scale"], found.values["SIZE"]) == (2.0, 64)
+
+
 def test_what_does_not_follow_is_left_open(tmp_path):
     found = arguments(
         tmp_path, "def f(x, n):\n    kernel[(1,)](x, lookup(x), None, n.a.b, n, BLOCK=lookup(n))\n"
@@ -329,6 +348,50 @@ def test_sizes_by_the_names_that_they_get(tmp_path, named, size):
         f"    kernel[(1,)](k, k, None, 8, {named.split()[0]}, BLOCK=64)\n",
     )
     assert found.values["n"] == size
+
+
+@pytest.mark.parametrize(("name", "stride"), [("query_states", 1024), ("keys", 1024), ("w", 1)])
+def test_operands_of_attention_by_other_names_have_one_rank(tmp_path, name, stride):
+    found = arguments(
+        tmp_path,
+        f"def attention(v, {name}):\n    batch, heads, n, d = v.shape\n    m = {name}.shape[2]\n"
+        f"    kernel[(n,)](v, {name}, None, {name}.stride(2), m, BLOCK=64)\n",
+    )
+    assert found.values["stride"] == stride
+
+
+@pytest.mark.parametrize("kind", ["DTensor", "MyTensor", "torch.Tensor"])
+def test_a_tensor_is_of_no_class_of_its_own(tmp_path, kind):
+    found = arguments(
+        tmp_path,
+        "def local(x):\n"
+        f"    if isinstance(x, {kind}):\n        return x._local\n    return x\n"
+        "def outer(x):\n    y = local(x)\n    return inner(y, y)\n"
+        "def inner(x, y):\n    i, j, k = x.shape\n"
+        "    kernel[(1,)](x, y, None, x.stride(2), j, BLOCK=64)\n",
+    )
+    assert isinstance(found.values["x"], AssumedTensor)
+    assert (found.values["stride"], found.values["n"]) == (1, 1024)
+
+
+@pytest.mark.parametrize("quotient", ["a // b", "triton.cdiv(a, b)", "max(triton.cdiv(a, b), 1)"])
+def test_a_tile_of_one_group_is_assumed(tmp_path, quotient):
+    found = arguments(
+        tmp_path,
+        "def scaled(x, y):\n    a, b = x.size(1), y.size(1)\n"
+        f"    kernel[(1,)](x, y, None, a, b, BLOCK={quotient})\n",
+    )
+    assert isinstance(found.values["BLOCK"], AssumedSize)
+
+
+@pytest.mark.parametrize("part", ["q_nope_dim", "rope_dim", "qk_rope_head_dim"])
+def test_a_part_of_a_head_is_smaller_than_a_head(tmp_path, part):
+    found = arguments(
+        tmp_path,
+        f"def rotated(q, {part}: int):\n    b, h, n, d = q.shape\n"
+        f"    kernel[(1,)](q, q, None, d, d - {part}, BLOCK=64)\n",
+    )
+    assert 0 < found.values["n"] < found.values["stride"]
 
 
 @pytest.mark.parametrize(("at", "stride"), [(0, 1024), (2, 1024), (3, 1), (-1, 1)])

@@ -180,6 +180,7 @@ def kernel(a, b, c_ptr, n):
         ("x_ptr, stride_m, stride_n", "*fp32:16, i32:16, 1"),
         ("x_ptr, stride_0, stride_1", "*fp32:16, i32:16, 1"),
         ("Q, stride_b, stride_h, stride_d", "*fp32:16, i32:16, i32:16, 1"),
+        ("x, X_STRIDE_B, X_STRIDE_D, out_stride_0, out_stride_1", "*fp32:16, i32:16, 1, i32:16, 1"),
         # Two tensors of each kind.
         ("stride_am1, stride_am2, stride_ak1, stride_ak2", "i32:16, i32:16, 1, 1"),
         # The rows of two tensors: a 1 would be no kernel that anybody runs.
@@ -189,8 +190,25 @@ def kernel(a, b, c_ptr, n):
     ],
 )
 def test_which_stride_is_one(strides, found):
-    loads = [f"tl.load({name})" for name in strides.split(", ") if "stride" not in name]
+    loads = [f"tl.load({name})" for name in strides.split(", ") if "stride" not in name.lower()]
     assert of_body(strides, *(loads or ["pass"])) == found
+
+
+ROWS = ("rows[:, None] * stride_n", "(rows * stride_n)[:, None]", "(4 * stride_n) * rows[:, None]")
+COLUMNS = ("columns[None, :]", "(columns % 64 + 8)[None, :]", "(2 * i + columns)[None, :]")
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_rows_of_adjacent_columns_are_apart(rows, columns):
+    body = "rows, columns, i = tl.arange(0, 64), tl.arange(0, 64), 3"
+    parameters = "x, stride_h, stride_n"
+    for terms in ((rows, columns), (columns, rows)):
+        load = f"tl.load(x + {' + '.join(terms)})"
+        assert of_body(parameters, body, load) == "*fp32:16, i32:16, i32:16"
+    # Columns of which nothing says that they are adjacent.
+    for other in ("columns[None, :] * 8", "(columns // 8)[None, :]", "i"):
+        assert of_body(parameters, body, f"tl.load(x + {rows} + {other})").endswith(", 1")
 
 
 def test_what_a_helper_shifts_or_masks_is_an_integer():

@@ -138,3 +138,11 @@ def turned_tiles(x_ptr, y_ptr, rows, columns, SIDE: tl.constexpr, BLOCK: tl.cons
     inside = (row < rows) & (at < columns)
     x = tl.trans(tl.load(x_ptr + row * columns + at, inside))
     tl.store(y_ptr + tl.trans(at) * rows + tl.trans(row), x, tl.trans(inside))
+
+
+@triton.jit
+def windows(x_ptr, y_ptr, pitch, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    x = tl.load(x_ptr + tl.program_id(0) * ROWS * pitch + rows * pitch + columns)
+    start = tl.program_id(0) * ROWS * COLUMNS
+    tl.store(y_ptr + start + rows * COLUMNS + columns, x)

@@ -142,6 +142,42 @@ class Usage:
         return frozenset(own & set(self.parameters))
 
     @cached_property
+    def row_strides(self) -> frozenset[str]:
+        """The parameters that scale a tl.arange where that of another axis is not scaled.
+
+        In `x + rows[:, None] * stride + columns[None, :]`, columns are adjacent and rows are not.
+        """
+        found: set[str] = set()
+        for _, address in self._accesses():
+            terms = list(self._ranges(address, "", frozenset()))
+            bare = {axis for axis, scales in terms if axis and not scales}
+            for axis, scales in terms:
+                found |= scales if axis and bare - {axis} else set()
+        return frozenset(found)
+
+    def _ranges(
+        self, node: ast.expr, axis: str, seen: frozenset[str]
+    ) -> Iterator[tuple[str, frozenset[str]]]:
+        """The ranges that an address adds: the axis as written, and the parameters scaling it."""
+        if isinstance(node, ast.Name):
+            for value in self._last_assigned(node)[:1] if node.id not in seen else ():
+                yield from self._ranges(value, axis, seen | {node.id})
+        elif isinstance(node, ast.Subscript):
+            yield from self._ranges(node.value, ast.unparse(node.slice), seen)
+        elif isinstance(node, ast.BinOp) and not isinstance(node.op, ast.FloorDiv):
+            names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            # The empty name stands for other factors.
+            factors = {"", *names.intersection(self.parameters)}
+            scaled = factors if isinstance(node.op, ast.Mult) else ()
+            for each in (node.left, node.right):
+                yield from ((at, s.union(scaled)) for at, s in self._ranges(each, axis, seen))
+        elif isinstance(node, ast.Call):
+            if _called(node) == "arange":
+                yield axis, frozenset()
+            for part in _passed_on(node):
+                yield from self._ranges(part, axis, seen)
+
+    @cached_property
     def has_dot(self) -> bool:
         """Whether it or a helper calls tl.dot."""
         own = any(True for _ in self._calls("dot", "dot_scaled"))

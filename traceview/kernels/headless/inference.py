@@ -43,6 +43,7 @@ _NUMBERED = re.compile(
     r"(?P<tensor>stride_?[a-z]\w*?)_?(?P<dimension>[a-z])(?P<number>\d)", re.IGNORECASE
 )
 _STRIDE_OF = re.compile(r"(?P<tensor>stride_\w+)_(?P<dimension>[a-z]{2,})", re.IGNORECASE)
+_STRIDE_WITHIN = re.compile(r"(?P<tensor>\w+_strides?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
 _STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
@@ -104,7 +105,7 @@ def guess(
     """One argument per parameter. `given` are the known constexprs."""
     known = dict(given or {})
     pointers = [p.name for p in parameters if _is_pointer(p.name, usage)]
-    ones = _unit_strides([p.name for p in parameters], pointers)
+    ones = _unit_strides([p.name for p in parameters], pointers) - usage.row_strides
     return tuple(_guess(p, parameters, usage, known, ones, defaults) for p in parameters)
 
 
@@ -190,7 +191,7 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
     numbered = _numbered_strides(listed)
     rest = set(listed).difference(*numbered)
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
-    patterns = (_STRIDE_OF, _STRIDE, _STRIDE_LAST)
+    patterns = (_STRIDE_OF, _STRIDE, _STRIDE_WITHIN, _STRIDE_LAST)
     matches = (next(filter(None, (p.fullmatch(n) for p in patterns)), None) for n in listed)
     for match in filter(None, matches):
         if match[0] in rest:
@@ -266,5 +267,5 @@ def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: De
 
 def is_block(name: str) -> bool:
     """Whether a constexpr is the size of a tile by its name."""
-    words = r"block|tile|^b[mnkxyt]$|^xblock|^yblock|^rblock"
+    words = r"block|tile|segment_?size|^b[mnkxyt]$|^xblock|^yblock|^rblock"
     return bool(re.search(words, name, re.IGNORECASE))

@@ -90,6 +90,19 @@ def test_pieces_of_rows_are_turned_as_tiles(retried, side, element):
     assert not any(finding.severity == "high" for finding in tiles)
 
 
+@pytest.mark.parametrize("element", ["fp16", "fp32"])
+@pytest.mark.parametrize("pitch", ["1", "i32:16"])
+@pytest.mark.parametrize("rows", [16, 64])
+def test_windows_that_move_by_one_element_overlap(retried, element, pitch, rows):
+    findings = retried("windows", f"*{element}:16, *{element}:16, {pitch}, {rows}, 128").findings()
+    narrow = [f for f in findings if "Global loads" in f.message]
+    assert bool(narrow) == (pitch == "1")
+    for finding in narrow:
+        assert "because the rows of the tile start one element apart" in finding.message
+        assert finding.action.startswith("Leave it if the rows overlap by design")
+        assert finding.severity != "high"
+
+
 @pytest.mark.parametrize("fill", [-1, 0])
 def test_offsets_through_where_are_to_be_masked(retried, fill):
     signature = f"*fp32:16, *fp32:16, i32:16, {fill}, 1024"

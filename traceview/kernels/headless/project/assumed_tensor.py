@@ -15,6 +15,8 @@ _HEAD = re.compile(
     r"(.*head_?(dim|size).*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
     re.I,
 )
+# The parts of a head with and without positions (DeepSeek's attention).
+_HEAD_PART = re.compile(r"(qk?_?)?(nope|rope)(_?head)?_?dim", re.I)
 _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
 _HEADS = re.compile(
     r"(n?h|hq|hv|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
@@ -85,11 +87,11 @@ class AssumedTensor:
             raise Unknown
         return self.rank
 
-    def stride(self, at: int) -> int:
+    def stride(self, at: int) -> AssumedSize:
         """The stride of the dimension `at`."""
-        if self.channels_last:
-            return 1 if at in (1, 1 - (self.rank or 0)) else SIZE
-        return 1 if at in (-1, (self.rank or _MOST_RANK) - 1) else SIZE
+        last = (self.rank or _MOST_RANK) - 1
+        ones = (1, 1 - (self.rank or 0)) if self.channels_last else (-1, last)
+        return AssumedSize(1 if at in ones else SIZE)
 
     def size(self, at: int | None = None, name: str = "") -> AssumedSize:
         """A typical size of the dimension `at`, or of the one that is called `name`."""
@@ -99,6 +101,8 @@ class AssumedTensor:
         at = self.rank - 1 if at == -1 and self.rank else at
         # V of anything but an operand of attention is rather a vocabulary.
         is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
+        if name and _HEAD_PART.fullmatch(name):
+            return _HEAD_SIZE // 2
         if name and is_head and _HEAD.fullmatch(name):
             return _HEAD_SIZE
         if name and _TAPS.fullmatch(name) and _FILTER.fullmatch(self.name):
@@ -198,7 +202,7 @@ def dtype_in(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
 _OF_TENSORS = frozenset(
     ("shape", "stride", "dtype", "numel", "contiguous", "data_ptr", "is_contiguous", "size")
 )
-_OPERANDS = ("q", "k", "v", "query", "key", "value")
+_OPERAND = re.compile(r"(q|k|v|query|key|value)s?(_(states?|layer|heads?))?", re.I)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -216,7 +220,7 @@ def tensor_ranks(function: Function) -> dict[str, int | None]:
         for name, rank in _uses(node):
             shown[name] = max(shown[name], rank)
     # Uses show the least rank; operands of attention have the same.
-    operands = [name for name in shown if name.lower() in _OPERANDS]
+    operands = [name for name in shown if _OPERAND.fullmatch(name)]
     shown |= dict.fromkeys(operands, max((shown[name] for name in operands), default=0))
     return {name: rank if rank > 1 else None for name, rank in shown.items()}
 

@@ -153,8 +153,7 @@ class Scope:
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self._value(node.left), self._value(node.right)
         tensor = next((v for v in (left, right) if isinstance(v, AssumedTensor)), None)
-        sizes = isinstance(left, AssumedSize) and isinstance(right, AssumedSize)
-        if sizes and left == right and isinstance(node.op, ast.FloorDiv):
+        if _are_equal_sizes(left, right) and isinstance(node.op, ast.FloorDiv):
             return AssumedSize(1)
         return tensor or _OPERATORS[type(node.op)](left, right)
 
@@ -248,13 +247,9 @@ class Scope:
             block = keywords.get("block_shape") or arguments[at]
             return AssumedDescriptor(first, tuple(map(int, block)))
         if function is isinstance and isinstance(first, AssumedTensor):
-            return "Tensor" in ast.unparse(node.args[1])
-        passed = (*arguments, *keywords.values())
-        if any(isinstance(each, (AssumedTensor, Shape)) for each in passed):
-            if function in (max, min, sum, len) or name == "prod":
-                return SIZE * SIZE if name == "prod" else SIZE
-            raise Unknown
-        return function(*arguments, **keywords)
+            # Not of a subclass, such as DTensor.
+            return bool(re.search(r"\bTensor\b", ast.unparse(node.args[1])))
+        return _plainly(function, name, arguments, keywords)
 
     def _result_of(self, helper: ast.FunctionDef, passed: Sequence[Any]) -> Any:
         """What a function of the module returns, its own calls of such functions left out."""
@@ -396,6 +391,30 @@ def _first_of(value: Any) -> Any:
     with suppress(TypeError, StopIteration):
         return next(iter(value))
     return UNKNOWN
+
+
+def _plainly(
+    function: Any, name: str, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> Any:
+    """What a function returns that is called; a typical size of one that is given a tensor.
+
+    Raises Unknown for another function of a tensor.
+    """
+    first = arguments[0] if arguments else None
+    if function in (list, tuple) and isinstance(first, Shape) and first.tensor.rank:
+        return function(first[at] for at in range(first.tensor.rank))
+    if any(isinstance(each, (AssumedTensor, Shape)) for each in (*arguments, *keywords.values())):
+        if function in (max, min, sum, len) or name == "prod":
+            return SIZE * SIZE if name == "prod" else SIZE
+        raise Unknown
+    if name == "cdiv" and _are_equal_sizes(*arguments):
+        return AssumedSize(1)
+    return function(*arguments, **keywords)
+
+
+def _are_equal_sizes(*values: Any) -> bool:
+    """Whether values are assumed sizes, whose quotient is 1 only because they are assumed."""
+    return all(isinstance(value, AssumedSize) for value in values) and len({*values}) == 1
 
 
 def _any_entry(table: Mapping[Any, Any]) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import types
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from types import SimpleNamespace
@@ -13,7 +15,12 @@ from typing import Any
 from traceview.base.records import record
 from traceview.kernels.headless import inference
 from traceview.kernels.headless.project import assumed_tensor
-from traceview.kernels.headless.project.assumed_tensor import AssumedSize, AssumedTensor, Function
+from traceview.kernels.headless.project.assumed_tensor import (
+    AssumedSize,
+    AssumedTensor,
+    Function,
+    Method,
+)
 from traceview.kernels.headless.project.call_sites import CallSite
 from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.signatures import Parameter
@@ -28,6 +35,7 @@ _SIZED = re.compile(
     r"(^|_)[a-z]$|^n_|_n$",
     re.IGNORECASE,
 )
+_STRIDE = re.compile(r"stride", re.IGNORECASE)
 _BLOCK = 64
 _DTYPES = {
     "Long": "int64",
@@ -140,7 +148,9 @@ def _caller(
         else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
     )
     passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
-    return {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
+    # An attribute of a tensor that is not known reads as a method.
+    known = {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
+    return {name: value for name, value in known.items() if not isinstance(value, Method)}
 
 
 def _first_call(
@@ -246,12 +256,16 @@ def _passed(
     lengths = [len(v) for v in unpacked.values() if isinstance(v, (tuple, list))]
     rest = len(runtime) - (len(call.args) - len(starred)) - sum(lengths)
     share = max(0, rest) // max(len(starred) - len(lengths), 1)
-    names = iter([parameter.name for parameter in parameters])
-    for argument in call.args:
+    names = deque(parameter.name for parameter in parameters)
+    for at, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
-            yield from _unpacked(argument, names, share, unpacked[id(argument)])
+            # Those named as strides are for the unpacked values that follow one another.
+            run = sum(1 for _ in itertools.takewhile(_STRIDE.search, names))
+            following = itertools.takewhile(lambda a: isinstance(a, ast.Starred), call.args[at:])
+            most = run // sum(1 for _ in following) or share
+            yield from _unpacked(argument, names, most, unpacked[id(argument)])
         else:
-            yield next(names, ""), scope.value(argument)
+            yield names.popleft() if names else "", scope.value(argument)
     for keyword in call.keywords:
         value = scope.value(keyword.value)
         if keyword.arg:
@@ -263,20 +277,22 @@ def _passed(
 def _several(node: ast.expr, scope: Scope) -> Any:
     """The value that is unpacked; of `(a, b) if x is not None else 0`, the pair."""
     value = scope.value(node)
+    if isinstance(value, assumed_tensor.Shape) and value.tensor.rank:
+        return tuple(value[at] for at in range(value.tensor.rank))
     if isinstance(node, ast.IfExp) and isinstance(value, int):
         return scope.value(node.body)
     return value
 
 
 def _unpacked(
-    argument: ast.Starred, names: Iterator[str], most: int, value: Any
+    argument: ast.Starred, names: deque[str], most: int, value: Any
 ) -> Iterator[tuple[str, Any]]:
     """The arguments of `*x.stride()`, at most as many as there are parameters left for it."""
-    if isinstance(value, (tuple, list)):
-        # In this order: zip takes a name before it sees that the values end.
-        yield from ((name, each) for each, name in zip(value, names, strict=False))
-        return
-    is_strides = isinstance(argument.value, ast.Call) and ast.unparse(argument).endswith("stride()")
-    for at in range(most):
-        name = next(names, "")
-        yield name, (1 if at == most - 1 else 1024) if is_strides else assumed_tensor.UNKNOWN
+    is_known = isinstance(value, (tuple, list))
+    count = len(value) if is_known else most
+    are_strides = "stride" in ast.unparse(argument)
+    for at in range(min(count, len(names))):
+        name = names.popleft()
+        stride = 1 if at == most - 1 else assumed_tensor.SIZE
+        usual = stride if are_strides or _STRIDE.search(name) else assumed_tensor.UNKNOWN
+        yield name, value[at] if is_known else usual

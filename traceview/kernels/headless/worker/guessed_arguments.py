@@ -18,6 +18,7 @@ from traceview.kernels.headless.compile_error import in_words, is_of_source
 from traceview.kernels.headless.dataflow import Usage
 from traceview.kernels.headless.inference import TRIED, Defaults
 from traceview.kernels.headless.project.assumed_tensor import (
+    SIZE,
     AssumedDescriptor,
     AssumedSize,
     AssumedTensor,
@@ -32,6 +33,8 @@ from traceview.kernels.headless.worker.jit_functions import (
     resolved,
 )
 from traceview.kernels.ptx.model import Argument, How
+
+_HALVES = ("float16", "bfloat16", "fp16", "bf16")
 
 
 @record
@@ -90,7 +93,18 @@ class Guesses:
             )
             yield Attempt(tuple(known), how="declared")
         nothing = LaunchArguments("")
-        first = self.calls[:1]
+        # Tiles that are computed from assumed sizes may fit no kernel: then those of its names.
+        first = [
+            variant
+            for call in self.calls[:1]
+            for variant in (
+                call,
+                replace(
+                    call,
+                    values={n: v for n, v in call.values.items() if not inference.is_block(n)},
+                ),
+            )
+        ]
         for call in self.calls:
             yield self._attempt(configuration, call, TRIED[0])
         for defaults in TRIED:
@@ -138,9 +152,22 @@ class Guesses:
         # The passed values without tiles of 1 that follow from assumed sizes. The number of
         # iterations of an unrolled loop is small instead of an assumed size.
         assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
-        tiles = {name for name in assumed if passed[name] == 1 and inference.is_block(name)}
+        # Nor are those below 1 tiles.
+        tiles = {
+            name
+            for name, value in passed.items()
+            if inference.is_block(name) and isinstance(value, int) and value < 1 + (name in assumed)
+        }
+        apart = {name: SIZE for name in assumed & self.usage.row_strides if passed[name] == 1}
         few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
-        passed = {name: value for name, value in (dict(passed) | few).items() if name not in tiles}
+        passed = {
+            name: value for name, value in (dict(passed) | few | apart).items() if name not in tiles
+        }
+        # A half type that a call passes on is that of tensors of which it is assumed.
+        halves = (str(value).removeprefix("torch.") for value in passed.values())
+        half = next((signatures.TYPE_NAMES.get(h, h) for h in halves if h in _HALVES), None)
+        if half and defaults == TRIED[0]:
+            defaults = replace(defaults, element=half)
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
         tried = {"fp16": defaults.operand, "i64": defaults.index}
         alike = {name: tried.get(each, each) for name, each in self._alike(passed).items()}

@@ -144,6 +144,9 @@ class KernelResolution:
             more = "; --timeout lets it run longer" if by_default else ""
             self.log.note(f"{name} {failure}; only kernels compiled by then are shown{more}")
         may_guess = options.guess or options.signature is not None or self.script.is_library
+        # A kernel that is asked for by name, and that is not what failed.
+        its_own = ending.is_kernel or ending.missing or _advice(failure or "")
+        may_guess |= options.kernel in self._jitted and not its_own
         if ending.failure and not (self.log.variants or self.log.seen or may_guess):
             raise self._error(early=True)
         if options.signature is not None:

@@ -78,6 +78,14 @@ _SHORT_RUNS = (
     "Order the data or the tile so that a thread's elements run along a longer axis: runs end "
     "after {0} elements"
 )
+_ROWS_BY_ONE = (
+    "the rows of the tile start one element apart, so most do not start at a multiple of "
+    f"{VECTOR_BYTES} bytes"
+)
+_OVERLAPPING = (
+    "Leave it if the rows overlap by design, as windows do that move by one element: the cache "
+    "serves them. Otherwise correct the stride of the rows, which is 1"
+)
 _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
     "per block"
@@ -221,6 +229,8 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
     if culprit.opcode == "arith.constant" and (culprit.constant or 0) > 1:
         # An offset of one is no pitch that padding could change.
         return _of_constant(culprit, limit, compiled)
+    if culprit.opcode == "tt.make_range" and sum(size > 1 for size in limit.shape) > 1:
+        return _reason(_ROWS_BY_ONE, _OVERLAPPING, conditional=True)
     what = _described(culprit)
     if not what:
         return None
