@@ -95,17 +95,17 @@ def test_ranks_keep_their_own_steps(tmp_path):
     assert len(names(trace)) == 5
 
 
-def evaluated(epochs, trained, evaluated, layers, waits):
+def evaluated(epochs, trained, evaluated, layers, waits, step_ns=STEP):
     """Epochs of training steps, each followed by passes of a model that is only evaluated."""
     export, at = training(0), 0
     for number in range(epochs * trained):
-        export.range(f"{PREFIX}step_{number}", at, at + 990)
+        export.range(f"{PREFIX}step_{number}", at, at + step_ns - 10)
         export.range(f"{PREFIX}optimizer", at + 700, at + 980)
         for launch in (110, 310, 710):
             call = at + launch, at + launch + 10
             kernel = at + launch + 20, at + launch + 190
             export.launch(call=call, kernel=kernel, name=f"train_{launch}")
-        at += STEP
+        at += step_ns
         if number % trained < trained - 1:
             continue
         for _ in range(evaluated):
@@ -135,6 +135,14 @@ def test_evaluation_is_a_loop_of_its_own(tmp_path, epochs, trained, passes, laye
     starts, ends = every.cpu_start_ns, every.cpu_end_ns
     for step in (~beside).nonzero()[0].tolist():
         assert not (beside & (starts < ends[step]) & (ends > starts[step])).any()
+
+
+@pytest.mark.parametrize("passes", [4, 9])
+@pytest.mark.parametrize(("step_ns", "loops"), [(STEP, 2), (10 * STEP, 2), (200 * STEP, 1)])
+def test_passes_of_next_to_no_time_are_no_loop(tmp_path, step_ns, loops, passes):
+    """Reads of results between epochs repeat, too."""
+    trace = with_steps(evaluated(3, 8, passes, 5, True, step_ns).load(tmp_path))
+    assert len(set(steps(trace).series.tolist())) == loops
 
 
 def test_an_evaluation_now_and_then_is_no_loop(tmp_path):
