@@ -39,7 +39,7 @@ REASONS = {
     "sets up the development tools",
     "takes minutes",
 }
-MOST_NOT_RUN = 26
+MOST_NOT_RUN = 28
 LANGUAGES = {*RUN, "diff", "json", "python", "sql", "text", "toml", "yaml"}
 
 needs_triton = pytest.mark.skipif(
