@@ -196,7 +196,7 @@ def test_html_shows_what_the_page_shows(values):
     assert report.index("save up to") < report.index("How long did the GPU have nothing")
     assert "<svg" in report
     job = values["job"]._repr_html_()
-    assert job.index("per step<") < job.index("Rank 1 is late by 12.5 ms") < job.index("Groups")
+    assert job.index("on average<") < job.index("Rank 1 is late by 12.5 ms") < job.index("Groups")
     result = values["result"]._repr_html_()
     assert "launch-late" in result
     assert "<svg" in result

@@ -26,7 +26,6 @@ from traceview.traces import reporting
 from traceview.traces.analyses import ALL
 from traceview.traces.facts.steps import inferred
 from traceview.traces.facts.steps.inferred import with_steps
-from traceview.traces.ranks import answer
 from traceview.traces.ranks.answer import job_report
 from traceview.traces.ranks.execution import task
 from traceview.traces.ranks.execution.task import RankFile
@@ -172,11 +171,13 @@ def test_a_rank_whose_own_report_fails_is_in_the_answer_of_its_job(recording, mo
     assert any("gpu-idle failed" in text for text in document["ranks"][0]["warnings"])
 
 
-@pytest.mark.parametrize("part", ["findings_of", "critical_path", "stragglers"])
+@pytest.mark.parametrize(
+    "part", ["job_findings.findings_of", "critical_path.critical_path", "answer.stragglers"]
+)
 def test_a_part_of_the_answer_of_a_job_that_fails_leaves_the_others(part, monkeypatch):
     ranks = late_in_every_third()
     undamaged = json.loads(job_report(ranks).to_json())
-    monkeypatch.setattr(answer, part, damaged)
+    monkeypatch.setattr(f"traceview.traces.ranks.{part}", damaged)
 
     job = job_report(ranks)
 

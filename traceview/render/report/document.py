@@ -272,8 +272,9 @@ def _of_whole(
     if error_ns and error_ns >= part_ns:
         # It may save nothing: all that is known is a bound, and not even that where it is all.
         most_ns = part_ns + error_ns
+        forecast = replace(forecast, speedup_at_most=None)
         if most_ns < whole_ns:
-            forecast = replace(forecast, saving="at-most", speedup_at_most=None)
+            forecast = replace(forecast, saving="at-most")
             most = 100.0 * most_ns / whole_ns
             return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, most, forecast)
         error_ns = part_ns
