@@ -258,7 +258,7 @@ def test_where_the_cpu_was_while_a_launch_was_late(tmp_path):
     late = next(f for f in result.findings if f.evidence.row["cause"] == "launch-late")
     assert "9.80 µs of that was" in late.message
     assert late.message.endswith("in step_#/data_loading.")
-    assert late.action.startswith("Launch less often")
+    assert late.action.startswith("Take the CPU work between launches out of the loop")
 
 
 def test_long_work_between_launches_is_to_be_taken_out_of_the_loop(tmp_path):
