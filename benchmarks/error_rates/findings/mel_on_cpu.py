@@ -57,12 +57,12 @@ def build(remedies: Collection[str], device: str) -> Step:
         batches = DataLoader(batches, batch_size=None, pin_memory=pinned, **options)
     elif "on_gpu" in remedies:
         mel = mel.to(device)
-    waiting = iter(batches)
     layers: list[nn.Module] = []
     for inputs in (1, 64, 64, 64):
         layers += [nn.Conv2d(inputs, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()]
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 35))
     model = model.to(device)
+    waiting = iter(batches)  # the loader draws a random number: after the weights
 
     def loss() -> Any:
         x, y = next(waiting)
