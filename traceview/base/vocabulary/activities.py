@@ -103,8 +103,9 @@ DATA_LOADING = add(Activity(
         # (docs/accuracy.md, GIN on small graphs).
         (r"(?:site|dist)-packages/torch_geometric/(?:loader/dataloader\.py::__call__"
          r"|data/collate\.py::)",
-         "Make the batches once and keep them, on the GPU where they fit: workers send graphs "
-         "tensor by tensor, which takes about as long as batching them."),
+         "Make the batches once and keep them, on the GPU where they fit, if every epoch may use "
+         "the same ones: workers send graphs tensor by tensor, which takes about as long as "
+         "batching them."),
     ),
 ))
 LOCK = add(Activity(

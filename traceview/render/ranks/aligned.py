@@ -303,8 +303,7 @@ def _rows(
         rank, steps = job.ranks[shown.place], step_times(job, shown.place)
         known = _in_spans(steps.begin_ns, steps.end_ns, spans)
         ticks = np.concatenate([steps.begin_ns[known], steps.end_ns[known]]) - origin
-        # Rows of the collectives to show, and of those whose time before them is to be
-        # shown.
+        # Rows of the collectives to show, and of those before which time is shown.
         before, start, end = _times(job, shown.place)
         calls = np.flatnonzero(_in_spans(start, end, spans))[-most:]
         between = np.flatnonzero((start > before) & _in_spans(before, start, spans))[-most:]
