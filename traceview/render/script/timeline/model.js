@@ -145,15 +145,16 @@ function trackOf(lane, given, read, at) {
   const rows = given.rows;
   const works = given.content === "operations";
   const links = works || given.content === "gaps";
-  const start = new Float64Array(rows);
-  const end = new Float64Array(rows);
-  for (let row = 0, time = 0; row < rows; row++) {
-    start[row] = time + read.gap[at.row + row];
-    end[row] = start[row] + read.duration[at.row + row];
-    time = Math.max(time, end[row]);
-  }
   /** @param {ArrayLike<number> & {subarray: Function}} column @param {number} first */
   const part = (column, first) => column.subarray(first, first + rows);
+  const [gap, duration] = [part(read.gap, at.row), part(read.duration, at.row)];
+  const start = new Float64Array(rows);
+  const end = new Float64Array(rows);
+  for (let row = 0, latest = 0; row < rows; row++) {
+    const from = latest + gap[row];
+    start[row] = from;
+    end[row] = latest = from + duration[row];
+  }
   const track = {
     content: given.content,
     lane,
