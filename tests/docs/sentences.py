@@ -26,8 +26,7 @@ from traceview.traces.reporting import Report
 PACKAGE = REPOSITORY / "traceview"
 Said = tuple[str, str]
 """Where a sentence is, and the sentence."""
-_LEAST_WORDS = 3
-"""Fewer are a name, a title or a unit."""
+_LEAST_WORDS = 3  # Fewer are a name, a title or a unit.
 _WORD = re.compile(r"(?<![\w{.<-])[A-Za-z][a-z’'-]*(?![\w}(=])")
 _CODE = re.compile(
     r"\\[bdwsS]|\(\?|^\s*(SELECT|INSERT|CREATE|DELETE|WITH|PRAGMA|UPDATE|import|from \w+ import)\b"
@@ -56,11 +55,10 @@ def _in_python(file: Path) -> Iterator[tuple[int, str]]:
     """The texts of a module, without docstrings other than the help of commands and tools."""
     left_out: set[ast.AST] = set()
     nodes = [*ast.walk(ast.parse(file.read_text("utf-8")))]
-    is_help = {"cli", "serve"} & {*file.parts}
     for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             lone = [each.value for each in node.body if isinstance(each, ast.Expr)]
-            left_out |= {*lone[1 if is_help and isinstance(node, ast.FunctionDef) else 0 :]}
+            left_out |= {*lone[_is_command(file, node) :]}
         elif isinstance(node, ast.JoinedStr):
             left_out |= {*node.values}
     for node in nodes:
@@ -72,10 +70,18 @@ def _in_python(file: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(map(_part, node.values))
 
 
+def _is_command(file: Path, node: ast.AST) -> bool:
+    """Whether the docstring of a function is the help of a command, or of a tool of agents."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    is_method = bool(node.args.args) and node.args.args[0].arg == "self"
+    is_tool = file.name == "server.py" and is_method and not node.name.startswith("_")
+    return is_tool or (file.parent.name == "cli" and bool(node.decorator_list))
+
+
 def _part(node: ast.expr) -> str:
-    if isinstance(node, ast.FormattedValue):
-        return f"{{{ast.unparse(node.value)}}}"
-    return str(node.value) if isinstance(node, ast.Constant) else ""
+    assert isinstance(node, ast.Constant | ast.FormattedValue)
+    return str(node.value) if isinstance(node, ast.Constant) else f"{{{ast.unparse(node.value)}}}"
 
 
 def in_pages() -> Iterator[Said]:
@@ -122,10 +128,7 @@ def in_docs() -> Iterator[Said]:
 
 
 PARTS: dict[str, Callable[[], Iterator[Said]]] = {
-    "source": in_source,
-    "pages": in_pages,
-    "reports": in_reports,
-    "docs": in_docs,
+    each.__name__.removeprefix("in_"): each for each in (in_source, in_pages, in_reports, in_docs)
 }
 
 

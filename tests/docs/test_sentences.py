@@ -22,7 +22,7 @@ KINDS = {
     "script of the page": "Too many rows. Zoom in, or select a shorter time.",
     "documentation": "Not modelled: kernels that slow each other down",
 }
-# A word twice, but for a column `text` of texts; and words that once stood for `compute` and `poison`.
+# A word twice, but for the column `text` of texts; words that stood for `compute` and `poison`.
 STUMBLES = re.compile(r"\b(?!text )([a-z]{2,}) \1\b|\breckon|\bspoil")
 
 
