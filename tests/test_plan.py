@@ -132,7 +132,7 @@ def test_every_short_remedy_is_that_of_an_action():
     [
         ("Pin the host memory (pin_memory=True) and copy early.", "pin the host memory"),
         ("Where memory allows it, keep the activations: fewer blocks.", "keep the activations"),
-        ("Check whether every step does this. If so, import before it.", "import before it"),
+        ("If every step does this, import before it.", "import before it"),
         ("Take this CPU work out of the loop: do it earlier.", "take out this CPU work"),
         ("Reorder the convolutions of the model so that copies go.", "reorder the convolutions"),
         ("Instantiate-and-upload-everything-beforehand.", "change a.py:7"),

@@ -209,7 +209,7 @@ def test_copies_under_kernels_are_no_loss(tmp_path):
     assert (finding.severity, finding.time_at_stake_ns) == ("info", 0)
     assert finding.message.startswith(
         "2 copies of pinned memory (H2D, 2.00 MB) take 800 ns (2,500 GB/s). No kernel runs for "
-        "300 ns of it. The program gains nothing of it for now"
+        "300 ns of it. For now the program would gain nothing"
     )
     assert finding.action.startswith("Start the copies earlier on a stream of their own")
 
@@ -223,7 +223,7 @@ def test_uploads_before_the_program_computes_are_start_up(tmp_path):
     (finding,) = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.severity == "info"
-    assert "of warm-up or start-up" in finding.message
+    assert "during warm-up or start-up" in finding.message
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5])

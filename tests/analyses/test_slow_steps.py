@@ -33,9 +33,9 @@ def test_an_outlier_names_what_its_time_went_to(tmp_path):
     slow = {"step_4": (30 * MS, 10 * MS)}
 
     for does, cause in (
-        (None, "idle time (launch-late)"),
-        (allocate, "idle time (allocation)"),
-        (synchronize, "idle time (sync-drain after cudaStreamSynchronize in step_3)"),
+        (None, "idle time waiting for the CPU to launch work"),
+        (allocate, "idle time while the CPU allocated or freed memory"),
+        (synchronize, "idle time after cudaStreamSynchronize in step_3"),
     ):
         export = loop(**slow, in_gap={"step_4": does} if does else {})
         result = ask(ANALYSIS, export, tmp_path)
@@ -60,7 +60,9 @@ def test_idle_time_that_comes_once_is_no_loss_of_a_step(tmp_path):
 
     assert not result.findings
     assert rows(result, "steps", "step", "kind")[0] == ("step_4", "outlier")
-    assert figures(result, "why")["step_4"] == ("7.00 ms more idle time (module-load)",)
+    assert figures(result, "why")["step_4"] == (
+        "7.00 ms more idle time while the CPU loaded GPU code",
+    )
 
 
 def test_of_a_step_that_also_loads_code_the_rest_can_be_saved(tmp_path):
@@ -210,7 +212,7 @@ def more(**parts):
             {"work": 60.0, "late": 40.0},
             0,
             None,
-            "60.0 ns more GPU work and 40.0 ns more idle time (launch-late)",
+            "60.0 ns more GPU work and 40.0 ns more idle time waiting for the CPU to launch work",
         ),
         # Less than a quarter of the excess is no reason.
         ({"work": 90.0, "late": 10.0}, 0, None, "90.0 ns more GPU work"),
@@ -218,14 +220,15 @@ def more(**parts):
             {"late": 100.0},
             50,
             None,
-            "100 ns more idle time (launch-late) while the CPU was between steps",
+            "100 ns more idle time waiting for the CPU to launch work while the CPU was between "
+            "steps",
         ),
-        ({"late": 100.0}, 49, None, "100 ns more idle time (launch-late)"),
+        ({"late": 100.0}, 49, None, "100 ns more idle time waiting for the CPU to launch work"),
         (
             {"drain": 100.0},
             100,
             ("cudaMemcpy", "step_1/loss"),
-            "100 ns more idle time (sync-drain after cudaMemcpy in step_1/loss)",
+            "100 ns more idle time after cudaMemcpy in step_1/loss",
         ),
         ({"cpu": 100.0}, 0, None, "100 ns more CPU time"),
         ({}, 0, None, "100 ns more in no single part"),
@@ -238,5 +241,5 @@ def test_the_reasons_of_a_step_are_the_parts_that_grew(parts, between, drain, te
 def test_reasons_are_values():
     template, values = reason_clause([Reason(f"{IDLE}sync-drain", 5.0, call="cudaMemcpy")])
 
-    assert template == "{more_1_ns} more idle time (sync-drain after {call_1})"
+    assert template == "{more_1_ns} more idle time after {call_1}"
     assert values == {"more_1_ns": 5.0, "part_1": "idle: sync-drain", "call_1": "cudaMemcpy"}

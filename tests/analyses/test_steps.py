@@ -80,8 +80,8 @@ def test_idle_time_while_the_cpu_is_between_two_steps(tmp_path):
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.message == (
-        "step_5 took 19.0 ms (median 11.0 ms), with 8.00 ms more idle time (launch-late) while the "
-        "CPU was between steps."
+        "step_5 took 19.0 ms (median 11.0 ms), with 8.00 ms more idle time waiting for the "
+        "CPU to launch work while the CPU was between steps."
     )
 
 

@@ -70,7 +70,9 @@ def test_the_text_has_a_row_per_edit_and_fits(what_if, monkeypatch, width):
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert max(map(cell_len, lines)) <= width
-    assert lines[0] == "training.sqlite.xz · NVIDIA H200 · 6 steps"
+    assert lines[0] == (
+        "training.sqlite.xz · NVIDIA H200 · 6 steps, each from the end of the one before"
+    )
     names = ["kernel *gemm* × 0.5", "one launch per step", "CPU at load × 0"]
     names += ["kernel * 2× as fast", "without the recorder"]
     rows = [line for line in lines if "→" in line and "±" in line]

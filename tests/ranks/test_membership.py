@@ -78,7 +78,9 @@ def test_two_recordings_of_a_rank_are_refused():
 def test_jobs_of_different_sizes_are_told():
     found, notes = joined(a_rank(0, world=2), a_rank(1, world=8))
     assert len(found) == 2
-    assert notes == ["The recordings tell of jobs of 2 and 8 ranks: they may be of different jobs."]
+    assert notes == [
+        "The recordings are of jobs with 2 and 8 ranks: they may be of different jobs."
+    ]
 
 
 def test_places_in_communicators_that_repeat_are_no_numbers_of_ranks():

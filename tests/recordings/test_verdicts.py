@@ -139,7 +139,7 @@ def test_a_cpu_that_launches_much_is_told_to_launch_less(name):
 def test_a_gpu_that_mostly_copies_is_reported_as_that():
     [verdict] = findings(report("streams"), "run-ahead")
 
-    assert "It only copies for 43.5 ms of its 58.2 ms of work." in verdict.message
+    assert "For 43.5 ms of its 58.2 ms of work it only copies." in verdict.message
     assert verdict.action.startswith("Make copies fewer")
 
 
@@ -182,12 +182,12 @@ def test_one_gap_of_one_gpu_is_reported_as_that():
     assert late.message.startswith("GPU 0 sat idle for 3.12 s (4 gaps)")
     assert "A single gap before work launched outside any range took 2.97 s." in late.message
     assert late.message.endswith(" 1 other GPU sat idle for 6.02 ms for the same reason.")
-    assert late.action.startswith("Check whether every step does this")
+    assert late.action.startswith("If every step does this")
     [once] = of_cause(report("first_checkpoint"), "launch-late")
     assert "A single gap before work launched in step_0/recompute/forward took 3.28 s." in (
         once.message
     )
-    assert once.action.startswith("Check whether every step does this")
+    assert once.action.startswith("If every step does this")
 
 
 def test_a_gap_of_every_step_is_not_a_single_gap():

@@ -56,8 +56,8 @@ def test_the_gain_is_limited_where_the_cpu_is_late(tmp_path):
 
     assert (finding.saving, finding.error_ns) == ("about", MS)
     assert finding.message.endswith(
-        " The program gains about 10.0 ms of it for now: the GPU would wait longer for the CPU, "
-        "or for other work."
+        " For now the program would gain only about 10.0 ms: the GPU would wait longer for the "
+        "CPU, or for other work."
     )
 
 

@@ -130,7 +130,7 @@ def test_remedies_are_kept_and_rejected_and_the_user_s_files_stay(folder, capsys
     }
     reasons = {trial.planned.name: trial.reason for trial in report.trials}
     assert reasons["foreach"] == "RuntimeError: planted"
-    assert reasons["zero_grad"] == "the program has nothing that it changes"
+    assert reasons["zero_grad"] == "it changes nothing in this program"
     assert state_of(folder) == before
     assert dict(os.environ) == environment
     patch = report.patch()

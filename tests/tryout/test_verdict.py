@@ -148,7 +148,7 @@ def test_runs_stop_when_a_trial_is_decided_and_turn_about():
     [
         ({"error": "RuntimeError: no"}, "failed", "RuntimeError: no"),
         ({"rejected": "it has none"}, "rejected", "it has none"),
-        ({"applied": ()}, "rejected", "the program has nothing that it changes"),
+        ({"applied": ()}, "rejected", "it changes nothing in this program"),
         ({"factor": 1.1}, "changes results", "10 %"),
     ],
 )

@@ -27,7 +27,7 @@ GROUPS = {
         "compare": "Show what changed between two recordings, and why.",
         "what-if": "Show what edits would win: faster kernels, fewer waits, another GPU.",
         "try": "Apply remedies to a program in memory, and judge which to keep.",
-        "accuracy": "Show what forecasts said and what try measured on this machine.",
+        "accuracy": "Compare forecasts of reports with what try measured on this machine.",
     },
     "Kernels": {
         "ptx": "Check kernels for vectorized loads and stores, and show how to widen them.",

@@ -23,8 +23,8 @@ from traceview.cli.output import Asked, documents, progress
 def command(folder: Path, asked: Asked, mlflow: str | None, wandb: str | None) -> None:
     """Show step, GPU use, memory and findings of all recordings and baselines in FOLDER over time.
 
-    Runs come in the order in which they were recorded. Each is beside the one before it; whether a
-    difference is noise says traceview compare.
+    Runs come in the order in which they were recorded, and each is compared with the one before
+    it. To see whether a difference is noise, use traceview compare.
     """
     outputs = asked.outputs(f"{folder.resolve().name or 'runs'}-history", [folder])
     import traceview

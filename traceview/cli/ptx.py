@@ -201,7 +201,7 @@ def _warps(_: click.Context, parameter: click.Parameter, values: tuple[int, ...]
 )
 @option(
     "--reproducer OUT.py",
-    "Also write a script that makes the first launch by itself: source, shapes, strides, "
+    "Also write a script that repeats the first launch on its own: source, shapes, strides, "
     "types, constexprs.",
     type=click.Path(path_type=Path, dir_okay=False),
 )

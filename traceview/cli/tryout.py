@@ -51,21 +51,21 @@ from traceview.cli.output import Asked, print_text
 )
 @option(
     "--runs N",
-    "Most runs with a remedy, and without. Fewer where it is decided sooner.",
+    "Most runs with each remedy, and as many without. Fewer where that decides.",
     type=click.IntRange(4, 100),
     default=8,
     show_default=True,
 )
 @option(
     "--seconds S",
-    "Bound all runs together, and the recording by half of it.",
+    "Most seconds for all runs together; the recording takes at most half of them.",
     type=click.FloatRange(1),
     default=1_800,
     show_default=True,
 )
 @option(
     "--patch OUT.diff",
-    "Write the change of the source that the kept remedies make.",
+    "Write what the kept remedies change in the source as a patch.",
     type=click.Path(path_type=Path),
 )
 @output.json_option
@@ -90,13 +90,13 @@ def try_(
     """Run SCRIPT with each mechanical remedy of its findings, and judge whether to keep it.
 
     Runs the script many times, with and without each remedy in turns, and ends each run after its
-    training steps: nothing behind them runs, such as saving the model. Files are not edited: the
-    script runs in a scratch copy of this folder. On Linux nothing can write to the folder itself,
-    so a program fails that does so by absolute paths, or changes its files in C code. Not isolated
-    are other folders, databases and services. Standard input is empty.
+    training steps: what follows them, such as saving the model, does not run. Files are not
+    edited: the script runs in a scratch copy of this folder. On Linux nothing can write to the
+    folder itself, so a program that does so by absolute paths, or changes its files in C code,
+    fails. Other folders, databases and services are not isolated. Standard input is empty.
 
-    A remedy is kept if it is proven faster and losses and gradients stay the same, but for the
-    rounding that it is stated to change.
+    A remedy is kept if it is proven faster, and if losses and gradients stay the same but for the
+    rounding that it is known to change.
     """
     import traceview
     from traceview.render.tryout import render_rows_json, render_try

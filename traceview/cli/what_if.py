@@ -80,21 +80,21 @@ def _edit(
 @_edit(
     "no-sync",
     "PLACE",
-    "Wait for nothing in the synchronizations and blocking copies of results at a line "
+    "Take out the waits of synchronizations and of blocking copies of results: at a line "
     "(train.py:90), by name (cudaStreamSynchronize, Tensor.item) or in a range",
     complete_ranges,
 )
 @_edit(
     "graph",
     "RANGE",
-    "Launch what each instance of a range launches at once, as one CUDA graph: step for the steps, "
-    "forward, layer_#",
+    "Launch the work of each instance of a range as one CUDA graph: step for the steps, forward, "
+    "layer_#",
     complete_ranges,
 )
 @_edit(
     "cpu",
     "PLACE=FACTOR",
-    "Scale what the launching threads spend between CUDA calls at a line (data.py:24) or in a "
+    "Scale the time of launching threads between CUDA calls: at a line (data.py:24) or in a "
     "function, by Python samples, or in a range",
 )
 @_edit("copy", "DIRECTION=FACTOR", "Scale copies by direction: H2D, D2H, D2D, P2P or *")
@@ -162,7 +162,7 @@ def command(
 
     The edits add up in the order given: each row is the time per step with one more of them, and
     its error. TRACE is as in traceview report; several are those of the ranks of one job, replayed
-    together. What contends for the GPU is not modelled.
+    together. Contention for the GPU is not modelled.
     """
     if not traces:
         raise asked.no_input("TRACE", "Put TRACE first: traceview what-if {path} {option}")

@@ -61,7 +61,11 @@ def what_if_document(answer: WhatIfReport) -> Document:
 
 def facts(answer: WhatIfReport) -> tuple[str, ...]:
     """The GPUs and the steps that the answer rests on."""
-    steps = units.counted(answer.steps, "step") if answer.steps else "the whole run"
+    steps = "the whole run"
+    if answer.steps:
+        # One fewer than the report has: the first only begins the second.
+        each = "each " if answer.steps > 1 else ""
+        steps = f"{units.counted(answer.steps, 'step')}, {each}from the end of the one before"
     ranks = (units.counted(len(answer.ranks), "rank"),) if answer.ranks else ()
     return (*dict.fromkeys(answer.gpus), *ranks, steps)
 

@@ -192,12 +192,12 @@ def gain_sentence(saved_ns: int, own_ns: int) -> str:
     from the values.
     """
     if saved_ns > 2 * own_ns > 0:
-        return " The program gains more, since the GPU waits for launches that go with them."
+        return " The program gains more, since the GPU also sits idle between these kernels."
     if 2 * saved_ns >= own_ns:
         return ""
-    gains = "about {saved_ns}" if saved_ns else "nothing"
+    gains = "only about {saved_ns}" if saved_ns else "nothing"
     return (
-        f" The program gains {gains} of it for now: the GPU would wait longer for the CPU, or for "
+        f" For now the program would gain {gains}: the GPU would wait longer for the CPU, or for "
         "other work."
     )
 

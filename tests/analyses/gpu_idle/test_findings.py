@@ -61,7 +61,7 @@ def test_one_long_gap_is_not_reported_as_that_of_each_step(tmp_path):
 
     assert "A single gap before work launched in part_b took 900 µs." in finding.message
     assert finding.action.startswith(
-        "Check whether a longer run repeats this. If so, take this CPU work out of the way"
+        "If a longer run repeats this, take this CPU work out of the way"
     )
 
 
@@ -73,10 +73,10 @@ def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
         "The GPU sat idle for 900 µs (1 gap) in long pauses of the CPU outside CUDA (of 1.50 ms "
         "waiting for launches). The longest took 900 µs; 40.0 µs is usual."
     )
-    assert once.action.startswith("Check whether a longer run repeats this")
+    assert once.action.startswith("If a longer run repeats this")
     assert once.share_of_step_pct is None
     assert often.message.startswith("The GPU sat idle for 600 µs (15 gaps)")
-    assert not often.action.startswith("Check whether")
+    assert not often.action.startswith("If ")
 
 
 def test_two_gaps_alike_are_no_single_one(tmp_path):
@@ -91,7 +91,7 @@ def test_a_gap_of_a_selection_is_no_single_one_where_others_are_like_it(tmp_path
     [lone] = ask(ANALYSIS, late(900_000, 6_000), tmp_path, include=("part_a",)).findings
 
     assert "single gap" not in alike.message
-    assert "It came before work launched in part_a." in lone.message
+    assert "The gap came before work launched in part_a." in lone.message
 
 
 def test_gpus_that_idle_at_the_same_time_lose_it_once(tmp_path):
@@ -243,7 +243,7 @@ def test_two_gaps_without_steps_may_be_there_once(tmp_path):
 
     [finding] = [each for each in found if "allocated or freed" in each.message]
     assert "14.0 ms of that was in 2 gaps." in finding.message
-    assert finding.action.startswith("Check whether a longer run repeats this. If so, allocate")
+    assert finding.action.startswith("If a longer run repeats this, allocate")
 
 
 def test_a_place_is_named_for_a_part_that_counts(tmp_path):

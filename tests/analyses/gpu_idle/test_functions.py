@@ -186,7 +186,7 @@ def test_work_in_one_of_many_steps_may_be_there_once(tmp_path):
 
     assert worked.message.startswith("The GPU sat idle for 100 ms (1 gap) while the CPU did other")
     assert worked.severity == "medium"
-    assert worked.action.startswith("Check whether every step does this. If so, take this CPU work")
+    assert worked.action.startswith("If every step does this, take this CPU work")
 
 
 def test_arrays_that_a_directive_copies_stay_on_the_gpu_in_a_data_region(tmp_path):

@@ -81,7 +81,7 @@ def test_one_long_pause_is_no_loss_of_each_step(tmp_path):
         "The GPU sat idle for 600 ms (1 gap) while Python collected garbage. It took 1 collection "
         "of 600 ms."
     )
-    assert finding.action.startswith("Check whether every step does this.")
+    assert finding.action.startswith("If every step does this, ")
     assert finding.severity == "medium"
     assert finding.share_of_step_pct is None
 

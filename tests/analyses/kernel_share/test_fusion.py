@@ -153,7 +153,7 @@ def test_unaligned_gemms_are_a_finding(tmp_path):
     assert finding.severity == "info"  # nanoseconds
     assert finding.time_at_stake_ns == 4 * 250  # six times as fast
     assert finding.message == (
-        "4 GEMMs run on slow kernels for unaligned matrices (1 kernel) for 1.20 µs: a dimension is "
+        "4 GEMMs take 1.20 µs on slow kernels for unaligned matrices (1 kernel): a dimension is "
         "not a multiple of 8."
     )
     assert finding.subject == Subject("kernel", name)
@@ -181,8 +181,8 @@ def test_kernels_save_nothing_before_a_late_launch(tmp_path):
     assert finding.time_at_stake_ns == pytest.approx(999_990, abs=100)
     assert finding.evidence.values["less_ns"] == 4 * 999_990
     assert finding.message.endswith(
-        "The program gains about 1.00 ms of it for now: the GPU would wait longer for the CPU, or "
-        "for other work."
+        "For now the program would gain only about 1.00 ms: the GPU would wait longer for the CPU, "
+        "or for other work."
     )
 
 

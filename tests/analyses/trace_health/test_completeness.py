@@ -17,7 +17,7 @@ def test_launches_without_kernels_and_kernels_without_launches(tmp_path):
 
     assert [detail.split(":")[0] for _, detail in status(result, "launches")] == [
         "1 launch call without GPU work",
-        "1 operation without a launch call",
+        "1 operation has no launch call",
     ]
 
 

@@ -58,7 +58,7 @@ def test_a_last_wave_of_one_block(tmp_path):
     assert finding.severity == "low"  # half of the time, but less than 100 µs
     assert finding.message == (
         "void gemm launches 265 blocks where the GPU holds 264 at once. The last of 2 waves has "
-        "1 block and leaves 49.8 % of all block slots unused. Up to 99.6 µs of 200 µs is lost."
+        "1 block and leaves 49.8 % of all block slots unused. Up to 99.6 µs of 200 µs can be saved."
     )
     assert finding.action.startswith("Use 264 or 528 blocks instead of 265")
     assert finding.subject == Subject("kernel", "void gemm<float>(int)")

@@ -79,7 +79,7 @@ def test_rows_of_several_ranks_open(browser, tmp_path):
 def test_every_colouring_draws(shown):
     choice = shown.page.locator("#heat-map select")
     titles = choice.locator("option").all_text_contents()
-    assert titles[:2] == ["who waits for whom", "largest part that is not compute"]
+    assert titles[:2] == ["who waits for whom", "largest part besides compute"]
     pictures = set()
     for title in titles:
         choice.select_option(title)

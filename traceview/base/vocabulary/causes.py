@@ -156,7 +156,7 @@ MODULE_LOAD = add(IdleCause(
 ))
 ALLOCATION = add(IdleCause(
     "allocation", letter=("a", "allocation"), colors=("#dd85a8", "#e8a0bd"), limit="cpu-launch",
-    counted="allocations", once="; a pool that first grows does it once", on_cpu=True,
+    counted="allocations", once=". A pool does this once, when it first grows", on_cpu=True,
     meaning="the CPU spent most of the gap allocating or freeing memory",
     lost="while the CPU allocated or freed memory",
     action="Allocate before the loop, or through a pool ({memory_pool}).",

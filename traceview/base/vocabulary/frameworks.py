@@ -184,8 +184,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "data), so that the directives inside it allocate and copy nothing.",
         parallel="Make the loop parallel: acc parallel loop, or loop independent in a kernels "
         "region (nvc -Minfo=accel says what keeps it serial).",
-        no_wait="Make parallel regions not wait: add async clauses, and one acc wait where the CPU "
-        "needs results.",
+        no_wait="Keep parallel regions from waiting: add async clauses, and one acc wait "
+        "where the CPU needs results.",
         early_uploads="Copy once, in a data region around the loop, or by acc update async",
         later_reads="or copy them by acc update async and read them a step later",
         one_memory="managed memory (nvc -gpu=mem:managed)",
@@ -199,8 +199,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
         data_region="Keep these arrays in a data region around the loop (omp target data, or "
         "target enter data), so that the directives inside it allocate and copy nothing.",
         parallel="Make the loop parallel: target teams distribute parallel for.",
-        no_wait="Make target regions not wait: add nowait, depend where one needs another, and one "
-        "taskwait where the CPU needs results.",
+        no_wait="Keep target regions from waiting: add nowait, depend where one needs another, "
+        "and one taskwait where the CPU needs results.",
         early_uploads="Copy once, in a data region around the loop, or by target update nowait",
         later_reads="or copy them by target update nowait and read them a step later",
         one_memory="unified memory (omp requires unified_shared_memory)",

@@ -102,7 +102,7 @@ def nothing_found(report: Report) -> str:
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):
-        return f"Found nothing{where} that would save time by {', '.join(report)} alone."
+        return f"Nothing found{where} that would save time (asked: {', '.join(report)})."
     return f"Nothing found{where} that would save time."
 
 
@@ -110,8 +110,8 @@ _LAUNCH = {
     "gpu-bound": ("GPU-bound", "the CPU launches ahead"),
     "launch-bound": ("launch-bound", "the GPU waits for the CPU to launch work"),
     "data-loading": ("data-bound", "the CPU loads data, then launches late"),
-    "sync-drained": ("drained", "the CPU waits, then the GPU runs dry"),
-    "dependency-bound": ("early enough", "queued work begins late"),
+    "sync-drained": ("sync-drained", "the CPU waits, then the GPU runs dry"),
+    "dependency-bound": ("dependency-bound", "queued work begins late"),
     "queue-full": ("GPU-bound", "the launch queue is full"),
     "unknown": ("unknown", "work was launched that was not recorded"),
     "mixed": ("mixed", "the GPU runs dry for several reasons"),

@@ -16,7 +16,7 @@ LEAST_STEPS, MOST_STEPS, LONGEST_LABEL = 2, 6, 30
 """A plan of one remedy says what its finding says; six fit in three or four lines of 80 cells."""
 _TELLING = 0.1
 """An error ten times what the last remedy wins hides it: `5.9 → 5.6 ± 5.5` says nothing."""
-_IF_REPEATED = re.compile(r"^Check whether [^.]*\. If so, ")
+_IF_REPEATED = re.compile(r"^If [^,]* this(?: too)?, ")
 _CLAUSE = re.compile(r"[,:;.](?:\s|$)|\s\(")
 _CONDITION = re.compile(
     r"\s(?:(?:of )?that|so that|where|if|with|instead of|which|while|of|on|in|for|before|through)\s"

@@ -111,10 +111,10 @@ def _slower(
 
 _WITH_COLLECTIVES = (
     "Where communication ends long before it is needed, give it fewer SMs (NCCL_MAX_NCHANNELS or "
-    "NCCL_MAX_CTAS), or none: copy-engine and symmetric-memory collectives. Or order the work so "
+    "NCCL_MAX_CTAS), or none: use copy-engine or symmetric-memory collectives. Or order work so "
     "that memory-bound kernels run without it."
 )
-_WITH_COPIES = "Start these copies beside kernels that compute bounds, or copy fewer bytes."
+_WITH_COPIES = "Start these copies beside compute-bound kernels, or copy fewer bytes."
 
 
 def _contention(trace: Trace) -> Iterator[TimeClaim]:
@@ -162,5 +162,6 @@ def _contention(trace: Trace) -> Iterator[TimeClaim]:
 CONTENTION = FindingRule(
     _contention,
     "{calls:launch|launches} of {kernels:kernel} take {took_ns} beside {beside}. At the median of "
-    "launches of the same size that run alone, they would take {alone_ns}: {slowdown_factor}.",
+    "launches of the same size that run alone, they would take {alone_ns}. They are slowed down "
+    "{slowdown_factor}.",
 )

@@ -66,7 +66,7 @@ _REMEDIES = {
 _ONCE = {
     "H2D": "Make the data on the GPU where that is possible, or give the GPU more work on it: what "
     "is copied once and used little costs more than it saves.",
-    "D2H": "Copy back what the CPU needs alone: compute on the GPU what it needs of it.",
+    "D2H": "Copy back only what the CPU needs, such as a sum that the GPU computes.",
 }
 """Of what directives copy, where nothing copies it again."""
 _ONE_MEMORY = (
@@ -371,8 +371,8 @@ RULES = (
     ),
     FindingRule(
         _of_warm_up,
-        "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} of "
-        "warm-up or start-up ({bytes_per_s}) and {calls?blocks|block} the CPU meanwhile.",
+        "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} "
+        "during warm-up or start-up ({bytes_per_s}) and {calls?blocks|block} the CPU meanwhile.",
         "Pin the host memory if the program is often started: a longer run pays this once.",
     ),
     *memory_copies_rows.RULES,

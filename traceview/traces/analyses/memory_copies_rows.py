@@ -249,7 +249,7 @@ _OUTER_LEAST_NS, _OUTER_LEAST, _MOST = 1_000_000, 0.1, 0.5
 _BEFORE = "create the data on the GPU where that is possible"
 _AFTER = (
     "prefetch to the CPU what it reads (cudaMemPrefetchAsync to cudaCpuDeviceId), or compute on "
-    "the GPU what it needs of it"
+    "the GPU what the CPU needs of it"
 )
 
 

@@ -23,8 +23,8 @@ from traceview.traces.rules import TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
 MESSAGE = (
-    "{gpu} {verdict}[ It sits idle for {idle_ns} because of that.][ It only copies for "
-    "{copying_ns} of its {busy_ns} of work.] Operations wait {queue_wait_median_ns} in the queue "
+    "{gpu} {verdict}[ It sits idle for {idle_ns} because of that.][ For {copying_ns} "
+    "of its {busy_ns} of work it only copies.] Operations wait {queue_wait_median_ns} in the queue "
     "(median), and at most {max_queue_depth:operation} {max_queue_depth?is|are} queued.[ The CPU "
     "ends a step {lead_ns} {side} the GPU does (median) and is {ahead}.][ {other_gpus:other GPU} "
     "got the same verdict.]"
@@ -49,8 +49,8 @@ VERDICTS = {
         _READ_LESS,
     ),
     "dependency-bound": (
-        "has its work queued early enough (dependency-bound), and sits idle until other work or "
-        "the GPU itself lets that begin.",
+        "has its work queued early enough (dependency-bound): it sits idle while queued work waits "
+        "for other work, or for the GPU to begin it.",
         "Look in gpu-idle at what the queued work waited for. Launching earlier cannot help.",
     ),
     "mixed": (

@@ -14,7 +14,7 @@ from traceview.base.records import record
 from traceview.base.tables import Texts, TextsOneByOne
 from traceview.base.tables.arrays import Array, Integers, Mask, TextValues, object_array
 from traceview.base.units import Value
-from traceview.base.vocabulary.causes import CAUSE_NAMES, SYNC_DRAIN
+from traceview.base.vocabulary.causes import CAUSE_NAMES, CAUSES, SYNC_DRAIN
 from traceview.traces.analyses.wording import lost_in
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, step_parts
@@ -188,7 +188,7 @@ _WORDS = {
 
 
 def reason_clause(listed: Sequence[Reason]) -> tuple[str, dict[str, Value]]:
-    """Reasons as a template and its values: `7.00 ms more idle time (launch-late)`."""
+    """Reasons as a template and its values: `7.00 ms more idle time after cudaMemcpy`."""
     clauses, values = [], dict[str, Value]()
     for number, reason in enumerate(listed, 1):
         values[f"more_{number}_ns"] = reason.more_ns
@@ -205,11 +205,11 @@ def _part(reason: Reason, number: int) -> str:
         return "in no single part"
     if not reason.part.startswith(step_parts.IDLE) or reason.part == step_parts.BEFORE_WORK:
         return _WORDS.get(reason.part, reason.part)
-    cause = reason.part.removeprefix(step_parts.IDLE)
-    call = f" after {{call_{number}}}" if reason.call else ""
+    name = reason.part.removeprefix(step_parts.IDLE)
+    why = f"after {{call_{number}}}" if reason.call else CAUSES[CAUSE_NAMES.index(name)].lost
     within = f" in {{range_{number}}}" if reason.range_path else ""
     between = " while the CPU was between steps" if reason.between_steps else ""
-    return f"idle time ({cause}{call}{within}){between}"
+    return f"idle time {why}{within}{between}"
 
 
 @fact

@@ -458,8 +458,8 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) ->
         keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
         if len(own) == 1:
             return (
-                f"Check whether every step does this. If so, allocate before the loop and keep "
-                f"freed memory{keep}; a pool that first grows does it once."
+                f"If every step does this, allocate before the loop and keep "
+                f"freed memory{keep}. A pool does this once, when it first grows."
             )
         return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."
     if does in _ACTIONS:

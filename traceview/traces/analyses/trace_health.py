@@ -116,7 +116,8 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     lost = lost if computes else 0
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     if lost:
-        text = "{lost:launch call} without GPU work: failed, or the events were lost."
+        text = "{lost:launch call} {lost?has|have} no GPU work: {lost?it|they} failed, or the "
+        text += "events were lost."
         in_doubt = bool(unknown_idle(trace)) or 2 * lost > launches
         yield Check(
             "launches",
@@ -128,7 +129,8 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
         )
     if orphans:
         unknown = (
-            "{operations:operation} without a launch call: their queue wait and range are unknown."
+            "{operations:operation} {operations?has|have} no launch call, so queue wait and range "
+            "of {operations?it|them} are unknown."
         )
         yield Check("launches", "warning", unknown, wording.flush(trace), {"operations": orphans})
     if not lost and not orphans and computes:
@@ -143,7 +145,7 @@ def _ranges(trace: Trace) -> list[Check]:
     ranges = trace.ranges
     checks = _nvtx_too_new(trace)
     if not len(ranges) and not checks:
-        none = "There are none, so times cannot be attributed to steps or layers."
+        none = "No range was recorded, so times cannot be attributed to steps or layers."
         remedy = wording.by_recorder(
             trace,
             "Add torch.cuda.nvtx.range('step') or nvtx.annotate to the program.",

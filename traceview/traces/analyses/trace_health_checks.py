@@ -435,7 +435,7 @@ def recording_cost(trace: Trace) -> Iterator[Check]:
     status: Status = "warning" if cost_pct >= NOTABLE_PCT and cost_ns >= LEAST_NS else "ok"
     remedy = None
     if status == "warning":
-        text += " Where the CPU limits the program, its steps are shorter without them."
+        text += " Where the CPU limits the program, its steps are shorter without this cost."
         remedy = listed[0].remedy
     yield Check("cost of recording", status, text, remedy, values)
 

@@ -54,7 +54,7 @@ def gpu_work(trace: Trace) -> list[Check]:
     return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
 
 
-_OTHER = "The work of an accelerator that is no GPU ({accelerator}) is not read: CPU time alone is."
+_OTHER = "The work of an accelerator that is no GPU ({accelerator}) is not read, only CPU time."
 _ITS_TOOLS = "Read it with that accelerator's own tools; reports here are of GPUs."
 _NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
 _SEE_CUDA = (

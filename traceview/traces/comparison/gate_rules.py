@@ -196,7 +196,7 @@ class _Reader:
             self._refuse("and_at_least", "and_at_least needs max_increase or max_decrease", "")
         if "equals" in kinds and not is_exact(figure):
             self._refuse(
-                "equals", f"{figure} varies between runs, so it equals nothing", "use max or min"
+                "equals", f"{figure} varies between runs: no value is exact", "use max or min"
             )
         conditions = tuple(self._condition(figure, kind, table) for kind in kinds)
         own = table.get("certainty")

@@ -321,7 +321,7 @@ def _note_strangers(ranks: Sequence[figures.RankFigures], note: Callable[[str], 
     sizes = sorted({rank.name.world_size for rank in ranks if rank.name.world_size})
     if len(sizes) > 1:
         text = " and ".join(map(str, sizes))
-        note(f"The recordings tell of jobs of {text} ranks: they may be of different jobs.")
+        note(f"The recordings are of jobs with {text} ranks: they may be of different jobs.")
     communicators = [set(rank.communicators) - {NULL} for rank in ranks]
     connected, left = set(communicators[0]), communicators[1:]
     # Ranks are connected directly, or through communicators of others.

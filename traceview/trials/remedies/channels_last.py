@@ -114,7 +114,7 @@ REMEDY = ProgramRemedy(
     name="channels_last",
     does="Keep images as NHWC",
     answers=r"torch\.channels_last\b",
-    effect="conversions between NCHW and NHWC go, convolutions become faster",
+    effect="no conversions between NCHW and NHWC, and faster convolutions",
     install=_install,
     how=".to(memory_format=torch.channels_last) of the model's convolutions and of its input",
     may_change="algorithms of convolutions",

@@ -85,9 +85,9 @@ def _zero_grad(torch: Any, run: base.RemedyRun) -> None:
 
 ZERO_GRAD = base.ProgramRemedy(
     name="zero_grad",
-    does="Drop gradients, do not fill them",
+    does="Drop gradients instead of zeroing them",
     answers=r"set_to_none",
-    effect="fills of gradients go, and additions to them",
+    effect="gradients are neither zeroed nor added to",
     install=_zero_grad,
     may_change="decay of parameters without a gradient",
     is_switchable=True,
@@ -107,6 +107,6 @@ BUCKET_VIEW = base.ProgramRemedy(
     name="bucket_view",
     does="Keep gradients in DDP's buckets",
     answers=r"gradient_as_bucket_view=True",
-    effect="copies of gradients within the GPU go",
+    effect="no copies of gradients within the GPU",
     install=_bucket_view,
 )

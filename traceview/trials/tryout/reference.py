@@ -28,7 +28,7 @@ def _install(torch: Any, run: RemedyRun) -> None:
         drawn = _drawn(torch)
         result = original(module, *args, **kwargs)
         if _drawn(torch) != drawn:
-            run.reject("the model draws random numbers, which are others in float64")
+            run.reject("the model draws random numbers, which differ in float64")
         return result
 
     around_models(torch, call)

@@ -191,7 +191,7 @@ class Schedule:
             return Trial(planned, "failed", result.error)
         missing = [each.name for each in planned.remedies if each.name not in result.applied]
         if len(missing) == len(planned.remedies):
-            return Trial(planned, "rejected", "the program has nothing that it changes")
+            return Trial(planned, "rejected", "it changes nothing in this program")
         if not self._is_timed(trial, spec, result):
             return Trial(planned, "failed", f"it made only {len(result.steps)} steps")
         compared = self._compared(planned, (spec, result))
@@ -287,7 +287,7 @@ def advice(why: str) -> str:
         return "it may write to this folder only by relative paths, and C code only new files"
     if "EOFError" in why:
         return "let it read a file: its standard input is empty"
-    return "it must run to its steps without a remedy first"
+    return "without a remedy it must run to its training steps first"
 
 
 def _seed(number: int) -> int:

@@ -93,7 +93,7 @@ _ERRORS = (
     (
         "exit_line",
         "{script} exits at line {exit_line}, before it launches or defines a kernel",
-        "meet the condition that it exits for",
+        "change the condition under which it exits",
     ),
     (
         "inner",

@@ -63,8 +63,8 @@ _FEW_IN_FLIGHT = Diagnosis(
     "Each iteration of the loop at {loop} waits for its loads at {places}: with "
     "{blocks_per_sm:block} per SM only {in_flight_bytes} are in flight, of {needed_bytes} that an "
     "H100's bandwidth takes",
-    "Let loads run ahead: for … in tl.range(…, num_stages=4), as Triton pipelines a loop without "
-    "tl.dot only so; and split the loop over more blocks",
+    "Let loads run ahead: write for … in tl.range(…, num_stages=4), the only way in which Triton "
+    "pipelines a loop without tl.dot; and split the loop over more blocks",
     "medium",
 )
 _WARPS, _ROWS = 4, 64
@@ -79,7 +79,7 @@ _FEW_WARPS = Diagnosis(
     then=", and measure it",
 )
 _FEW_ROWS = Diagnosis(
-    f"{_OLDER}the tile has {{rows:row}}, and it takes {_ROWS} or more",
+    f"{_OLDER}the tile has {{rows:row}}, and {{newer}} takes {_ROWS} or more",
     f"Where the problem has so many, use a tile of {_ROWS} rows or more, or exchange the operands "
     "so that the longer axis is the first",
     "low",

@@ -98,7 +98,7 @@ function largestLoss(heat, cells) {
   const most = Math.max(quantile(cells.map(share), 0.98), 0.01);
   const shown = new Set(cells.map(largest));
   return {
-    title: "largest part that is not compute",
+    title: "largest part besides compute",
     color: (cell) => ({ name: variable(heat.data.parts[largest(cell)]), strength: Math.min(share(cell) / most, 1) }),
     weight: share,
     meanings: lost.filter((at) => shown.has(at)).map((at) => ({ name: variable(heat.data.parts[at]), text: words(heat.data.parts[at]) })),

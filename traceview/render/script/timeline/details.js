@@ -276,7 +276,7 @@ function swatch(kind) {
  */
 export function sumsPanel(model, sums, title, length) {
   const panel = element("div", { class: "tl-sums" }, element("h4", {}, title, element("small", {}, duration(length))));
-  if (!sums.exact) panel.append(element("p", {}, "About: the window cuts rows that the page has as sums only."));
+  if (!sums.exact) panel.append(element("p", {}, "About: the window cuts through merged rows."));
   for (const device of sums.devices) panel.append(devicePanel(model, device));
   return panel;
 }

@@ -130,7 +130,7 @@ function nameTable(root, pick) {
     [(100 * ns) / root.ns, percent(ns, root.ns)],
   ]));
   const table = tableOf("name kind calls total_ns self_ns+ share_pct", rows, (row) => pick(frames[row]));
-  if (merged) table.prepend(element("p", {}, `Without ${count(merged.calls)} rows (${duration(merged.ns)}) that the page has as sums only.`));
+  if (merged) table.prepend(element("p", {}, `Without ${count(merged.calls)} merged rows (${duration(merged.ns)}).`));
   return table;
 }
 

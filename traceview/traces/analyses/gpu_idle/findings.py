@@ -249,7 +249,11 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     if main not in causes.FIRST_USES:
         what = causes.CAUSES[main].idle or causes.CAUSES[main].lost
         idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
-        idle.say_part("paused_ns", paused_ns, "was one pause after warm-up, as long as many steps.")
+        if paused_ns:
+            idle.say(
+                " One pause after warm-up, as long as many steps, took {paused_ns}.",
+                paused_ns=paused_ns,
+            )
         if device in gaps.long_starts(trace):
             severity = "high"
             idle.lost = "before its first kernel"
@@ -370,7 +374,7 @@ RULES = (
         before_first_work,
         "The first GPU work of {step} began after {idle_ns} of its {step_ns} ({idle_pct}). The CPU "
         "did other work until then, and no other figure counts that time.",
-        "Check whether other steps do this too. If so, prepare the input of a step while the GPU "
+        "If other steps do this too, prepare the input of a step while the GPU "
         "works on the one before: {elsewhere}.",
     ),
     FindingRule(

@@ -263,7 +263,7 @@ _WITH_GRAPHICS = (
 _GRAPHICS = re.compile(r"(cuda|cu|hip)Graphics")
 IN_GRAPH = (
     "Time replays without a profiler first: recording each node of a graph lengthens the pauses "
-    "between them. What is left is the GPU's own; fewer, larger nodes have fewer of them."
+    "between them. What is left is the GPU's own: use fewer, larger nodes."
 )
 BLOCKED = (
     "Find out what blocks these calls: code that is loaded when a kernel is first launched "
@@ -467,7 +467,7 @@ def if_repeated(trace: Trace, remedy: str, cause: int) -> str:
     """A remedy for a single gap, worded so that it holds only if a loop repeats the gap."""
     steps = "every step does" if len(pace(trace).timed) else "a longer run repeats"
     again = f"{remedy[0].lower()}{remedy[1:].rstrip('.')}"
-    return f"Check whether {steps} this. If so, {again}{causes.CAUSES[cause].once or ''}."
+    return f"If {steps} this, {again}{causes.CAUSES[cause].once or ''}."
 
 
 @fact

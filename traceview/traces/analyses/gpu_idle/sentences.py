@@ -38,7 +38,11 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
     """Name the line with most of the time, and set the remedy that fits it."""
     place, values = line.place()
     if line.time_ns == idle.idle_ns and 0 < line.samples < _TELLING_SAMPLES:
-        of_it = "All {samples} samples of it were" if line.samples > 1 else "Its one sample was"
+        of_it = (
+            "Its {samples} stack samples were all"
+            if line.samples > 1
+            else "Its one stack sample was"
+        )
         idle.say(f" {of_it} {place}.", samples=line.samples, **values)
     else:
         idle.say_part("line_ns", line.time_ns, f"was {place}.", **values)
@@ -307,7 +311,7 @@ def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> boo
     values = {"longest_gap_ns": lone.idle_ns, "longest_gap_range": lone.range_path}
     if gaps.gaps(idle.trace).count(idle.gaps) == 1:
         if before:
-            idle.say(f" It came{before}.", **values)
+            idle.say(f" The gap came{before}.", **values)
     elif _is_divided(idle):
         pass
     elif idle.names_part:

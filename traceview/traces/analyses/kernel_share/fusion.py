@@ -93,8 +93,8 @@ MEMSETS = FindingRule(
     _storms,
     "{memsets} kernels of the program each follow a memset ({operations_pct} of all operations). "
     "These memsets take {total_ns}.",
-    "Clear the values in the kernel before, or many of them with one memset: each is a launch of "
-    "its own.",
+    "Clear the values in the kernel before the memset, or many of them with one memset: each is a "
+    "launch of its own.",
 )
 
 

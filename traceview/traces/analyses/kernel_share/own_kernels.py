@@ -56,7 +56,7 @@ _IN_FP32 = (
     "and its data half as large."
 )
 _BY_LIBRARY = (
-    "Use a library's product ({product}), or compare with it: that keeps tiles of its inputs in "
+    "Use a library's matrix product ({product}), or compare with it: it keeps tiles of inputs in "
     "shared memory, and uses tensor cores where the GPU has them."
 )
 _BY_TILES = (

@@ -91,8 +91,8 @@ def _odd_dimension(
 
 UNALIGNED = rules.FindingRule(
     _unaligned,
-    "{gemms:GEMM} run on slow kernels for unaligned matrices ({kernels:kernel}) for {total_ns}: a "
-    "dimension[ of {dimension}] is not a multiple of {elements}.",
+    "{gemms:GEMM} {gemms?takes|take} {total_ns} on slow kernels for unaligned matrices "
+    "({kernels:kernel}): a dimension[ of {dimension}] is not a multiple of {elements}.",
     "Make it a multiple of {elements}, by padding: it is most often the vocabulary, the number of "
     "classes or, where attention is not fused, the length of a sequence.",
 )

@@ -226,7 +226,10 @@ _BY_GUARD = (
         r" == -?[\d.]+",
         "Pass the number that changes as a tensor, or keep it out of the compiled function.",
     ),
-    (r"", "Keep what the guard names equal in all steps, or compile a function for each case."),
+    (
+        r"",
+        "Keep the value that the guard names constant, or compile a function per case.",
+    ),
 )
 """Remedies by the guard that fails. The first pattern that is found counts."""
 _RECOMPILATION_OF_ALL = (
@@ -523,7 +526,7 @@ RULES = (
         "`{code}` at {site} was compiled as often as torch.compile allows, and runs without "
         "compilation where no version fits[ ({reason})].[ So {others?does|do} {others:other "
         "function}.]",
-        "Let fewer versions arise: mark sizes that vary as dynamic (torch._dynamo.mark_dynamic), "
+        "Keep versions few: mark sizes that vary as dynamic (torch._dynamo.mark_dynamic), "
         "and keep numbers that change out of the compiled function.",
     ),
     FindingRule(

@@ -122,7 +122,7 @@ def _limited(trace: Trace) -> Verdict:
 def _all_work(trace: Trace, device: int) -> str:
     """The selected operations of a GPU and its busy time, those of warm-up included."""
     busy = units.duration(gaps.device_work(trace)[device].all_ns)
-    return f"{units.counted(_count(trace, device), 'operation')} of {busy}"
+    return f"{units.counted(_count(trace, device), 'operation')}, {busy} in all"
 
 
 def _warms_up(trace: Trace, device: int) -> bool:

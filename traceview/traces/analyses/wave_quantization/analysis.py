@@ -259,7 +259,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
     if hidden_fraction >= _MUCH and unknown:
         kernels = units.counted(len(groups.different(of.name.codes[hidden])), "kernel")
         yield (
-            f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} that may be "
+            f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} of possibly "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
             f"{wording.by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
         )

@@ -251,7 +251,7 @@ PARTIAL_WAVES = FindingRule(
     partial(_grids, several=True),
     "{kernel} launches {blocks} blocks where the GPU holds {wave_blocks} at once. The last of "
     "{waves} waves has {last_blocks:block} and leaves {unused_pct} of all block slots unused"
-    "[ ({other_grids:other grid size} too)]. Up to {lost_ns} of {total_ns} is lost."
+    "[ ({other_grids:other grid size} too)]. Up to {lost_ns} of {total_ns} can be saved."
     "[ {blocks} blocks take {measured_factor} the time of {neighbour_blocks}.]{rise}",
 )
 SMALL_GRIDS = FindingRule(
@@ -272,7 +272,7 @@ TILE_WAVES = FindingRule(
     "{kernel} cuts {of_batch}{m} × {n} into {tiles} tiles of {tile_m} × {tile_n} for {blocks} "
     "persistent blocks. The last of {tile_waves} tile waves has {last_tiles:tile} and leaves "
     "{unused_pct} of all tile slots unused[ ({other_gemms:other GEMM size} too)]. Up to {lost_ns} "
-    "of {total_ns} is lost.",
+    "of {total_ns} can be saved.",
     "Try nearby sizes that fill whole tile waves, {fills} tiles instead of {tiles}: another batch, "
     "sequence length or width, padded where it pays.",
 )

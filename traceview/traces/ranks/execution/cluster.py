@@ -19,7 +19,7 @@ from traceview.traces.ranks.execution import task
 LOCAL = "local"
 _INSTALL = "install it with: pip install 'traceview[dask]'"
 _CONNECT_S = "15s"
-_LEFT = "its worker left the cluster while it was read, as one does that was killed or lost"
+_LEFT = "its worker left the cluster while reading it, as when it is killed or lost"
 _LEFT_REMEDY = "see the log of that worker; where memory ran out, give workers more"
 
 
