@@ -91,7 +91,8 @@ def _bar(time: RunTime) -> Markup:
         width = part.time_ns / whole
         idle = "idle: " if part.kind == "idle" else ""
         tooltip = (
-            f"{idle}{part.name}: {units.duration(part.time_ns)}, {_share(part.time_ns, whole)}"
+            f"{idle}{_label(part, time.parts)}: {units.duration(part.time_ns)}, "
+            f"{_share(part.time_ns, whole)}"
         )
         marks.append(rect(start, 0, width, _HEIGHT_PX, f"part {_style(part)}", tooltip))
         if part.kind == "idle":
@@ -104,6 +105,12 @@ def _style(part: TimePart) -> str:
     return color_class(part.name) or NEUTRAL
 
 
+def _label(part: TimePart, parts: Sequence[TimePart]) -> str:
+    """Elsewhere launch-late idle time includes that of data loading, a part of its own here."""
+    loads_data = any(each.name == "data-loading" for each in parts)
+    return f"other {part.name}" if loads_data and part.name == "launch-late" else part.name
+
+
 def _share(part_ns: int, whole_ns: int) -> str:
     return units.percent(100.0 * part_ns / max(whole_ns, 1))
 
@@ -111,7 +118,8 @@ def _share(part_ns: int, whole_ns: int) -> str:
 def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
     for part in parts:
         if part.time_ns >= max(_LEAST_PCT / 100.0 * whole_ns, 1):
-            yield LegendEntry(part.name, _style(part), _share(part.time_ns, whole_ns))
+            share = _share(part.time_ns, whole_ns)
+            yield LegendEntry(_label(part, parts), _style(part), share)
 
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]

@@ -232,7 +232,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             "alone": "{exposed_ns}" if alone else "",
             "in_all": "" if alone else "{communication_ns}",
             "alike": "of the same size" if absent.by_size else "at the same place of a step",
-            "does": f"{'works' if works else 'is idle'} longer between transfers",
+            "does": f"{'works' if works else 'is idle'} longer in between",
         },
     )
 

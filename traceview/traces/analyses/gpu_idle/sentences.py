@@ -38,12 +38,8 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
     """Name the line with most of the time, and set the remedy that fits it."""
     place, values = line.place()
     if line.time_ns == idle.idle_ns and 0 < line.samples < _TELLING_SAMPLES:
-        of_it = (
-            "Its {samples} stack samples were all"
-            if line.samples > 1
-            else "Its one stack sample was"
-        )
-        idle.say(f" {of_it} {place}.", samples=line.samples, **values)
+        its = "Its {samples} samples were all" if line.samples > 1 else "Its one sample was"
+        idle.say(f" {its} {place}.", samples=line.samples, **values)
     else:
         idle.say_part("line_ns", line.time_ns, f"was {place}.", **values)
     if through := line.through:
