@@ -156,3 +156,11 @@ def test_a_report_is_asked_by_name_and_an_attribute_says_how(unpack):
         _ = report.gpu_idle
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         _ = report.nothing
+
+
+def test_facts_say_where_the_trace_is(unpack):
+    report = traceview.report(unpack("mlp_sync"))
+
+    with pytest.raises(AttributeError, match=r"no 'kernels'; report\.recording is the trace"):
+        _ = report.trace.kernels
+    assert len(report.recording.kernels)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from threading import Thread
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -134,6 +134,13 @@ class TraceFacts:
     strict: bool
     warnings: tuple[str, ...]
     peaks: Mapping[str, float] = field(default_factory=dict)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say where the trace is to who takes this for it."""
+            where = "report.recording is the trace, with its tables and sql()"
+            raise AttributeError(f"{type(self).__name__} has no {name!r}; {where}")
 
 
 @dataclass(frozen=True, repr=False)
