@@ -28,7 +28,7 @@ from traceview.traces.facts.operations import gpu_cells, operations
 from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
-from traceview.traces.facts.steps.steps import warm_up_end_ns
+from traceview.traces.facts.steps.steps import warm_up_end_ns, warms_up
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
@@ -238,10 +238,12 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     own = once & (every.device == device)
     by_cause = every.by_cause(own)
     main = int(np.argmax(by_cause))
-    paused = own & (every.cause == causes.LAUNCH_LATE) & (every.start_ns >= warm_up_end_ns(trace))
+    started = np.maximum(gaps.first_compute_ns(trace)[device], warm_up_end_ns(trace))
+    paused = own & (every.cause == causes.LAUNCH_LATE) & (every.start_ns >= started)
     paused_ns = int(every.idle_ns[paused].sum())
     uses = "first uses, such as code loading and the first pinned allocation"
-    lost = f"during warm-up and {uses if main in causes.FIRST_USES else 'start-up'}"
+    lost = f"during {'warm-up and ' * warms_up(trace)}"
+    lost += uses if main in causes.FIRST_USES else "start-up"
     lost += ", and in one long pause" * (paused_ns > 0)
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)

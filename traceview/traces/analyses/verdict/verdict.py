@@ -114,6 +114,10 @@ def _limited(trace: Trace) -> Verdict:
     phrases = [*_phrases(trace, loop, parts, limit, drained)]
     if not loop.steps and not _runs_kernels(trace):
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
+    elif parts.pct("copies") >= BUSY_PCT and parts.device in gaps.long_starts(trace):
+        times = parts.span_ns, gaps.long_starts(trace)[parts.device]
+        copied, waited = map(units.duration, times)
+        phrases = [f"Little but loading was recorded: {copied} of copies, {waited} idle"]
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
