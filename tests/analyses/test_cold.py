@@ -187,3 +187,23 @@ def test_cpu_work_before_the_first_kernel_is_no_first_use(
     assert all(each.finding.severity == "high" for each in late)
     assert late == [*report.findings[: len(late)]]
     assert all("first uses" not in each.finding.message for each in report.findings)
+
+
+@pytest.mark.parametrize(
+    "call", ["cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaMemcpyPeer"]
+)
+@pytest.mark.parametrize("load_ms", [2, 9])
+def test_a_question_on_a_kernel_loads_its_code(tmp_path, call, load_ms):
+    """A program that multiplies once: cuBLAS asks for the occupancy of its kernel first."""
+    export, at = Export(), 0
+    export.copy((at, at + 400_000), (at + 20_000, at + 400_000), bytes=4_194_304)
+    at += 450_000
+    export.call(call, at, at + load_ms * MS)
+    at += load_ms * MS + 5_000
+    export.launch((at, at + 5_000), (at + 8_000, at + 300_000), name="gemm")
+    at += 310_000
+    export.copy((at, at + 500_000), (at + 20_000, at + 500_000), kind="D2H", bytes=4_194_304)
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Cold: first uses") is call.startswith("cudaOccupancy")
