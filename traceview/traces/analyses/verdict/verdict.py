@@ -27,7 +27,7 @@ from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.inferred import LEAST_NS
-from traceview.traces.facts.steps.steps import step_of_operations, steps_source
+from traceview.traces.facts.steps.steps import pace, steps_source
 from traceview.traces.trace import Trace, fact
 
 BUSY_PCT = 90.0
@@ -327,18 +327,22 @@ def _is_outside(trace: Trace, device: int, limit: causes.Limit) -> bool:
 
     A benchmark of 100 passes of 290 µs copies its results back in the end, 75 ms.
     """
-    if not series.series(trace):
+    timed, rows = pace(trace), [*series.series(trace)]
+    if not rows:
         return False
-    step, ops, every = step_of_operations(trace), operations.operations(trace), gaps.gaps(trace)
+    loops = np.concatenate(rows)
+    of_steps = intervals.union(timed.begin_ns[loops], timed.end_ns[loops])
+    every, ops = gaps.gaps(trace), operations.operations(trace)
     of_limit = [number for number, cause in enumerate(causes.CAUSES) if cause.limit == limit]
     idle = every.steady(device) & np.isin(every.cause, of_limit)
-    took, outside = every.idle_ns[idle], step[every.after[idle]] < 0
+    start, end = every.start_ns[idle], every.end_ns[idle]
     if limit == "copies":
-        rows = steady_rows(trace, device)
-        rows = rows[picked(ops.kind, rows) == operations.Kind.COPY]
-        took = np.append(took, picked(ops.end_ns, rows) - picked(ops.start_ns, rows))
-        outside = np.append(outside, step[rows] < 0)
-    return bool(2 * took[outside].sum() > took.sum())
+        copied = steady_rows(trace, device)
+        copied = copied[picked(ops.kind, copied) == operations.Kind.COPY]
+        start = np.append(start, picked(ops.start_ns, copied))
+        end = np.append(end, picked(ops.end_ns, copied))
+    inside_ns = intervals.overlap(of_steps, start, end).sum()
+    return bool(2 * inside_ns < (end - start).sum())
 
 
 def _losses(parts: SteadyParts, limit: causes.Limit) -> list[causes.Limit]:
