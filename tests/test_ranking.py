@@ -91,7 +91,7 @@ def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
     assert [each.forecast.is_partial for each in found] == [False, True, False]
     assert claim(found[1].finding, found[1].forecast).parts() == [
-        "save up to 300 ns of 1.00 µs after warm-up (30.0 %)"
+        "save up to 300 ns of 1.00 µs (30.0 %)"
     ]
     (alone,) = ranked({"gpu-idle": Result({}, (late,))})
     assert not alone.forecast.is_partial
@@ -157,7 +157,7 @@ def test_time_outside_the_steps_is_none_of_a_step():
     after = replace(finding("high", 30 * MS, 20.0), lost=lost((110 * MS, 140 * MS)))
     (found,) = ranked({"gpu-idle": Result({}, (after,))}, [loop(10 * MS)])
     assert (found.finding.severity, found.finding.share_of_step_pct) == ("high", None)
-    assert found.forecast == Forecast(None, None, None, share_of_run_pct=20.0)
+    assert found.forecast == Forecast(None, None, None, share_of_run_pct=20.0, after_warm_up=True)
     claimed = claim(found.finding, found.forecast)
     assert claimed.parts() == ["save up to 30.0 of 150 ms after warm-up (20.0 %)"]
     assert claimed.below() == ["20.0 % of 150 ms after warm-up"]
@@ -175,7 +175,8 @@ def test_a_loop_with_little_of_the_loss_and_of_the_run_does_not_stand_for_it():
     """A loop of 10 of 100 ms, all of it lost, says nothing about the other 30 ms lost."""
     late = replace(finding("high", 40 * MS, 40.0), lost=lost((0, 40 * MS)))
     (found,) = ranked({"gpu-idle": Result({}, (late,))}, [loop(MS)])
-    assert found.forecast == Forecast(None, None, pytest.approx(1 / 0.6), share_of_run_pct=40.0)
+    expected = Forecast(None, None, pytest.approx(1 / 0.6), share_of_run_pct=40.0)
+    assert found.forecast == replace(expected, after_warm_up=True)
     claimed = claim(found.finding, found.forecast)
     assert claimed.parts() == ["save up to 40.0 of 100 ms after warm-up (40.0 %)", "1.7× as fast"]
 

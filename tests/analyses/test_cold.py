@@ -120,6 +120,22 @@ def test_a_loop_of_little_work_is_a_program(tmp_path, gap_ms, repeats):
     assert not is_start_up_alone(trace)
 
 
+@pytest.mark.parametrize(("before_ms", "after_ms", "alone"), [(0, 9_000, True), (9_000, 40, False)])
+@pytest.mark.parametrize("passes", [20, 80])
+def test_a_loop_of_a_programs_start_is_start_up(tmp_path, before_ms, after_ms, alone, passes):
+    """A simulator copies 130 times in its first tenth of a second, and works at last, after 26."""
+    export, at = Export(), before_ms * MS
+    export.os_call("read", 0, 1_000)
+    for _ in range(passes):
+        for name in ("fill", "scale"):
+            export.launch((at, at + 4_000), (at + 5_000, at + 25_000), name=name)
+            at += 60_000
+    at += after_ms * MS
+    export.launch((at, at + 4_000), (at + 5_000, at + 25_000), name="last")
+
+    assert is_start_up_alone(with_steps(export.load(tmp_path))) is alone
+
+
 def test_what_is_missing_in_a_recording_stays_a_finding():
     report = traceview.analyze(loaded("first_checkpoint"))
     kept = [each for each in as_notes(report.findings) if each.finding.severity != "info"]
@@ -141,6 +157,21 @@ def late_kernel(tmp_path, uploads, pause_ms, kernels):
     return export.load(tmp_path)
 
 
+@pytest.mark.parametrize("arrays", [40, 90])
+def test_a_recording_of_loading_is_said_to_be_one(tmp_path, arrays):
+    """Weights copied one by one, 1 ms of CPU work before each, and one kernel that clears."""
+    export, at = Export(), 0
+    for _ in range(arrays):
+        export.copy((at, at + 90_000), (at + 10_000, at + 90_000), bytes=33_554_432)
+        at += MS
+    export.launch((at, at + 5_000), (at + 8_000, at + 28_000), name="fill")
+
+    text = traceview.analyze(export.load(tmp_path)).verdict.text
+
+    assert text.startswith("Little but loading was recorded: ")
+    assert "GPU busy" not in text
+
+
 @pytest.mark.parametrize("uploads", [1, 3])
 @pytest.mark.parametrize("kernels", [1, 4])
 @pytest.mark.parametrize(("pause_ms", "mostly"), [(5, False), (400, True), (15_000, True)])
@@ -152,6 +183,27 @@ def test_cpu_work_before_the_first_kernel_is_no_first_use(
     assert ("idle before the first kernel" in report.verdict.text) is mostly
     late = [each for each in report.findings if "before its first kernel" in each.finding.message]
     assert len(late) == mostly
+    assert all("one pause" not in each.finding.message for each in report.findings)
     assert all(each.finding.severity == "high" for each in late)
     assert late == [*report.findings[: len(late)]]
     assert all("first uses" not in each.finding.message for each in report.findings)
+
+
+@pytest.mark.parametrize(
+    "call", ["cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaMemcpyPeer"]
+)
+@pytest.mark.parametrize("load_ms", [2, 9])
+def test_a_question_on_a_kernel_loads_its_code(tmp_path, call, load_ms):
+    """A program that multiplies once: cuBLAS asks for the occupancy of its kernel first."""
+    export, at = Export(), 0
+    export.copy((at, at + 400_000), (at + 20_000, at + 400_000), bytes=4_194_304)
+    at += 450_000
+    export.call(call, at, at + load_ms * MS)
+    at += load_ms * MS + 5_000
+    export.launch((at, at + 5_000), (at + 8_000, at + 300_000), name="gemm")
+    at += 310_000
+    export.copy((at, at + 500_000), (at + 20_000, at + 500_000), kind="D2H", bytes=4_194_304)
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Cold: first uses") is call.startswith("cudaOccupancy")

@@ -85,3 +85,65 @@ def test_gpu_work_before_what_is_judged_is_not_said_to_be_missing(warms_up):
     text = shares_text(RunShares(1_000, (), 900, 0, 50), warms_up)
     assert ("first to last GPU work" in text) is not warms_up
     assert text.endswith("5.0 % · before 90.0 % · after 5.0 %")
+
+
+MS, US = 1_000_000, 1_000
+
+
+@pytest.mark.parametrize(
+    ("copies", "copy_ms", "said"), [(3, 25, True), (1, 60, True), (1, 1, False)]
+)
+@pytest.mark.parametrize("steps", [40, 100])
+def test_what_comes_after_the_loop_is_said_to_be_outside_of_it(
+    tmp_path, copies, copy_ms, said, steps
+):
+    """A benchmark of short passes copies its results back in the end."""
+    export, at = Export(), 0
+    for _ in range(steps):
+        for name in ("copy", "mul", "dot"):
+            export.launch((at, at + 5 * US), (at + 6 * US, at + 86 * US), name=name)
+            export.sync("cudaDeviceSynchronize_v3020", at + 6 * US, at + 87 * US)
+            at += 90 * US
+    for _ in range(copies):
+        ends = {"kind": "D2H", "source": "device", "destination": "pageable"}
+        end = at + copy_ms * MS
+        export.copy((at, end), (at + 20 * US, end - 10 * US), bytes=copy_ms * 10**6, **ends)
+        at = end + 50 * US
+
+    text = verdict(with_steps(export.load(tmp_path))).text
+
+    assert ("in copies or waiting for them outside the steps" in text) is said
+    assert ("in copies" in text) is said
+
+
+@pytest.mark.parametrize(
+    ("pause_us", "apart"),
+    [
+        ((60, 200), True),
+        # What one loop alone loses is one finding.
+        ((60, 8), False),
+    ],
+)
+@pytest.mark.parametrize("loops", [("train/step_{}", "eval/batch_{}"), ("first_{}", "second_{}")])
+def test_late_launches_of_two_loops_are_two_findings(tmp_path, pause_us, apart, loops):
+    export, at = Export(), 0
+    for _ in range(2):
+        for name, pause, kernels in zip(loops, pause_us, (6, 3), strict=True):
+            for step in range(50):
+                begin = at
+                for number in range(kernels):
+                    kernel = (at + 6 * US, at + 6 * US + min(pause, 20) * US)
+                    export.launch((at, at + 5 * US), kernel, name=f"{name}_{number}")
+                    at += pause * US
+                export.range(name.format(step), begin, at - 100)
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    late = [
+        each.finding
+        for each in report.findings
+        if each.analysis == "gpu-idle" and "waiting for the CPU to launch" in each.finding.message
+    ]
+    assert len(late) == 1 + apart
+    patterns = {each.evidence.values["range_pattern"] for each in late}
+    assert len(patterns) == len(late)

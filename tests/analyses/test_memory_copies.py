@@ -223,7 +223,22 @@ def test_uploads_before_the_program_computes_are_start_up(tmp_path):
     (finding,) = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.severity == "info"
-    assert "during warm-up or start-up" in finding.message
+    assert "takes 4.99 µs of start-up (" in finding.message
+
+
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_copies_on_streams_that_take_turns_need_no_stream_of_their_own(tmp_path, streams):
+    export, at = Export(), 0
+    for step in range(12):
+        stream = 13 + step % streams
+        export.copy((at, at + 5), (at + 10, at + 900), source="pinned", stream=stream, bytes=10**5)
+        export.launch((at + 6, at + 9), (at + 910, at + 1_000), stream=stream)
+        at += 1_000
+
+    (finding,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert ("streams of these copies take turns" in finding.action) is (streams > 1)
+    assert ("stream of their own" in finding.action) is (streams == 1)
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5])

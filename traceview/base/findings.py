@@ -254,7 +254,8 @@ class Forecast:
     time. `loop` names the loop unless it is the one that takes most of the time. `speedup_at_most`
     is old ÷ new time of the step, or of the run without steps; None above MOST_SPEEDUP, where
     nothing but the loss itself is left to measure. `is_partial` is True where a smaller loss is
-    reported before this one, because one change seldom saves all of it.
+    reported before this one, because one change seldom saves all of it. `after_warm_up` is True of
+    the run with steps, of which the first are warm-up.
     """
 
     saved_per_step_ns: int | None
@@ -267,6 +268,7 @@ class Forecast:
     loop: str | None = None
     is_mean: bool = False
     error_ns: int | None = None
+    after_warm_up: bool = False
 
 
 def forecast(
@@ -290,6 +292,7 @@ def forecast(
         finding.saving,
         share_of_run_pct=share,
         error_ns=finding.error_ns,
+        after_warm_up=bool(loops),
     )
     if not loops:
         return of_run

@@ -183,15 +183,22 @@ def _replayed(
     severity = finding.severity
     if severity != "info":
         severity = severity_of(saved_ns, round(span_ns)) or "info"
+    error_ns, at_stake_ns = round(replayed.error_ns * times), saved_ns
+    # What may save nothing has a bound alone. The loss is one: one pause of 284 ms among 15 steps
+    # saves 25 ± 58 ms of each.
+    bound_ns = finding.lost.time.total() if finding.lost else None
+    bounded = bound_ns is not None and error_ns >= saved_ns > bound_ns - error_ns
+    if bound_ns is not None and bounded:
+        at_stake_ns = max(saved_ns, bound_ns)
     return replace(
         row,
         finding=replace(
             finding,
             severity=severity,
-            time_at_stake_ns=min(saved_ns, round(span_ns)),
-            share_of_step_pct=share_pct(saved_ns, round(span_ns)) if saved_ns else None,
-            saving="about",
-            error_ns=round(replayed.error_ns * times),
+            time_at_stake_ns=min(at_stake_ns, round(span_ns)),
+            share_of_step_pct=share_pct(at_stake_ns, round(span_ns)) if saved_ns else None,
+            saving="at-most" if bounded else "about",
+            error_ns=None if bounded else error_ns,
         ),
     )
 

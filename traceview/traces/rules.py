@@ -34,7 +34,7 @@ from traceview.traces.facts import launch_lines, module_lines, operations, savin
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, terms
 from traceview.traces.facts.savings import GONE, Effect, Gain
-from traceview.traces.facts.steps.steps import steady_kernels
+from traceview.traces.facts.steps.steps import steady_kernels, warms_up
 from traceview.traces.facts.work.peaks import peaks
 from traceview.traces.trace import Trace, fact
 
@@ -136,6 +136,8 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     remedy = claim.remedy or sentence(
         rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace)), known
     )
+    if not warms_up(trace):
+        message = message.replace(" after warm-up", "")
     for name, word in claim.words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     named = {*field_names(message), *field_names(remedy)} - claim.values.keys()

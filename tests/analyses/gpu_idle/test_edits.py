@@ -252,3 +252,19 @@ def test_a_loop_of_one_launch_per_step_that_the_cpu_limits_says_so(
     shown = claim(late[0].finding, late[0].forecast)
     assert shown is not None
     assert late[0].finding.edit or (shown.qualifier, shown.speedup) == ("up to", "")
+
+
+@pytest.mark.parametrize(("allocated_at", "blamed"), [(0, False), (150, True)])
+def test_allocations_of_warm_up_keep_no_launches_apart(tmp_path, allocated_at, blamed):
+    export, at = Export(), 0
+    for step in range(200):
+        begin = at
+        if step == allocated_at:
+            export.call("cudaMalloc_v3020", at, at + 5 * US)
+            at += 6 * US
+        export.launch((at, at + 5 * US), (at + 8 * US, at + 10 * US), name="fused")
+        at += 90 * US
+        export.range(f"step_{step}", begin, at - US)
+    report = traceview.analyze(export.load(tmp_path))
+    told = [each for each in report.findings if "allocations keep launches" in each.finding.action]
+    assert bool(told) is blamed

@@ -40,7 +40,7 @@ def test_what_the_backward_pass_computes_again(tmp_path):
 
     assert finding.message == (
         "The backward pass computes activations again: 8 kernels of the forward pass take 800 µs "
-        "(25.0 % of kernel time after warm-up)."
+        "(25.0 % of kernel time)."
     )
     assert finding.time_at_stake_ns == 800 * US
     assert finding.severity == "low"  # how much memory is free is not recorded

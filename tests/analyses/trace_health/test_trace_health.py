@@ -109,6 +109,17 @@ def test_rows_that_cannot_be_true_are_no_small_matter(tmp_path, wrong, severity)
     assert finding.severity == severity
 
 
+@pytest.mark.parametrize(("wrong", "said"), [(1, False), (3, False), (30, True)])
+def test_a_few_calls_of_the_system_that_cannot_be_true_are_no_finding(tmp_path, wrong, said):
+    export = Export().launch((0, 5), (7, 20))
+    export.raw("ANALYSIS_DETAILS", globalVid=1, duration=SECOND, startTime=0, stopTime=SECOND)
+    for number in range(100):
+        late = 9 * SECOND if number < wrong else 0
+        export.os_call("read", late + 31 * number, late + 31 * number + 9)
+
+    assert bool(status(ask(ANALYSIS, export, tmp_path), "rows")) is said
+
+
 def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):
     export = Export().range("main", 0, 10)
     export.diagnostic("No CUDA events collected. Does the process use CUDA?")

@@ -279,6 +279,17 @@ def test_one_unknown_gpu_of_two_is_a_note(tmp_path):
     assert "the trace does not have the number of SMs of GPU 1" in result.notes[0]
 
 
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_a_grid_that_several_gpus_run_is_one_finding(tmp_path, gpus):
+    export = Export()
+    for device in range(gpus):
+        kernel(export, 100 + device, 140, device=device, **ALONE)
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert "launches 140 blocks" in finding.message
+
+
 @pytest.mark.parametrize(
     "damaged",
     [

@@ -31,6 +31,24 @@ def test_a_gpu_that_only_loads_data_waits_for_no_launches(kernels, tmp_path):
     assert (verdict(trace, 0) == "unknown") == (kernels < 2)
 
 
+@pytest.mark.parametrize("uploads", [2, 5])
+@pytest.mark.parametrize(("copy_us", "kernels", "once"), [(80, 1, False), (80, 9, True)])
+def test_uploads_that_take_most_time_are_the_program(uploads, copy_us, kernels, once, tmp_path):
+    """Files of 500 MB copied while threads read the next: 149 ms, 48 of waits, 9 of kernels."""
+    export, at = Export(), 0
+    for _ in range(uploads):
+        end = at + copy_us * 1_000
+        export.copy((at, end + 1_000), (at + 1_000, end), source="pageable")
+        at += 100_000
+    for _ in range(kernels):
+        export.launch((at, at + 2_000), (at + 3_000, at + 60_000), name="k")
+        at += 60_000
+
+    every = gaps(export.load(tmp_path))
+
+    assert every.one_time[every.gap < uploads - 1].all() == once
+
+
 @pytest.mark.parametrize(
     ("steps", "long", "once"),
     [

@@ -216,6 +216,25 @@ def test_warm_up_and_outliers_are_told_by_their_own_time(tmp_path, works, warm_u
     assert np.flatnonzero(found.outlier).tolist() == outliers
 
 
+@pytest.mark.parametrize(
+    ("times", "outliers"),
+    [
+        # Work of the fourth step ends before that of the third.
+        ([82, 97, 0, 16], []),
+        ([97, 5], []),
+        ([97, 30], [20]),
+        ([97, 50, 0], [20]),
+        ([82, 97], [20, 21]),
+    ],
+)
+@pytest.mark.parametrize("later", [0, 12])
+def test_what_the_next_steps_make_up_for_is_not_lost(times, outliers, later):
+    steps_ns = 1_000 * np.array([50] * 20 + times + [50] * (8 + later))
+    found = series.classify(steps_ns, np.zeros(len(steps_ns), np.int64))
+
+    assert np.flatnonzero(found.outlier).tolist() == outliers
+
+
 def test_set_up_ends_with_warm_up(tmp_path):
     works = [900, 700, 100, 100, 100, 100, 100, 100]
     trace = paced(works, run_ahead=False).load(tmp_path)

@@ -70,6 +70,24 @@ def test_figures_of_a_gpu_that_cannot_be_are_unknown(read: Any, odd: int | None)
     assert cells(trace, "devices", *columns) == [(None, None, 2**31)]
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "sms"),
+    [
+        ("GeForce RTX 2080 Ti", "7.5", 68),
+        ("NVIDIA A100-PCIE-40GB", "8.0", 108),
+        ("Xavier", "7.2", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None, None),
+        ("GeForce RTX 2080 Ti Super", None, None),
+    ],
+)
+def test_a_gpu_that_nsys_only_named_has_the_figures_of_its_product(
+    read: Any, name: str, capability: str | None, sms: int | None
+) -> None:
+    gpu = {"vmId": 1 << 48, "id": 0, "name": name}
+    trace = read({KERNEL: [kernel(1, 2)], "TARGET_INFO_GPU": [gpu]})
+    assert cells(trace, "devices", "compute_capability", "sm_count") == [(capability, sms)]
+
+
 def test_adapters_that_cuda_cannot_use_are_no_gpus(read: Any) -> None:
     cuda = {"vmId": 1 << 48, "id": 0, "name": "RTX", "computeMajor": 8, "computeMinor": 9}
     other = {"vmId": 1 << 48, "id": 1, "name": "Basic", "computeMajor": 0, "computeMinor": 0}

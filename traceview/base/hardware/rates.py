@@ -80,6 +80,35 @@ SHARING_MEMORY = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
 """Compute capabilities of GPUs that share the CPU's memory: Jetson from TX1 to Thor, and GB10."""
 
 
+_UNSAID: tuple[tuple[str, str, int | None], ...] = (
+    ("(AGX )?Xavier", "7.2", None),
+    ("Tesla P100.*", "6.0", 56),
+    ("GeForce GTX 1080", "6.1", 20),
+    ("GeForce GTX 1080 Ti", "6.1", 28),
+    ("Tesla V100.*", "7.0", 80),
+    ("TITAN V", "7.0", 80),
+    ("Tesla T4", "7.5", 40),
+    ("TITAN RTX", "7.5", 72),
+    ("GeForce RTX 2080 Ti", "7.5", 68),
+    ("GeForce RTX 2080", "7.5", 46),
+    ("GeForce RTX 2070", "7.5", 36),
+    ("A100-(SXM4|PCIE)-[48]0GB", "8.0", 108),
+    ("GeForce RTX 3080", "8.6", None),
+    ("GeForce RTX 3090", "8.6", 82),
+)
+"""Compute capability and SMs of GPUs that nsys up to 2021 named alone, from NVIDIA's white papers
+on Pascal, Volta, Turing and Ampere. None where products of one name differ."""
+
+
+def unsaid(name: str) -> tuple[str, int | None] | None:
+    """Compute capability and number of SMs of a GPU by the name alone; None for an unknown one."""
+    product = name.removeprefix("NVIDIA ").strip()
+    for pattern, capability, sms in _UNSAID:
+        if re.fullmatch(pattern, product):
+            return capability, sms
+    return None
+
+
 FLOP_KINDS = ("fp64", "fp64-tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 
 _GB, _TERA = 10**9, 10**12

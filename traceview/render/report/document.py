@@ -98,7 +98,7 @@ def nothing_found(report: Report) -> str:
         return (
             "No GPU work was recorded, so there is no GPU time to save. If the program should "
             "use a GPU, check that it finds one (PyTorch: torch.cuda.is_available()), and run "
-            "traceview doctor."
+            "traceview doctor: on WSL and virtual GPUs, nsys may see none of it."
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):
@@ -174,11 +174,11 @@ _MUCH_MORE = 2.0
 class Claim:
     """A saving such as `about` `12.3 ± 0.4 ms` `of 20.3 ms per step`, `60.7 %`, `2.5× as fast`.
 
-    Without steps, or if the time is lost outside them, the amount refers to the steady time: `of`
-    is `of 2.63 ms after warm-up`. Without a forecast `of` is empty, and `share` includes its whole:
-    `13.9 % of the time after warm-up`. If a few steps take most of the time, all refer to an
-    average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3 of 20.3 ms per
-    step`.
+    If the time is lost outside the steps, the amount refers to the steady time: `of` is `of 2.63 ms
+    after warm-up`; without steps it is `of 2.63 ms`. Without a forecast `of` is empty, and `share`
+    includes its whole: `13.9 % of the time after warm-up`. If a few steps take most of the time,
+    all refer to an average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3
+    of 20.3 ms per step`.
 
     Where a remedy wins much less unless those before it in the plan are done, `after_others` is
     what it wins then, `7.8 ms`; `amount` is empty, and `qualifier` says what it wins alone:
@@ -256,7 +256,8 @@ def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
     if forecast and forecast.share_of_run_pct:
         share = forecast.share_of_run_pct
         steady = round(100.0 * at_stake / share)
-        return _of_whole(lead, (at_stake, steady), "after warm-up", share, forecast)
+        which = "after warm-up" if forecast.after_warm_up else ""
+        return _of_whole(lead, (at_stake, steady), which, share, forecast)
     amount = units.duration(at_stake)
     of_steady = "" if share is None else f"{units.percent(share)} of the time after warm-up"
     return Claim(lead, amount, "", amount, of_steady, _speedup(forecast))
@@ -281,8 +282,8 @@ def _of_whole(
     return Claim(
         lead,
         units.with_error(part_ns, error_ns),
-        f"of {units.duration(whole_ns)} {which}",
-        f"{units.part_of(part_ns, whole_ns, error_ns)} {which}",
+        f"of {units.duration(whole_ns)} {which}".rstrip(),
+        f"{units.part_of(part_ns, whole_ns, error_ns)} {which}".rstrip(),
         units.percent(share),
         _speedup(forecast),
     )

@@ -34,6 +34,7 @@ from traceview.render.report.plan import label, plan_text, telling
 from traceview.render.timeline import timeline_view
 from traceview.traces.analyses.base import Analysis, Chart, Skipped
 from traceview.traces.analyses.verdict.scoreboard import RunTime, TimePart
+from traceview.traces.analyses.verdict.verdict import Verdict
 from traceview.traces.plan import RankedFinding
 from traceview.traces.ranking import Outcome
 from traceview.traces.reporting import Report
@@ -69,18 +70,19 @@ class TimeBarView:
     of: str
 
 
-def time_bar(time: RunTime) -> TimeBarView:
-    """The bar of one GPU's time after warm-up and first uses."""
+def time_bar(time: RunTime, verdict: Verdict | None) -> TimeBarView:
+    """The bar of one GPU's steady time; without steps none of it is warm-up."""
     kinds = {kind: [part for part in time.parts if part.kind == kind] for kind in ("busy", "idle")}
     sums = {kind: sum(part.time_ns for part in parts) for kind, parts in kinds.items()}
     gpu = f" of GPU {time.device_id}" if time.devices > 1 else ""
+    warm = " after warm-up" if verdict and verdict.steps else ""
     return TimeBarView(
         drawn=_bar(time),
         busy=tuple(_entries(kinds["busy"], time.steady_ns)),
         idle=tuple(_entries(kinds["idle"], time.steady_ns)),
         busy_pct=_share(sums["busy"], time.steady_ns),
         idle_pct=_share(sums["idle"], time.steady_ns),
-        of=f"{units.duration(time.steady_ns)}{gpu} after warm-up",
+        of=f"{units.duration(time.steady_ns)}{gpu}{warm}",
     )
 
 
@@ -289,7 +291,7 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         verdict=verdict,
         shares=report.verdict.shares_text if report.verdict else "",
         tiles=document.tiles(report.scoreboard) if report.scoreboard else (),
-        time=time_bar(report.run_time) if report.run_time else None,
+        time=time_bar(report.run_time, report.verdict) if report.run_time else None,
         nothing_found=document.nothing_found(report),
         title=PurePath(trace.path).name,
         facts=document.header_facts(trace),

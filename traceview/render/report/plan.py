@@ -34,11 +34,11 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     if len(rows) < LEAST_STEPS:
         return ""
     told = report.verdict
-    per = "per step" if told and told.steps else "after warm-up"
+    per = " per step" if told and told.steps else ""
     if told and told.steps and told.step_unrecorded_ns and most == MOST_STEPS:
         per += f" without {'nsys' if report.trace.recorder == 'nsys' else 'the profiler'}"
     before = units.duration(rows[0].step_before_ns)
-    texts, unit = [f"{before} {per}"], before.rpartition(" ")[2]
+    texts, unit = [f"{before}{per}"], before.rpartition(" ")[2]
     for time, label, row in zip(_times(rows), _labels(report, rows), rows, strict=True):
         number, _, its_unit = time.rpartition(" ")
         only = "" if row.wins_now else " (only then)"

@@ -33,7 +33,7 @@ from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.traces.facts.savings import Gain
-from traceview.traces.facts.steps.steps import operations_in_warm_up, steps
+from traceview.traces.facts.steps.steps import operations_in_warm_up, steps, warms_up
 from traceview.traces.facts.work.peaks import GIVEN, bytes_per_s, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace, fact
@@ -69,6 +69,12 @@ _ONCE = {
     "D2H": "Copy back only what the CPU needs, such as a sum that the GPU computes.",
 }
 """Of what directives copy, where nothing copies it again."""
+_TAKE_TURNS = (
+    "Divide the work into more parts. The streams of these copies take turns as it is: one copies "
+    "back while another uploads and a third computes only if their parts are short and in flight "
+    "together."
+)
+"""Of copies on several streams that run kernels as well."""
 _ONE_MEMORY = (
     "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
     "here, so that nothing needs a copy."
@@ -189,6 +195,8 @@ def _exposed_claim(
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
+    elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
+        remedy = _TAKE_TURNS
     elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
@@ -218,6 +226,13 @@ def _exposed_claim(
 def _of_one_memory(trace: Trace) -> str:
     """What to do instead of copying where CPU and GPU share memory; empty where they do not."""
     return _ONE_MEMORY.format(one_memory=terms(trace).one_memory) if shares_memory(trace) else ""
+
+
+def _take_turns(trace: Trace, on_gpu: Table, device: int) -> bool:
+    """Whether these copies are on several streams of a GPU, each of which runs kernels too."""
+    kernels, streams = trace.recorded("kernels"), groups.different(on_gpu["stream_id"])
+    computing = kernels["stream_id"][kernels["device"] == device]
+    return len(streams) > 1 and bool(np.isin(streams, computing).all())
 
 
 def _kind(row: Mapping[str, Cell]) -> str:
@@ -345,7 +360,8 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
         if row["host_memory"] == "pageable" and severity_of(total_ns, gaps.steady_span_ns(trace)):
             claim = copy_claim(copies, row, {}, total_ns)
             claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
-            yield replace(claim, window=longest_of(copies, row), severity="info")
+            words = {"warm_up": "warm-up or " * warms_up(trace)}
+            yield replace(claim, window=longest_of(copies, row), words=words, severity="info")
 
 
 RULES = (
@@ -371,8 +387,8 @@ RULES = (
     ),
     FindingRule(
         _of_warm_up,
-        "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} "
-        "during warm-up or start-up ({bytes_per_s}) and {calls?blocks|block} the CPU meanwhile.",
+        "{calls:copy|copies} of pageable memory ({direction}) {calls?takes|take} {total_ns} of "
+        "{warm_up}start-up ({bytes_per_s}) and {calls?blocks|block} the CPU meanwhile.",
         "Pin the host memory if the program is often started: a longer run pays this once.",
     ),
     *memory_copies_rows.RULES,

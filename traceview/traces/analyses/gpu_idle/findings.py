@@ -28,7 +28,13 @@ from traceview.traces.facts.operations import gpu_cells, operations
 from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
-from traceview.traces.facts.steps.steps import warm_up_end_ns
+from traceview.traces.facts.steps.steps import (
+    pace,
+    step_of_operations,
+    steps,
+    warm_up_end_ns,
+    warms_up,
+)
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
@@ -62,20 +68,44 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
     span_ns = gaps.steady_spans_ns(trace).get(device, 0)
     if severity_of(idle_ns, span_ns) is None:
         return
-    own = steady & (gaps.gaps(trace).device == device)
+    on_device, usually = gaps.gaps(trace).device == device, steady.copy()
     for accident in line_sites.of_cause(trace, device, cause):
         yield _once(trace, accident, idle_ns)
-        own[accident.gaps] = False
-    if severity_of(int(gaps.gaps(trace).idle_ns[own].sum()), span_ns) is None:
+        usually[accident.gaps] = False
+    for of_loop in _by_loop(trace, usually, on_device):
+        own = of_loop & on_device
+        if severity_of(int(gaps.gaps(trace).idle_ns[own].sum()), span_ns) is None:
+            continue
+        usual = habit(trace, cause, device, own)
+        *lost, lost_by_rest = usual.lost(trace)
+        for part, lost_by_part in zip(usual.parts, lost, strict=True):
+            if part.doing not in (activities.SLEEP, activities.PROCESS) or not paced(trace, device):
+                yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
+        if severity := severity_of(usual.idle_ns, span_ns):
+            claim = _rest(trace, cause, usual, severity, of_loop & ~on_device)
+            yield replace(claim, lost=lost_by_rest)
+
+
+_MUCH_OF_LOSS = 0.25
+
+
+def _by_loop(trace: Trace, steady: Mask, on_device: Mask) -> Iterator[Mask]:
+    """The gaps of each loop that has much of their time, and the others; all if one loop has much.
+
+    A remedy is that of a loop: training and evaluation launch at different places.
+    """
+    every = gaps.gaps(trace)
+    step, series = step_of_operations(trace)[every.after], np.full(len(every), -1)
+    series[step >= 0] = steps(trace).series[step[step >= 0]]
+    own = steady & on_device
+    idle_ns = np.bincount(series[own] + 1, every.idle_ns[own])
+    large = np.flatnonzero(idle_ns[1:] > _MUCH_OF_LOSS * idle_ns.sum())
+    if len(large) < 2:
+        yield steady
         return
-    usual = habit(trace, cause, device, own)
-    *lost, lost_by_rest = usual.lost(trace)
-    for part, lost_by_part in zip(usual.parts, lost, strict=True):
-        if part.doing not in (activities.SLEEP, activities.PROCESS) or not paced(trace, device):
-            yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
-    if severity := severity_of(usual.idle_ns, span_ns):
-        others = steady & (gaps.gaps(trace).device != device)
-        yield replace(_rest(trace, cause, usual, severity, others), lost=lost_by_rest)
+    for loop in large.tolist():
+        yield steady & (series == loop)
+    yield steady & ~np.isin(series, large)
 
 
 def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Mask) -> TimeClaim:
@@ -238,10 +268,13 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     own = once & (every.device == device)
     by_cause = every.by_cause(own)
     main = int(np.argmax(by_cause))
-    paused = own & (every.cause == causes.LAUNCH_LATE) & (every.start_ns >= warm_up_end_ns(trace))
+    # Without steps, no pause is as long as many of them.
+    paused = own & (every.cause == causes.LAUNCH_LATE) & pace(trace).timed.any()
+    paused &= every.start_ns >= warm_up_end_ns(trace)
     paused_ns = int(every.idle_ns[paused].sum())
     uses = "first uses, such as code loading and the first pinned allocation"
-    lost = f"during warm-up and {uses if main in causes.FIRST_USES else 'start-up'}"
+    lost = f"during {'warm-up and ' * warms_up(trace)}"
+    lost += uses if main in causes.FIRST_USES else "start-up"
     lost += ", and in one long pause" * (paused_ns > 0)
     action = "Warm up before measuring; a longer run pays this once."
     idle = IdleClaim(trace, device, own, idle_ns, lost, action)

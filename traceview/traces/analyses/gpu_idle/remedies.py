@@ -24,7 +24,7 @@ from traceview.traces.facts.launches import cuda_graphs, waits
 from traceview.traces.facts.operations import POOLS, CallKind, Kind, api_calls, operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
 from traceview.traces.facts.samples import leaves_at, leaves_in, stacks_through
-from traceview.traces.facts.steps.steps import pace, step_of_operations
+from traceview.traces.facts.steps.steps import pace, step_of_operations, warm_up_end_ns
 from traceview.traces.trace import Trace, fact, schema
 
 # Remedies of idle time as edits of the replayed run.
@@ -339,7 +339,8 @@ def of_lone_launches(trace: Trace) -> str:
     """The remedy for late launches that no other could be joined with (see launch_at_once)."""
     action = action_for(trace, causes.LAUNCH_LATE)
     calls = api_calls(trace)
-    if not (calls.does == CallKind.ALLOCATE).any() or wording.reads_between(trace):
+    allocates = (calls.does == CallKind.ALLOCATE) & (calls.start_ns >= warm_up_end_ns(trace))
+    if not allocates.any() or wording.reads_between(trace):
         return action
     elsewhere = _do_elsewhere(trace)
     return f"{elsewhere[0].upper()}{elsewhere[1:]}: allocations keep launches from being joined."

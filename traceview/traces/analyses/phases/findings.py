@@ -188,8 +188,8 @@ _REMEDIES = {
     "that stays.",
     code.EXTENSION: "Use a build folder that outlives the run (TORCH_EXTENSIONS_DIR), or "
     "build the extension when it is installed.",
-    code.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run. Leave "
-    "sizes that vary out of the key of triton.autotune: each new value is tuned anew.",
+    code.AUTOTUNER: "Use the autotuner's cache, so that its choice outlives the run. Each new size "
+    "is tuned anew: pad sizes that vary, or leave them out of its key (triton.autotune).",
     code.CUDNN: "Check whether input sizes change: cudnn.benchmark tries its algorithms once "
     "per size. The last batch of an epoch is often smaller (drop_last=True). A longer run pays "
     "this once.",

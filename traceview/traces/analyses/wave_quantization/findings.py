@@ -115,14 +115,22 @@ FEW_BLOCKS_PER_SM = 4
 
 
 def costliest(trace: Trace) -> list[tuple[int, Finding]]:
-    """The costliest findings, each with the number of its kernel's launches in warm-up."""
+    """The costliest findings, each with the number of its kernel's launches in warm-up.
+
+    Of a kernel that several GPUs run in one grid, that of the GPU which loses most: a program
+    changes the grid of all.
+    """
     reported = [
         (int(claim.figures["early_calls"] or 0), finding)
         for rule in (PARTIAL_WAVES, SMALL_GRIDS, IDLE_LANES, TILE_WAVES)
         for claim in rule.claims(trace)
         if (finding := finding_of(trace, rule, claim))
     ]
-    return sorted(reported, key=lambda pair: -pair[1].time_at_stake_ns)[:MOST_FINDINGS]
+    costly: dict[tuple[Value, ...], tuple[int, Finding]] = {}
+    for pair in sorted(reported, key=lambda pair: -pair[1].time_at_stake_ns):
+        row = {**pair[1].evidence.row, "total_ns": None}
+        costly.setdefault((pair[1].evidence.table, *row.values()), pair)
+    return [*costly.values()][:MOST_FINDINGS]
 
 
 def _claim(

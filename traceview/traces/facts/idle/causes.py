@@ -133,6 +133,8 @@ def idle_graph(trace: Trace) -> Dependencies:
     return build(trace, walked=Walked(row_numbers(np.flatnonzero(ends)), idle))
 
 
+_MAY_LOAD = re.compile(r"cu(da)?(Occupancy|FuncSet)")
+"""Calls on a kernel, whose code is loaded first: cuBLAS asks for its occupancy, then launches."""
 _IN_CALLS = (IdlePart.LAUNCH, IdlePart.CALL, IdlePart.TAIL)
 
 
@@ -164,7 +166,8 @@ def _causes(
     by_graph = mark_gaps(trace)[parts.gap]
     allocates = (does == operations.CallKind.ALLOCATE) | mark(operations.pool_calls(trace))
     loads = np.isin(does, [operations.CallKind.LOAD, operations.CallKind.LOOK_UP])
-    loads |= mark(operations.first_launch_calls(trace)) & (
+    may_load = trace.recorded("api_calls").texts("name").matching(_MAY_LOAD.match)
+    loads |= mark(operations.first_launch_calls(trace) | may_load) & (
         calls.duration_ns[row] > operations.LAZY_LOAD_NS if len(calls) else False
     )
     overheads, jit = trace.recorded("overheads"), trace.recorded("jit_compilations")

@@ -178,13 +178,20 @@ def first_compute_ns(trace: Trace) -> Integers:
     """The start of the first kernel or graph of each device.
 
     Never, the largest int64, where it has none; before all else, the least, where kernels were not
-    recorded.
+    recorded. So it is where copies before the first kernel are most of the work of the device, and
+    most of the time until then: they are no start, then, but what the program does.
     """
     ops, limits = operations.operations(trace), np.iinfo(np.int64)
     first = limits.max if "kernels" in trace.tables else limits.min
     begins_ns = np.full(len(trace.devices), first)
     computes = np.isin(ops.kind, (operations.Kind.KERNEL, operations.Kind.GRAPH))
     np.minimum.at(begins_ns, ops.device[computes], ops.start_ns[computes])
+    for device in groups.different(ops.device[computes]).tolist():
+        own = ops.device == device
+        copied_ns = busy_ns(trace, own & (ops.start_ns < begins_ns[device]))
+        until_ns = int(begins_ns[device] - ops.start_ns[own].min())
+        if 2 * copied_ns > max(busy_ns(trace, own), until_ns):
+            begins_ns[device] = limits.min
     return begins_ns
 
 

@@ -309,7 +309,29 @@ def classify(duration_ns: Integers, loop: Integers) -> StepClasses:
     median, limit = _limits(duration_ns, loop, later)
     comparable = (size - early >= COMPARABLE_STEPS) & ~shrinks
     outlier = later & comparable[loop] & (duration_ns > limit[loop])
+    outlier &= ~_given_back(duration_ns, loop, median, outlier)
     return StepClasses(~later, outlier, median, limit)
+
+
+def _given_back(duration_ns: Integers, loop: Integers, median: Integers, outlier: Mask) -> Mask:
+    """True for the outliers whose excess the steps right after them make up for by half or more.
+
+    Where two streams take turns, work of a later step may end before that of an earlier one: of
+    four steps of 49 ms, two then seem to take 82 and 97 ms, and two 0 and 16. Nothing is lost.
+    """
+    result, excess = np.zeros(len(loop), bool), duration_ns - median[loop]
+    short = excess < -LEAST_EXCESS * median[loop]
+    for first in np.flatnonzero(outlier).tolist():
+        if result[first] or (first and outlier[first - 1] and loop[first - 1] == loop[first]):
+            continue
+        end = last = first + 1
+        of_loop = int(np.searchsorted(loop, loop[first], side="right"))
+        while last < of_loop and outlier[last]:
+            end = last = last + 1
+        while last < of_loop and short[last]:
+            last += 1
+        result[first:end] = 2 * excess[first:last].sum() <= excess[first:end].sum()
+    return result
 
 
 def _level_off(duration_ns: Integers, loop: Integers, place: Integers, early: Integers) -> Mask:

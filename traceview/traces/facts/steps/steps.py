@@ -316,6 +316,12 @@ def operations_in_warm_up(trace: Trace) -> Mask:
 
 
 @fact
+def warms_up(trace: Trace) -> bool:
+    """Whether some work is warm-up: a recording without steps seldom has any."""
+    return bool(operations_in_warm_up(trace).any())
+
+
+@fact
 def steady_operations(trace: Trace) -> Mask:
     """True for the selected operations that are not of warm-up."""
     return selection.selected_operations(trace) & ~operations_in_warm_up(trace)

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from traceview.base.hardware.rates import unsaid
 from traceview.base.records import record
 from traceview.base.tables import Array, Cell, Mask, Table, Texts, constant, picked
 from traceview.base.tables.arrays import numbered
@@ -207,6 +208,8 @@ def _gpu_rows(database: Database) -> dict[tuple[int, int], dict[str, Cell]]:
         # 0 and out-of-range values mean unknown.
         for column, value, most in zip(GPU_COLUMNS, figures, _MOST, strict=True):
             row[column] = value if type(value) is int and 0 < value <= most else None
+        if capability is None and (known := unsaid(str(name))):
+            row["compute_capability"], row["sm_count"] = known
         rows.setdefault((host_of(vm), gpu), row)
     return rows
 
