@@ -73,6 +73,7 @@ def test_tiles_in_names(name, expected):
         ("cutlass3x_sm100_simt_sgemm_f32_f32_f32_f32_f32_64x32x16_1x1x1_3_nnn_align1_bias", True),
         ("ampere_sgemm_128x64_tn", True),
         ("volta_sgemm_32x32_sliced1x4_nn", True),
+        ("void magma_sgemmEx_kernel<float, float, float, true, false, 6, 4, 6, 3, 4>(int)", True),
         # Tensor cores: TF32 under several names, and other types.
         (XMMA.format("tf32"), False),
         ("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_warpgroupsize2x1x1_", False),
@@ -85,6 +86,7 @@ def test_tiles_in_names(name, expected):
         # fp64, complex, fp16 that adds up in fp32, convolutions: other switches, or none.
         ("sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x128x32_stage3_tensor16x8x16", False),
         ("ampere_dgemm_64x64_nn", False),
+        ("void magma_dgemmEx_kernel<double, double, double, true, false, 6, 4>(int)", False),
         ("cutlass_80_simt_cgemm_64x128_8x4_nn_align1", False),
         ("cutlass_80_simt_sgemm_f16_128x128_8x4_nn_align1", False),
         (

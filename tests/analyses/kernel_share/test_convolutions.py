@@ -86,6 +86,25 @@ def test_convolutions_in_fp32_before_tf32(tmp_path):
     assert "TF32" not in finding.message + finding.action
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "kernel", "word", "factor"),
+    [
+        ("GeForce RTX 2080 Ti", (7, 5), VOLTA, "Convolutions in fp32", 4),
+        ("NVIDIA GeForce RTX 5070 Ti Laptop GPU", (12, 0), TF32, "Convolutions in TF32", 2),
+    ],
+)
+def test_convolutions_on_geforce_cards_of_unknown_rates(
+    name, capability, kernel, word, factor, tmp_path
+):
+    major, minor = capability
+    gpu = {"name": name, "computeMajor": major, "computeMinor": minor, "smCount": 46}
+    half = RELU.replace("float", "c10::Half")
+    [finding] = advice(in_turn(gpu, kernel, half), tmp_path, word)
+
+    assert f"{factor}.0× faster" in finding.message
+    assert finding.time_at_stake_ns == pytest.approx(2_000 * US * (1 - 1 / factor), rel=1e-3)
+
+
 def test_conversions_of_the_layout(tmp_path):
     [finding] = advice(in_turn(H200, TO_NHWC, BF16, RELU), tmp_path, "NHWC")
 

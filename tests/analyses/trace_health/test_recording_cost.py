@@ -94,9 +94,17 @@ def test_profiler_overhead_of_warm_up_does_not_count(tmp_path):
         (
             "warning",
             "The profiler took 1.00 µs, 20.0 % of the GPU span after warm-up, mostly for CUPTI "
-            "Buffer flush.",
+            "Buffer flush, and the GPU worked for most of that time.",
         )
     ]
+
+
+def test_profiler_overhead_beside_gpu_work_saves_nothing(tmp_path):
+    result = ask(ANALYSIS, stepped(("CUPTI Buffer flush", 2040, 3040)), tmp_path)
+
+    [finding] = [each for each in result.findings if "profiler took" in each.message]
+    # The GPU waits for 30 ns of it, from one step to the next.
+    assert finding.time_at_stake_ns == 30
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Streams of GPUs that belong together, where the recordings name no communicator."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,38 @@ def test_groups_at_their_own_pace_stay_apart(seed):
     ]
     ends = [group + draw.integers(-2_000, 2_000, calls) for group in groups for _ in range(2)]
     assert [each.members for each in matched_rows(times(ends))] == [(0, 1), (2, 3)]
+
+
+def late_in_turn(seed: int, scatter_ns: int) -> tuple[CollectiveTimes, np.ndarray]:
+    """30 collectives of four ranks, some of which begin late, and end apart by a scatter."""
+    draw = np.random.default_rng(seed)
+    begin = np.cumsum(draw.integers(5 * MS, 40 * MS, 30))
+    # The first three ranks begin together, the fourth one early or late.
+    late = np.where(draw.random(30) < 0.5, draw.integers(-9 * MS, 9 * MS, 30), 0)
+    begins = begin + np.array([[0], [1], [1], [1]]) * draw.integers(0, 20_000, (4, 30))
+    begins[3] += late
+    ends = begins.max(axis=0) + draw.integers(50_000, 2 * MS, 30)
+    scattered = ends + draw.normal(0, scatter_ns, (4, 30)).astype(np.int64)
+    each = times(list(scattered))
+    return replace(each, start_ns=begins.ravel()), begins
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_waits_for_another_ends_with_it(seed):
+    """Ends that scatter by 25 µs tell nothing by themselves; but who began early waited."""
+    (matched,) = matched_rows(late_in_turn(seed, 25_000)[0])
+
+    assert matched.members == (0, 1, 2, 3)
+    paired = matched.rows >= 0
+    assert (matched.rows == np.arange(120).reshape(4, 30))[paired].all()
+    assert np.mean(paired) >= 0.95
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_waits_for_nobody_stays_alone(seed):
+    """The work of each collective takes its own time on the ranks of two groups."""
+    of_one, begins = late_in_turn(seed, 25_000)
+    took = np.random.default_rng(seed).integers(50_000, 2 * MS, 30)
+    own = replace(of_one, end_ns=(begins + took).ravel())
+
+    assert all(3 not in each.members for each in matched_rows(own))

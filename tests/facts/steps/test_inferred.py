@@ -324,12 +324,14 @@ LAYER = [f"k{number}" for number in range(12)]
         (["upload", *12 * LAYER], 12),
         # Those of a model between its embedding and its head.
         (["embedding", *12 * LAYER, "head"], 0),
+        # The embedding takes about as many launches, the last of them as in a layer.
+        (["k3", *[f"e{number}" for number in range(9)], *LAYER[10:], *12 * LAYER, "head"], 0),
         # The recording begins and ends within a step.
         ([*LAYER[4:], *12 * LAYER, *LAYER[:4]], 12),
         # No layer is so long.
         (["encoder", *12 * [f"k{number}" for number in range(120)], "decoder"], 12),
     ],
-    ids=["steps", "start", "layers", "cut", "long"],
+    ids=["steps", "start", "layers", "as long", "cut", "long"],
 )
 def test_layers_of_the_call_that_torch_profiler_recorded(tmp_path, names, number):
     trace = traceview.load(traces.write(tmp_path / "t.json", profiled(names)))

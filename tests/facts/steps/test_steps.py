@@ -73,6 +73,13 @@ def test_the_outermost_repeated_range_is_the_step(tmp_path, levels, expected):
     assert len(found) == np.prod([times for _, times in levels[: place + 1]])
 
 
+@pytest.mark.parametrize("layer", ["layer_{}", "TransformerLayer_{}", "layers.{}.attention"])
+def test_layers_of_one_call_are_no_steps(tmp_path, layer):
+    assert not names(worked(looped(("forward", 1), (layer, 4))), tmp_path)
+    assert not names(worked(looped(("forward", 1), (layer, 4), ("mm", 3))), tmp_path)
+    assert len(names(worked(looped(("player_{}", 4))), tmp_path)) == 4
+
+
 def test_a_range_beside_the_steps_is_a_series_of_its_own(tmp_path):
     export = worked(looped(("step_{}", 4), length=4000))
     export.range("validate", 4000, 4100).range("validate", 4200, 4300)

@@ -51,7 +51,7 @@ def test_the_computed_rate_is_that_of_the_data_sheet(tmp_path):
     ("name", "capability", "expected"),
     [
         ("NVIDIA GeForce RTX 3070 Ti", (8, 6), {"fp32": 22.8, "tf32": 22.8, "bf16": 45.7}),
-        ("NVIDIA GeForce RTX 5070", (12, 0), {"fp32": 22.8, "bf16": 45.7}),
+        ("NVIDIA GeForce RTX 5070", (12, 0), {"fp32": 22.8, "tf32": 22.8, "bf16": 45.7}),
         ("NVIDIA RTX A4000", (8, 6), {"fp32": 22.8}),
         ("NVIDIA GeForce RTX 2080 Ti", (7, 5), {"fp32": 11.4}),
     ],

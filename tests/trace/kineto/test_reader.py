@@ -47,6 +47,17 @@ def test_kernels(trained: Trace):
     assert trained.warnings == ()
 
 
+def test_kernels_that_torch_did_not_demangle(tmp_path: Path):
+    """As on Windows."""
+    symbol = "_ZN2at6native6kernelIfLi4EEEvPfi"
+    events = [kernel(name, at, 50, at) for at, name in ((100, symbol), (200, "_Zwrong"))]
+    kernels = loaded(tmp_path, events).kernels
+
+    assert [*kernels.texts("name")] == ["void at::native::kernel<float, 4>(float*, int)", "_Zwrong"]
+    assert [*kernels.texts("short_name")] == ["kernel", "_Zwrong"]
+    assert [*kernels.texts("mangled_name")] == [symbol, None]
+
+
 def test_occupancy_limits_come_from_device_properties(trained: Trace):
     device = next(trained.devices.rows())
     assert device["compute_capability"] == "9.0"

@@ -177,8 +177,9 @@ def lanes_of(capability: str, kind: str = "fp32") -> int | None:
 def geforce_factors(name: str | None, capability: str) -> Mapping[str, int]:
     """Rates of the tensor cores of a GeForce card ÷ its fp32 rate, by kind; empty for others.
 
-    The SMs of a generation are the same in all of its cards: RTX 3090, 4090 and 5090 have these
-    ratios. Cards for workstations and servers of these generations have twice as much.
+    The SMs of a generation are the same in all of its cards: RTX 2080 Ti, 3090, 4090 and 5090 have
+    these ratios, where sums are fp32. Cards for workstations and servers of these generations have
+    twice as much.
     """
     known = capability in _GEFORCE and _GEFORCE_NAME.match(name or "")
     return _GEFORCE[capability] if known else {}
@@ -186,9 +187,10 @@ def geforce_factors(name: str | None, capability: str) -> Mapping[str, int]:
 
 _GEFORCE_NAME = re.compile(r"(NVIDIA )?GeForce RTX ")
 _GEFORCE: Mapping[str, Mapping[str, int]] = {
+    "7.5": {"fp16": 4},
     "8.6": {"tf32": 1, "bf16": 2, "fp16": 2},
     "8.9": {"tf32": 1, "bf16": 2, "fp16": 2},
-    "12.0": {"bf16": 2, "fp16": 2},
+    "12.0": {"tf32": 1, "bf16": 2, "fp16": 2},
 }
 _LANES: Mapping[str, Mapping[str, int]] = {
     "fp32": {

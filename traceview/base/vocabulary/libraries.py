@@ -269,6 +269,14 @@ LIBRARIES: tuple[Library, ...] = (
         class_=K.GEMM,
     ),
     Library(
+        # magma_sgemmEx_kernel<float, float, float, true, false, 6, …>: without tensor cores
+        "cuBLAS",
+        r"magma_[sdhcz]gemm\w*_kernel$",
+        "{inputs} GEMM on CUDA cores",
+        r"^magma_(?P<product>[sdhcz])gemm",
+        class_=K.GEMM,
+    ),
+    Library(
         "cuBLAS",
         rf"{_ANY_SCOPE}(?:gemm(?:SN|Sk1|k1|2)?_(?:NN|NT|TN|TT)_kernel|gemmk1_kernel)$",
         "{type} small GEMM {layout}",
@@ -490,7 +498,7 @@ def is_fp32_gemm_on_cuda_cores(name: str) -> bool:
     """
     kernel = read(name)
     parts = kernel.parts
-    if kernel.inputs != "f32" or not parts.get("rows") or parts.get("conv"):
+    if kernel.inputs != "f32" or parts.get("conv"):
         return False
     return parts.get("product") == "s" or (parts.get("unit"), kernel.stored) == ("ffma", "f32")
 

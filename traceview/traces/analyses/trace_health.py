@@ -195,21 +195,23 @@ def _profiler_overhead(trace: Trace) -> Iterator[Check]:
     text = f"The profiler took {{overhead_ns}}, {{overhead_pct}} of the {span}"
     values: dict[str, Value] = {"overhead_ns": cost.lost_ns, "overhead_pct": overhead_pct}
     if overhead_pct < _NOTABLE_OVERHEAD_PCT:
-        yield Check("profiler overhead", "ok", f"{text}.", None, values, cost.lost_ns)
+        yield Check("profiler overhead", "ok", f"{text}.", None, values, cost.idle_ns)
         return
     remedy = next((how for what, how in _COST_REMEDIES if what.search(cost.mostly)), None)
     yield Check(
         "profiler overhead",
         "warning",
-        f"{text}, mostly for {{purpose}}.",
+        f"{text}, mostly for {{purpose}}{_WORKED if 2 * cost.idle_ns < cost.lost_ns else ''}.",
         remedy or record_less(trace),
         {**values, "purpose": cost.mostly},
-        # Where no warm-up is known, most of it may be in first uses: no share of the rest.
-        cost.lost_ns if cost.after_warm_up else 0,
+        # Where no warm-up is known, most of it may be in first uses: no share of the rest. Where
+        # the CPU runs ahead, the GPU works on.
+        cost.idle_ns if cost.after_warm_up else 0,
         cost.span_ns,
     )
 
 
+_WORKED = ", and the GPU worked for most of that time"
 _NOTABLE_OVERHEAD_PCT = 5.0
 _COST_REMEDIES = (
     (

@@ -330,10 +330,12 @@ def impossible_rows(trace: Trace) -> Iterator[Check]:
 class Cost:
     """Time `lost_ns` that the profiler took of `span_ns`, and the purpose of most of it.
 
-    `after_warm_up` is False where no warm-up is known, so that all GPU work counts.
+    In `idle_ns` of it no GPU worked. `after_warm_up` is False where no warm-up is known, so that
+    all GPU work counts.
     """
 
     lost_ns: int
+    idle_ns: int
     span_ns: int
     mostly: str
     after_warm_up: bool
@@ -349,14 +351,17 @@ def profiler_cost(trace: Trace) -> Cost | None:
     start, end = (
         np.clip(own[name], first[process], last[process]) for name in ("start_ns", "end_ns")
     )
-    lost = intervals.union(start, end).total()
+    taken, ops = intervals.union(start, end), operations(trace)
+    lost = taken.total()
     if not lost:
         return None
+    busy = intervals.overlap(intervals.union(ops.start_ns, ops.end_ns), taken.start, taken.end)
     names = own.texts("name")
     by_purpose = groups.group(names.codes)
     mostly = int(by_purpose.first[np.argmax(groups.sums(by_purpose, end - start))])
     span = int(last[-1] - first[-1])
-    return Cost(lost, span, str(names[mostly]), warm_up_end_ns(trace) > np.iinfo(np.int64).min)
+    warmed_up = warm_up_end_ns(trace) > np.iinfo(np.int64).min
+    return Cost(lost, lost - int(busy.sum()), span, str(names[mostly]), warmed_up)
 
 
 def _working(trace: Trace) -> tuple[Integers, Integers]:

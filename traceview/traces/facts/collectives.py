@@ -257,6 +257,10 @@ def matched_rows(
             one.add(member, rows, np.arange(len(rows)))
             growing.append(one)
             of_number.setdefault(number, []).append(one)
+    # Two that begin together show that they wait for a third one only where that is known.
+    for one in [one for one in growing if len(one.members) == 1 and one.number == NULL]:
+        if _join(times, growing, one.members[0], one.first, by_name=False):
+            growing = [other for other in growing if other is not one]
     return tuple(_matched(times, one) for one in growing if len(one.members) > 1)
 
 
@@ -291,11 +295,27 @@ def _join(
             named
             or pairs[0] <= within_ns
             or collective_alignment.are_tied(times, one.first, rows, pairs[1])
+            or _wait_for(times, one, rows, pairs[1])
         ):
             best = (pairs[0], one, pairs[1]) if best is None or pairs[0] < best[0] else best
     if best is not None:
         best[1].add(member, rows, best[2])
     return best is not None
+
+
+def _wait_for(
+    times: collective_alignment.CollectiveTimes, one: _Growing, rows: Integers, places: Integers
+) -> bool:
+    """Whether a stream and one of those matched so far end together whoever begins late.
+
+    `places` are the indices of its collectives in the first of them.
+    """
+    for stream, of_first in zip(one.streams, one.places, strict=True):
+        nearest = np.minimum(np.searchsorted(of_first, places), len(of_first) - 1)
+        there = np.where(of_first[nearest] == places, nearest, ABSENT)
+        if collective_alignment.wait_for_each_other(times, stream, rows, there):
+            return True
+    return False
 
 
 def _same_messages(

@@ -307,11 +307,11 @@ def _narrower(
         chosen = convolves & rules.named(trace, names)
         duration_ns = trace.recorded("kernels").duration_ns
         for device, rows in rules.by_gpu(trace, rules.steady(trace, chosen)).items():
-            known, total_ns = peaks(trace)[device], int(duration_ns[rows].sum())
+            rates, total_ns = _relative_rates(trace, device), int(duration_ns[rows].sum())
             fits = (
-                since <= rules.capability(trace, device) < until and {wide, narrow} <= known.keys()
+                since <= rules.capability(trace, device) < until and {wide, narrow} <= rates.keys()
             )
-            factor = known[narrow].value / known[wide].value if fits else 1.0
+            factor = rates[narrow] / rates[wide] if fits else 1.0
             least_ns = _LEAST_FRACTION * int(rules.steady_ns(trace)[device])
             if factor <= 1 or not total_ns or total_ns < least_ns:
                 continue
@@ -331,6 +331,16 @@ def _narrower(
             yield replace(claim, values={**claim.values, "nchw_ns": 0})
 
     return claims
+
+
+def _relative_rates(trace: Trace, device: int) -> dict[str, float]:
+    """The peak rates of a GPU, or, where they are unknown, how they relate to that of fp32."""
+    known = peaks(trace)[device]
+    if "fp32" in known:
+        return {kind: rate.value for kind, rate in known.items()}
+    row = list(trace.devices.rows())[device]
+    factors = hardware.geforce_factors(str(row["name"] or ""), str(row["compute_capability"]))
+    return {"fp32": 1.0, **factors}
 
 
 def _is_wide(name: str) -> bool:

@@ -120,8 +120,9 @@ def within_one_call(first: Integers, end: int, kind: Integers, marked: Mask) -> 
     """Whether short passes, not seen by the host, stand between launches that no pass makes."""
     if arrays.median(np.diff(first)) > _LONGEST_LAYER or mostly_marked(first, end, marked):
         return False
-    repeated = kind[first[0] : end]
-    return not (np.isin(kind[: first[0]], repeated).all() or np.isin(kind[end:], repeated).all())
+    # The first pass may reach back to the start of the model, the last one to its end.
+    repeated = kind[first[1] : first[-1]]
+    return not any(np.isin(part, repeated).all() for part in (kind[: first[1]], kind[first[-1] :]))
 
 
 def between_other_launches(first: Integers, lag: int) -> Integers | None:

@@ -10,7 +10,8 @@ repeats is that of the steps, with two exceptions, as loops nest:
    what repeats inside is.
 
 So `epoch_3/batch_7` gives batches, `step_3/forward/layer_7` gives steps, and epochs that hold
-nothing that repeats are steps themselves. Ranges beside the steps, below the same parents, are
+nothing that repeats are steps themselves. Ranges named and numbered like a layer, and those inside
+them, are parts of a step. Ranges beside the steps, below the same parents, are
 series of their own (`validate` between steps). Where some ranges launch GPU work, series that do
 not are left out: a thread that loads data repeats ranges, too. Ranges that repeat only inside one
 named warm_up are no steps, where the program works outside it as well.
@@ -71,6 +72,8 @@ _STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#")
 _NEAR_STEP = re.compile(r"(?i)(step|iter|batch|execute_).*")
 _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
 _NEAR_EPOCH = re.compile(r"(?i)(epoch|fold|trial).*")
+_LAYER = re.compile(r"(?i).*(?<!p)layers?[\W_]*#")
+_NEAR_LAYER = re.compile(r"(?i)layer.*")
 NEVER = np.iinfo(np.int64).max
 
 
@@ -118,7 +121,7 @@ def step_ranges(trace: Trace) -> Integers:
     if np.count_nonzero(marked) > 1:
         # Steps of an engine are named with the shapes of their requests: each may come once.
         counted |= _among(kind, marked, size)
-    counted &= ~_sweeps(trace, tree, kind, size)
+    counted &= ~_sweeps(trace, tree, kind, size) & ~_in_layers(tree)[pattern]
     if windows := warm_up_range_windows(trace):
         # Kinds whose ranges all open in ranges named warm_up do not count.
         inside = within(windows, tree.process, tree.nesting.start)
@@ -137,6 +140,22 @@ def step_ranges(trace: Trace) -> Integers:
     of_steps = pattern[repeating]
     kinds = _Kinds(kind, own, thread[repeating], of_steps, tree.patterns.depth[of_steps])
     return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
+
+
+def _in_layers(tree: RangeTree) -> Mask:
+    """True for the path patterns that are a layer's, or lie in one: parts of one call of a model.
+
+    A recording of one call has such ranges alone: four `TransformerLayer_#` are no four steps.
+    """
+    patterns = tree.patterns
+    result = origins.JoinedTexts(patterns.names.tolist()).meeting(
+        lambda name: _LAYER.match(name) and not is_step(name), _NEAR_LAYER
+    )[patterns.name]
+    outermost_first = np.argsort(patterns.depth, kind="stable") if result.any() else ()
+    for row in outermost_first:
+        parent = int(patterns.parent[row])
+        result[row] |= parent >= 0 and result[parent]
+    return result
 
 
 def _among(kind: RowNumbers, own: Mask, size: int) -> Mask:

@@ -14,6 +14,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, constant
+from traceview.kernels.toolchain import tools
 from traceview.traces.trace.kineto.columns import (
     ABSENT,
     MOST_BYTES,
@@ -253,17 +254,19 @@ def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
     parts = work.kernels
     staged, launch = _placed(parts, launches, main)
     count = len(launch)
-    names = work.names.texts(parts.take("name", np.int32)).map(
-        [str(name) or "(unnamed)" for name in work.names.index]
-    )
-    names = Texts(np.maximum(names.codes, 0), names.values) if len(names.values) else names
+    recorded = [str(name) or "(unnamed)" for name in work.names.index]
+    symbols = work.names.texts(parts.take("name", np.int32)).map(recorded)
+    symbols = Texts(np.maximum(symbols.codes, 0), symbols.values) if recorded else symbols
+    # torch demangles names with the C++ library of Linux, which Windows does not have.
+    plain = tools.demangled(recorded)
+    names = symbols.map([plain[name] for name in recorded])
     absent32 = constant(ABSENT, count, np.int32)
     return {
         **staged,
         **_shapes(parts, launches, launch),
         "name": names,
         "short_name": names.map([short_name(str(name)) for name in names.values]),
-        "mangled_name": absent_texts(count),
+        "mangled_name": symbols.map([n if plain[n] != n else None for n in recorded]),
         "registers_per_thread": parts.take("registers", np.int32),
         "static_shared_memory_bytes": constant(0, count, np.int32),
         "shared_memory_config_bytes": absent32,
