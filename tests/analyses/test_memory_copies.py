@@ -140,6 +140,36 @@ def test_a_pageable_upload_is_at_the_line_that_python_samples_show(tmp_path):
     assert finding.subject == Subject("line", "train.py:31", "/work/train.py", 31)
 
 
+@pytest.mark.parametrize(
+    ("kind", "memory"), [("H2D", {"source": "pageable"}), ("D2H", {"destination": "pageable"})]
+)
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (1, "They are made at train.py:31 in log."),
+        (12, "62.4 ms of 91.2 ms is at train.py:31 in log, the most of any line."),
+    ],
+)
+def test_a_pageable_copy_is_at_the_line_that_the_program_marks(
+    kind, memory, others, said, tmp_path
+):
+    export = Export()
+    for step in range(20):
+        at, line = step * 10_000_000, 31 if step % 3 or others == 1 else 40
+        text = f"traceview:sync:/work/train.py:{line} in log: x [Tensor.to]"
+        export.range(text, at, at + 5_000_000)
+        copied = (at + 100_000, at + 4_900_000)
+        export.copy((at + 1_000, at + 4_950_000), copied, bytes=10_000_000, kind=kind, **memory)
+        export.launch((at + 5_100_000, at + 5_105_000), (at + 5_200_000, at + 9_900_000))
+
+    [finding] = [
+        each for each in ask(ANALYSIS, export, tmp_path).findings if each.severity != "info"
+    ]
+
+    assert finding.message.endswith(said)
+    assert finding.subject == Subject("line", "train.py:31", "/work/train.py", 31)
+
+
 def test_a_copy_of_pageable_memory_is_a_finding(tmp_path):
     one = Export().copy((0, 1), (10, 110), bytes=1000, kind="H2D", source="pageable")
     (finding,) = ask(ANALYSIS, one, tmp_path).findings

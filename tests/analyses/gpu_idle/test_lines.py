@@ -252,6 +252,20 @@ def test_a_backward_pass_is_told_with_the_line_of_the_forward_pass_that_asks_for
     assert rows(ask(ANALYSIS, export, tmp_path), "lines", "line")[0] == (40,)
 
 
+def test_a_pause_of_a_backward_pass_that_came_once_is_told_without_the_forward_pass(tmp_path):
+    export = passes([(LINEAR, NET)])
+    export.launch((599 * MS, 599 * MS + 5_000), (599 * MS + 10_000, 600 * MS))
+    for number in range(200, 599):
+        export.python_sample(number * MS + MS // 2, BACKWARD, MAIN)
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert "at train.py:40" in finding.message
+    assert "in the backward pass" in finding.message
+    assert "train.py:38" not in finding.message
+    assert finding.subject.name == "train.py:40"
+
+
 def test_a_loop_that_waits_for_data_too_names_no_one_place_for_its_launches(tmp_path):
     """The range with most late idle time is that of the wait, which has a finding of its own."""
     export = Export()

@@ -188,6 +188,18 @@ def test_an_error_passes_and_closes_the_range(tmp_path):
 
 
 @needs_torch
+def test_a_warning_in_a_marked_call_names_the_line_of_the_program(tmp_path):
+    program = (
+        "import warnings\n"
+        "warnings.showwarning = lambda *told: print(told[2].rpartition('/')[2], told[3])\n"
+        "x = on_gpu([1.0])\ndef step():\n    x.copy_(torch.tensor([1j]))\nstep()\n"
+    )
+    lines = run(tmp_path, PRETEND + program)
+    assert f"train.py {PRETEND.count(chr(10)) + 5}" in lines
+    assert not any("sync_marks" in line for line in lines)
+
+
+@needs_torch
 def test_marks_that_fail_leave_the_program_alone(tmp_path):
     broken = "def fail(text): raise OSError\nnvtx.rangePushA = fail\nprint(on_gpu(1.0).item())\n"
     assert run(tmp_path, PRETEND + broken) == ["1.0"]

@@ -25,7 +25,6 @@ from traceview.traces.analyses.memory_copies_rows import (
     rows_of,
 )
 from traceview.traces.facts import launches, savings, waits
-from traceview.traces.facts.copies import pageable_uploads
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
 from traceview.traces.facts.operations import Kind, operations, shares_memory
@@ -42,6 +41,8 @@ _ONLY_COPIES_FRACTION = 0.5
 # A copy of few bytes takes only its latency, pinned or not; a small copy mostly its latency.
 _FEW_BYTES, _SMALL_BYTES, _SLOW_PCT = 4096, 1 << 16, 33.0
 _OFTEN, _ABOUT_EQUAL, _BESIDE = 4, 1.25, 0.1
+# A line with less of the copies' time than the one part is not named, with the other alone.
+_MUCH_FRACTION, _NEARLY_ALL_FRACTION = 0.25, 0.9
 # A program that runs on after its last step for more than this part of its time has other work.
 _TAIL_FRACTION = 0.2
 _SLOW_UPLOAD = ("H2D", "pageable")
@@ -181,13 +182,15 @@ def _exposed_claim(
         "{gpu}" if len(gaps.steady_spans_ns(trace)) > 1 else "",
     )
     slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
-    line = _upload_line(trace, device) if slow else None
+    pageable = row["host_memory"] == "pageable"
+    line, line_ns = _copying_line(trace, row, device) if pageable else (None, None)
     subject = gpu_subject(trace, device) if gpu else RECORDING
     values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     if staging_ns:
         values["staging_ns"] = staging_ns
     if line:
         values |= {"site": line.place, "function": line.function}
+        values |= {"site_ns": line_ns} if line_ns else {"all_at": line.place}
         subject = line.subject
     only = exposed_ns >= _ONLY_COPIES_FRACTION * spans[device]
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
@@ -217,7 +220,7 @@ def _exposed_claim(
             "only": (gpu or "The GPU") if only else "",
             "idle": idle if not only and not whole else "",
             "idle_all_the_time": idle if not only and whole else "",
-            "meanwhile": "meanwhile" if row["host_memory"] == "pageable" else "",
+            "meanwhile": "meanwhile" if pageable else "",
             "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
         },
     )
@@ -294,12 +297,40 @@ def _comes_back(copies: Table) -> bool:
     return more <= _ABOUT_EQUAL * less
 
 
-def _upload_line(trace: Trace, device: int) -> SampledLine | None:
-    """The line of the program that uploads pageable memory after warm-up, from Python samples."""
-    ops = operations(trace)
-    chosen = pageable_uploads(trace) & selected_operations(trace) & ~operations_in_warm_up(trace)
-    calls = ops.call[chosen & ops.launched & (ops.device == device)]
-    return sampled_line(trace, np.flatnonzero(groups.isin(launches.waits(trace).call, calls)))
+def _copying_line(
+    trace: Trace, row: Mapping[str, Cell], device: int
+) -> tuple[SampledLine | None, int | None]:
+    """The line of the program that makes copies of pageable memory after warm-up.
+
+    By samples, if they show one; else by the marks of the program, and the time of its copies.
+    """
+    ops, copies = operations(trace), trace.copies
+    alike = np.zeros(len(ops), bool)
+    copied = ops.kind == Kind.COPY
+    alike[copied] = rows_of(copies, row)[ops.row[copied]]
+    alike &= selected_operations(trace) & ~operations_in_warm_up(trace)
+    of_row = np.flatnonzero(alike & ops.launched & (ops.device == device))
+    every, sites = launches.waits(trace), waits.wait_sites(trace)
+    by_call = np.argsort(every.call, kind="stable")
+    if line := sampled_line(trace, np.flatnonzero(groups.isin(every.call, ops.call[of_row]))):
+        return line, None
+    if not len(by_call):
+        return None, None
+    at = np.searchsorted(every.call[by_call], ops.call[of_row])
+    wait = by_call[np.minimum(at, len(by_call) - 1)]
+    marked = (every.call[wait] == ops.call[of_row]) & (sites.site.codes[wait] >= 0)
+    if not marked.any():
+        return None, None
+    wait, time_ns = wait[marked], (ops.end_ns - ops.start_ns)[of_row]
+    each = groups.group(sites.site.codes[wait])
+    of_site = groups.sums(each, time_ns[marked])
+    most, first = int(np.argmax(of_site)), int(wait[each.first[np.argmax(of_site)]])
+    if of_site[most] < _MUCH_FRACTION * time_ns.sum():
+        return None, None
+    function = str(sites.site[first]).rpartition(" in ")[2]
+    line = SampledLine(str(sites.file[first]), int(sites.line[first]), function, 0)
+    nearly_all = of_site[most] >= _NEARLY_ALL_FRACTION * time_ns.sum()
+    return line, None if nearly_all else int(of_site[most])
 
 
 def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:
@@ -377,7 +408,8 @@ RULES = (
                 " Before {calls?it|them}, the GPU idles for {staging_ns} more while the CPU moves "
                 "the bytes to pinned memory."
             ),
-            Clause(" {calls?It is|They are} made at {site}[ in {within}]."),
+            Clause(" {calls?It is|They are} made at {all_at}[ in {within}]."),
+            Clause(" {site_ns} of {total_ns} is at {site}[ in {within}], the most of any line."),
         ),
     ),
     FindingRule(

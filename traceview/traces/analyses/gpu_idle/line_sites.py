@@ -248,6 +248,9 @@ def _site(
     inner = str(cells["inner"]) if cells["inner"] and 2 * inner_ns >= time_ns else None
     backward = inner is not None and inner.endswith(_BACKWARD)
     undone = _undone(trace, samples, int(lines.line[top])) if backward else None
+    # A pause that came once says nothing of what the forward pass asks for again and again.
+    of_gap = np.bincount(samples.gap[own], samples.time_ns[own], len(gaps(trace)))
+    once = 2 * int(np.minimum(of_gap, gaps(trace).idle_ns).max(initial=0)) >= time_ns
     return LineSite(
         file=str(cells["file"]),
         line=None if cells["line"] is None else int(cells["line"]),
@@ -263,7 +266,7 @@ def _site(
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
         samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
         undone=undone,
-        asks=launch_lines.forward_line(trace) if backward and not undone else None,
+        asks=launch_lines.forward_line(trace) if backward and not undone and not once else None,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import wraps
 
-from .sync_marks import mark
+from .sync_marks import mark, place_warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ CALLS = (
 
 def wrap(cupy: ModuleType) -> None:
     """Install the wrappers. Names that this CuPy lacks are skipped."""
+    place_warnings()
     for path in CALLS:
         *folders, name = path.split(".")
         holder: Any = cupy

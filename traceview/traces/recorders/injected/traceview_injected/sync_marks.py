@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from _thread import get_ident
 
 from .sync_call_sites import place
@@ -11,6 +12,7 @@ from .torch_profile.mirrored_ranges import stack_carrier
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
     from typing import Any
 
     Carrier = tuple[Callable[[str], Any], Callable[[], Any]]
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 # Readers recognize the marks by domain or, in the default domain, by this prefix.
 DOMAIN = "traceview"
 PREFIX = "traceview:sync:"
+_FOLDER = __file__.removesuffix("sync_marks.py")
 
 _marking: set[int] = set()
 _carrier: Carrier | None = None
@@ -40,6 +43,26 @@ def mark(hint: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     finally:
         _marking.discard(thread)
         pop()
+
+
+def place_warnings() -> None:
+    """Let a warning of a call that we wrap name the program's line, as without us."""
+    show = getattr(warnings, "_showwarnmsg", None)
+    if show is None or getattr(show, "__module__", None) == __name__:
+        return
+
+    def shown(message: Any) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        if message.filename.startswith(_FOLDER):
+            while frame and frame.f_code.co_filename != message.filename:
+                frame = frame.f_back
+            while frame and frame.f_code.co_filename.startswith(_FOLDER):
+                frame = frame.f_back
+            if frame:
+                message.filename, message.lineno = frame.f_code.co_filename, frame.f_lineno
+        show(message)
+
+    warnings._showwarnmsg = shown  # type: ignore[attr-defined]
 
 
 def _opened(hint: str) -> Callable[[], Any] | None:

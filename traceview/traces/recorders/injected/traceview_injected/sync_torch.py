@@ -38,6 +38,7 @@ ALWAYS = (
 
 def wrap(torch: ModuleType) -> None:
     """Install the wrappers. Names that this torch lacks are skipped."""
+    sync_marks.place_warnings()
     wrappers: list[Any] = []
     for name, rule in sync_rules.METHODS.items():
         wrappers.append(_replace(torch.Tensor, name, f"Tensor.{name}", _method(torch, rule)))
