@@ -2,12 +2,16 @@
 // (latency), and in independent streams of 32 warps (how long an instruction takes its pipe of one of
 // the four schedulers). They are the evidence of traceview/kernels/ptx/pipes.py.
 //
-//   nvcc -arch=sm_90a -o issue_rates issue_rates.cu && ./issue_rates
+//   nvcc -gencode arch=compute_90a,code=sm_90a -o issue_rates issue_rates.cu && ./issue_rates
 //
 // A line: name, cycles per instruction in a chain of one warp, cycles per instruction and scheduler.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 
 constexpr int LOOPS = 64, UNROLLED = 32, WARPS = 32;
 using Clock = long long;
@@ -120,12 +124,21 @@ MMA(IMMA_16832, "m16n8k32.row.col.s32.s8.s8.s32", int, "r", "%4, %4, %4, %4", "%
 
 #define D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
+#define R32 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define R64 \
+  R32 ", " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA(SHAPE, R, A, B) \
+  "wgmma.mma_async.sync.aligned." SHAPE ".f32.bf16.bf16 {" R "}, " A ", " B ", 1, 1, 1, 0, 0;"
 
-// Products of 64 rows, with both operands in shared memory, of which a group holds 4.
-template <bool CHAIN>
-__global__ void wgmma_64(Clock* taken, float* sink, int loops) {
+// Products of 64 rows and N columns, with both operands in shared memory, of which a group holds 4.
+template <int N, bool CHAIN>
+__global__ void wgmma(Clock* taken, float* sink, int loops) {
   extern __shared__ __align__(1024) char s[];
-  float d[32] = {};
+  float d[N / 2] = {};
   const uint64_t at = (shared_address(s) & 0x3ffff) >> 4;
   const uint64_t matrix = at | 1ull << 16 | 64ull << 32 | 1ull << 62;
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -133,43 +146,11 @@ __global__ void wgmma_64(Clock* taken, float* sink, int loops) {
   for (int n = 0; n < loops; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      asm volatile(
-          "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
-          "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
-          "%31}, %32, %33, 1, 1, 1, 0, 0;"
-          : D16(0), D16(16) : "l"(matrix), "l"(matrix));
-      if (CHAIN) {
-        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      }
-    }
-    if (!CHAIN) asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
-  }
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-  const Clock end = clock64();
-  float sum = 0;
-  for (float x : d) sum += x;
-  sink[threadIdx.x] = sum;
-  if (threadIdx.x == 0) taken[0] = end - begin;
-}
-
-template <bool CHAIN>
-__global__ void wgmma_128(Clock* taken, float* sink, int loops) {
-  extern __shared__ __align__(1024) char s[];
-  float d[64] = {};
-  const uint64_t at = (shared_address(s) & 0x3ffff) >> 4;
-  const uint64_t matrix = at | 1ull << 16 | 64ull << 32 | 1ull << 62;
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  const Clock begin = clock64();
-  for (int n = 0; n < loops; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      asm volatile(
-          "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
-          "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
-          "%31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, "
-          "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, 1, 1, 1, 0, 0;"
-          : D16(0), D16(16), D16(32), D16(48) : "l"(matrix), "l"(matrix));
+      if constexpr (N == 64)
+        asm volatile(WGMMA("m64n64k16", R32, "%32", "%33") : D16(0), D16(16) : "l"(matrix), "l"(matrix));
+      else
+        asm volatile(WGMMA("m64n128k16", R64, "%64", "%65")
+                     : D16(0), D16(16), D16(32), D16(48) : "l"(matrix), "l"(matrix));
       if (CHAIN) {
         asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -244,9 +225,14 @@ __global__ void from_l2(const float4* data, Clock* taken, float* sink, int lines
 Clock* taken;
 float* sink;
 
+// An error ends this part of the measurement: nothing after it in the same process could run.
 Clock cycles() {
   const cudaError_t error = cudaDeviceSynchronize();
-  if (error != cudaSuccess) printf("error %s\n", cudaGetErrorString(error));
+  if (error != cudaSuccess) {
+    printf("error: %s\n", cudaGetErrorString(error));
+    fflush(stdout);
+    _exit(1);
+  }
   return *taken;
 }
 
@@ -275,13 +261,20 @@ void show() {
 template <class... Ops>
 void show_all() { (show<Ops>(), ...); }
 
-int main() {
-  cudaMallocManaged(&taken, 1024 * sizeof(Clock));
-  cudaMallocManaged(&sink, 1024 * sizeof(float));
+void instructions() {
   show_all<FFMA, FADD, FMNMX, IMAD, IMAD_HI, IMAD_WIDE, LOP3, SHF, PRMT, POPC, FLO, MUFU_EX2, MUFU_RSQ, MUFU_TANH,
-           I2F_F2I, F2FP, HFMA2, HFMA2_BF16, DFMA, DADD, FFMA_3, FADD_2, IMAD_3, LOP3_3, HFMA2_3, DFMA_3, SHFL, LDS_32, LDS_64, LDS_128, STS_32, STS_128, STS_READ, ATOMS, ATOMS_INC, LDSM_X4,
-           HMMA_16816, HMMA_1688_TF32, IMMA_16832>();
+           I2F_F2I, F2FP, HFMA2, HFMA2_BF16, DFMA, DADD, FFMA_3, FADD_2, IMAD_3, LOP3_3, HFMA2_3, DFMA_3, SHFL>();
+}
+
+void shared_memory() { show_all<LDS_32, LDS_64, LDS_128, STS_32, STS_128, STS_READ, ATOMS, ATOMS_INC, LDSM_X4>(); }
+
+void products() { show_all<HMMA_16816, HMMA_1688_TF32, IMMA_16832>(); }
+
+void barriers() {
   for (int warps = 1; warps <= 32; warps *= 2) printf("BAR of %2d warps  %7.2f\n", warps, per_instruction<BAR, 1>(warps));
+}
+
+void group_products() {
   const int loops = 256;
   auto product = [&](const char* name, auto kernel) {
     kernel<<<1, 128, 32768>>>(taken, sink, loops);
@@ -289,10 +282,13 @@ int main() {
     kernel<<<1, 128, 32768>>>(taken, sink, loops);
     printf("%-24s %7.2f\n", name, double(cycles()) / loops / 4);
   };
-  product("wgmma n64 waited for", wgmma_64<true>);
-  product("wgmma n64 in a row", wgmma_64<false>);
-  product("wgmma n128 waited for", wgmma_128<true>);
-  product("wgmma n128 in a row", wgmma_128<false>);
+  product("wgmma n64 waited for", wgmma<64, true>);
+  product("wgmma n64 in a row", wgmma<64, false>);
+  product("wgmma n128 waited for", wgmma<128, true>);
+  product("wgmma n128 in a row", wgmma<128, false>);
+}
+
+void latencies() {
   const int lines = 8192, ring_lines[] = {64, lines};
   uint64_t* host = new uint64_t[lines * 16];
   char* ring;
@@ -310,6 +306,9 @@ int main() {
     chase<false><<<1, 1>>>(at, taken, sink, count);
     printf("L2 latency, %d lines %7.2f\n", count, double(cycles()) / count);
   }
+}
+
+void l2_bandwidth() {
   float4* data;
   int sms;
   cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
@@ -325,4 +324,24 @@ int main() {
     for (int i = 0; i < sms; ++i) most = taken[i] > most ? taken[i] : most;
     printf("L2, %2d MiB       %7.2f bytes per cycle and SM\n", mib, 64. * 8 * 1024 * 16 / most);
   }
+}
+
+// Each part is a process of its own, so that an error in one leaves the figures of the others.
+int main() {
+  int failed = 0;
+  for (auto part : {instructions, shared_memory, products, barriers, group_products, latencies, l2_bandwidth}) {
+    if (const pid_t child = fork()) {
+      int status;
+      waitpid(child, &status, 0);
+      failed += status != 0;
+      continue;
+    }
+    cudaMallocManaged(&taken, 1024 * sizeof(Clock));
+    cudaMallocManaged(&sink, 1024 * sizeof(float));
+    cycles();
+    part();
+    fflush(stdout);
+    _exit(0);
+  }
+  return failed;
 }
