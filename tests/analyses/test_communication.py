@@ -90,9 +90,7 @@ def test_the_gpu_that_arrives_last_is_named_with_its_cause(tmp_path):
         (1, 0, 9 * MS - 3, "gpu-work"),
     ]
     [finding] = result.findings
-    assert finding.message.endswith(
-        "9.00 ms of it waits for GPU 1, which works longer in between."
-    )
+    assert finding.message.endswith("9.00 ms of it waits for GPU 1, which works longer in between.")
     assert finding.action == "Give GPU 1 less work per step, or the other GPUs more."
 
 

@@ -371,7 +371,7 @@ def test_copies_launched_in_a_warm_up_range_are_of_warm_up(name, tmp_path):
 
     assert {each.severity for each in findings} == {"info"}
     assert sorted(each.time_at_stake_ns for each in findings) == [pytest.approx(100, abs=10), 1000]
-    assert "of warm-up" in findings[-1].message
+    assert "during warm-up" in findings[-1].message
 
 
 NUMBA = "heat[abi:v1,cw51cXTLSUwv1s](Array<float, 2>)"

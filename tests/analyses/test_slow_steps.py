@@ -75,7 +75,7 @@ def test_of_a_step_that_also_loads_code_the_rest_can_be_saved(tmp_path):
     assert finding.time_at_stake_ns == 12 * MS + 200
     assert finding.message == (
         "step_4 took 55.0 ms (median 33.0 ms), with 15.0 ms more GPU work and 7.00 ms more idle "
-        "time (module-load). 10.0 ms of it was idle time in warm-up or first uses."
+        "time while the CPU loaded GPU code. 10.0 ms of it was idle time in warm-up or first uses."
     )
 
 

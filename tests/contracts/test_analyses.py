@@ -91,7 +91,9 @@ VERDICTS = {
     "unknown",
 }
 IMPERATIVES = re.compile(
-    r"(Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Spread|Start|Replay|Take|Update"
+    # Only if it repeats: then the verb follows.
+    r"(?=[A-Z])(If [^,]* this( too)?, )?"
+    r"(?i:Allocate|Build|Check|Exchange|Export|Fuse|Give|Import|Instantiate|Keep|Load|Launch|Look|Make|Overlap|Pin|Raise|Read|Record|Remove|Spread|Start|Replay|Take|Update"
     r"|Upload|Use|Warm)\b"
     # A command to type is an action, too.
     r"|(traceview|nsys|pip) [a-z]"

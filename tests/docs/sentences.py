@@ -33,7 +33,7 @@ _CODE = re.compile(
     r"|[;{]\s*\n|[{}]\s*$|\bdef \w+\(|^#include|^\W*select\b",
     re.MULTILINE,
 )
-_COLUMN = re.compile(r"^ *\w+ \w+\??: ", re.MULTILINE)
+_COLUMN = re.compile(r"^ *\w+ (?:text|sentence|bool|bytes|u?int\d+|float\d+)\??: ", re.MULTILINE)
 _QUOTED = re.compile(r"\"((?:[^\"\\\n]|\\.)+)\"|`((?:[^`\\]|\\.)+)`")
 _ATTRIBUTE = re.compile(r"(?:title|aria-label|placeholder|content)=\"([^\"]+)\"")
 _TAG = re.compile(r"</?(?:b|code|em|a|i|strong|kbd|span)\b[^>]*>")

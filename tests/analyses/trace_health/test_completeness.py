@@ -16,7 +16,7 @@ def test_launches_without_kernels_and_kernels_without_launches(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert [detail.split(":")[0] for _, detail in status(result, "launches")] == [
-        "1 launch call without GPU work",
+        "1 launch call has no GPU work",
         "1 operation has no launch call",
     ]
 
@@ -141,7 +141,7 @@ def test_launches_into_a_graph_that_is_captured_are_not_lost(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     [(_, detail)] = status(result, "launches")
-    assert detail.startswith("1 launch call without")
+    assert detail.startswith("1 launch call has no GPU work")
 
 
 def test_launches_none_of_which_was_recorded_leave_the_report_blind(tmp_path):
@@ -246,7 +246,7 @@ def test_launches_lost_in_the_middle_of_a_window_are_a_warning(tmp_path):
 
     [(state, detail)] = status(result, "launches")
     assert state == "warning"
-    assert detail.startswith("1 launch call without GPU work")
+    assert detail.startswith("1 launch call has no GPU work")
 
 
 @pytest.mark.parametrize(("recorded", "expected"), [(1, ["warning"]), (30, [])])

@@ -166,7 +166,7 @@ def test_without_shapes_a_note_says_how_to_record_them(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     [note] = [each for each in result.notes if "--shapes" in each]
-    assert note.startswith("100.0 % of kernel time is in 1 kernel that may")
+    assert note.startswith("100.0 % of kernel time is in 1 kernel of possibly")
 
 
 def test_a_block_of_older_kernels_has_one_tile(tmp_path):

@@ -129,8 +129,8 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
         )
     if orphans:
         unknown = (
-            "{operations:operation} {operations?has|have} no launch call, so queue wait and range "
-            "of {operations?it|them} are unknown."
+            "{operations:operation} {operations?has|have} no launch call: queue wait and range are "
+            "unknown."
         )
         yield Check("launches", "warning", unknown, wording.flush(trace), {"operations": orphans})
     if not lost and not orphans and computes:

@@ -18,7 +18,7 @@ import { treeOf } from "./tree.js";
  * @property {Map<number, ArrayLike<number>>} byClass busy time by class; empty without sums
  * @property {Int32Array | null} link row of the call that launched or caused each row, -1 for none
  * @property {ArrayLike<number> | null} bytes
- * @property {import("./tree.js").Tree} tree
+ * @property {import("./tree.js").Tree} tree made when first asked for
  */
 
 /**
@@ -172,7 +172,13 @@ function trackOf(lane, given, read, at) {
   if (works) at.operation += rows;
   if (links) at.link += rows;
   if (given.summed) at.sum += rows;
-  return { ...track, tree: treeOf(track) };
+  let tree = /** @type {import("./tree.js").Tree | undefined} */ (undefined);
+  return {
+    ...track,
+    get tree() {
+      return (tree ??= treeOf(track));
+    },
+  };
 }
 
 /**

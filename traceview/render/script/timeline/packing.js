@@ -20,8 +20,12 @@ function bytesOf(packed) {
 
 /** @param {string} packed @returns {Promise<Uint8Array>} */
 export async function inflated(packed) {
-  const stream = new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { readable, writable } = new DecompressionStream("deflate");
+  const writer = writable.getWriter();
+  // Not from a Blob, whose bytes go to the browser's process and back. Damage rejects the read as well.
+  const written = Promise.all([writer.write(bytesOf(packed)), writer.close()]);
+  const [bytes] = await Promise.all([new Response(readable).arrayBuffer(), written]);
+  return new Uint8Array(bytes);
 }
 
 /** @param {string} packed @returns {Promise<string>} */

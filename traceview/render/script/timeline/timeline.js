@@ -41,6 +41,8 @@ const NEAR = 3;
 const MOST_HITS = 500;
 const TALLEST = 4;
 const SHOWN = "In view";
+/** Milliseconds without a move after which the view rests. */
+const REST = 200;
 
 /** @type {Role} */
 const ALONE = { name: "", height: 75, addressed: true };
@@ -116,9 +118,13 @@ export class Lanes {
       },
     }) : null;
     this.listen();
-    this.resize();
+    // The map follows with the first call of the observer, and trees for views of many rows behind it.
+    this.layOut();
     (role.addressed && this.open(location.hash)) || this.showWindow(...model.window);
     within.classList.add("ready");
+    const left = [...model.tracks];
+    const prepare = () => void (left.pop()?.tree && setTimeout(prepare));
+    setTimeout(prepare, REST);
   }
 
   listen() {
@@ -173,7 +179,12 @@ export class Lanes {
   }
 
   resize() {
-    const { canvas, scroll, spacer, map } = this.frame;
+    this.layOut();
+    drawMap(this.frame.map, this.model, this.colors, this.width, this.ratio, this.alike?.start);
+  }
+
+  layOut() {
+    const { canvas, scroll, spacer } = this.frame;
     this.width = scroll.clientWidth;
     this.narrow = this.width < NARROW;
     this.ratio = devicePixelRatio || 1;
@@ -189,7 +200,6 @@ export class Lanes {
     canvas.style.height = `${this.height}px`;
     this.view.left = this.narrow ? 0 : MARGIN;
     this.view.right = this.width;
-    drawMap(map, this.model, this.colors, this.width, this.ratio, this.alike?.start);
     this.redraw();
   }
 
@@ -220,7 +230,7 @@ export class Lanes {
   changed() {
     this.redraw();
     clearTimeout(this.later);
-    this.later = setTimeout(() => this.rested(), 200);
+    this.later = setTimeout(() => this.rested(), REST);
   }
 
   /** Show a window as another timeline does. @param {number} from @param {number} to */

@@ -1,6 +1,8 @@
 /** Levels of detail: for groups of 4, 16, 64 … rows, how long they were busy and the longest. */
 
 const FEW = 4;
+/** So many rows of a window are visited one by one: the first screen needs no tree. */
+const ROW_BY_ROW = 4096;
 
 /**
  * One entry per level; level 0 is of groups of FEW rows.
@@ -54,8 +56,9 @@ export function treeOf(track) {
  * @param {(start: number, end: number, busy: number, longest: number) => void} visit
  */
 export function walk(track, row, until, least, visit) {
-  const { start, end, tree, busy } = track;
+  const { start, end, busy } = track;
   const rows = start.length;
+  const tree = start[row + ROW_BY_ROW] < until ? track.tree : [];
   while (row < rows && start[row] < until) {
     let level = -1;
     let last = row;
