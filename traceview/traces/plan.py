@@ -287,6 +287,9 @@ def _as_replayed(row: RankedFinding, of: Whole) -> RankedFinding:
     if told is None or won is None or not (won.alone_ns > 0 or won.place > 0):
         return row
     saved_ns = max(won.alone_ns, 0)
+    if finding.saving == "at-most":
+        # A bound is no less than the loss.
+        saved_ns = max(saved_ns, round(finding.time_at_stake_ns / of.steady_ns * of.time_ns))
     error_ns = finding.error_ns
     if error_ns is not None:
         error_ns = round(error_ns / of.steady_ns * of.time_ns)

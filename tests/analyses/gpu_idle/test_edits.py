@@ -268,3 +268,28 @@ def test_allocations_of_warm_up_keep_no_launches_apart(tmp_path, allocated_at, b
     report = traceview.analyze(export.load(tmp_path))
     told = [each for each in report.findings if "allocations keep launches" in each.finding.action]
     assert bool(told) is blamed
+
+
+@pytest.mark.parametrize("pause_us", [10_000, 40_000])
+@pytest.mark.parametrize("steps", [12, 16])
+def test_one_pause_saves_no_more_than_it_took(tmp_path, pause_us, steps):
+    """Of 15 frames of 642 ms one waited 284 ms: 25 ± 58 ms of each are at most those 284 ms."""
+    export, at = Export(), 0
+    for step in range(steps):
+        begin = at
+        for _ in range(20):
+            kernel(export, at, 500 * US)
+            export.sync(SYNC, at + 6 * US, at + 512 * US)
+            at += (513 + 2 * (step % 3)) * US
+        at += pause_us * US * (step == steps // 2)
+        export.range(f"frame_{step}", begin, at - US)
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    late = next(each for each in report.findings if each.message.startswith("The GPU sat idle for"))
+    assert "waiting for the CPU to launch work" in late.message
+    told = late.forecast
+    assert told is not None
+    assert told.saved_per_step_ns is not None
+    most_ns = told.saved_per_step_ns + (told.error_ns or 0)
+    assert most_ns <= 1.2 * pause_us * US / (steps - 2)

@@ -95,10 +95,11 @@ def _rows(trace: TraceFacts) -> str:
 def nothing_found(report: Report) -> str:
     """The sentence to show if there are no findings."""
     if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
+        unseen = ": on WSL and virtual GPUs, nsys may see none of it"
         return (
             "No GPU work was recorded, so there is no GPU time to save. If the program should "
             "use a GPU, check that it finds one (PyTorch: torch.cuda.is_available()), and run "
-            "traceview doctor: on WSL and virtual GPUs, nsys may see none of it."
+            f"traceview doctor{unseen if report.trace.recorder == 'nsys' else ''}."
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):
