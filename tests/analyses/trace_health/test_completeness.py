@@ -5,6 +5,7 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
+from tests.trace.kineto import traces
 from traceview.traces.analyses.trace_health import ANALYSIS
 from traceview.traces.reporting import analyze
 from traceview.traces.trace.load import load
@@ -314,3 +315,20 @@ def test_a_first_batch_that_takes_longer_than_its_work(tmp_path, name, loading_m
     assert len(found) == warned
     text = "takes 800 ms for the first batch, and what the GPU does then 20.0 ms"
     assert not warned or text in found[0][1]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_collectives_alone_tell_nothing_of_idle_time(tmp_path, others):
+    """As tools write that keep the collectives of all ranks."""
+    names = [*("ncclDevKernel_AllReduce_Sum_f32_RING_LL" for _ in range(12)), *("gemm",) * others]
+    events = [
+        traces.kernel(name, 1_000 * number, 100 + 50 * number, number, device=device, stream=9)
+        for number, name in enumerate(names)
+        for device in range(2)
+    ]
+    report = analyze(load(traces.write(tmp_path / "t.json", events)))
+
+    assert ("nothing but collectives was recorded" in report.verdict.text) == (not others)
+    idle = [each.finding.message for each in report.findings if each.analysis == "gpu-idle"]
+    assert idle
+    assert all("is unknown: " in text for text in idle) == (not others)

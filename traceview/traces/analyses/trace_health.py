@@ -33,6 +33,7 @@ from traceview.traces.analyses.trace_health_checks import (
     warnings,
 )
 from traceview.traces.analyses.verdict.series import cold_passes
+from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
@@ -106,7 +107,11 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             if "kernels" in trace.tables
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
-        yield Check("CUDA API", "blind", missing, trace_health_work.how_to_record(trace))
+        remedy = trace_health_work.how_to_record(trace)
+        if gap_bounds.holds_communication_alone(trace):
+            missing = "Nothing but collectives was recorded, so idle time is unknown."
+            remedy = "Read the whole recording, from which these were taken."
+        yield Check("CUDA API", "blind", missing, remedy)
         return
     ops, alone = operations(trace), unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
