@@ -9,7 +9,13 @@ from tests.ranks.hand_made import MS, SLEEP, Call, Made, job, late_in_every_thir
 from traceview.base.findings import field_names
 from traceview.traces.ranks.answer import job_facts, job_report
 from traceview.traces.ranks.critical_path import critical_path
-from traceview.traces.ranks.figures import ALL_GATHER, Place, RankCollectives, WorkPart
+from traceview.traces.ranks.figures import (
+    ALL_GATHER,
+    Place,
+    RankCollectives,
+    RankFinding,
+    WorkPart,
+)
 from traceview.traces.ranks.job_facts import bus_rate
 from traceview.traces.ranks.matching import match_ranks
 from traceview.traces.ranks.tables import TABLES
@@ -144,6 +150,27 @@ def test_a_job_whose_cpus_set_the_pace_says_so():
         "6.00 ms without waits."
     )
     assert report.verdict.limit == "cpu-launch"
+
+
+def test_what_the_cpu_does_instead_comes_from_the_report_of_a_rank():
+    """CUDA graphs help nobody whose CPU waits for memory."""
+    found = RankFinding(
+        analysis="gpu-idle",
+        severity="high",
+        message="The GPU sat idle for 9.00 ms while the CPU allocated memory.",
+        action="Use less memory at the peak.",
+        time_at_stake_ns=9 * MS,
+        share_of_step_pct=None,
+    )
+    other = replace(found, analysis="kernel-share", message="Attention is not fused.")
+    ranks = [replace(each, findings=(other, found)) for each in launch_bound(paused=False)]
+    finding = job_report(ranks).result.findings[0]
+
+    assert finding.message.endswith(
+        "6.00 ms without waits. On rank 0: the GPU sat idle for 9.00 ms while the CPU allocated "
+        "memory."
+    )
+    assert finding.action == found.action
 
 
 def test_ranks_that_disagree_are_a_finding_and_match_no_further():

@@ -29,6 +29,25 @@ def test_the_first_pinned_memory_of_a_process_is_allocated_once(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("following", "steady_ns"),
+    [("cudaDeviceGetAttribute_v5000", 0), ("cudaMalloc_v3020", 900)],
+)
+def test_a_library_that_sets_itself_up_frees_nothing(tmp_path, following, steady_ns):
+    export = (
+        Export()
+        .launch((0, 2), (10, 1000))
+        .call("cudaFree_v3020", 1000, 1400)
+        .call("cudaFree_v3020", 1400, 1900)
+        .call(following, 1901, 1902)
+        .call("cudaGetSymbolAddress_v3020", 1903, 1904)
+        .launch((1910, 1912), (1920, 2000))
+    )
+
+    found = rows(ask(ANALYSIS, export, tmp_path), "causes", "cause", "steady_idle_ns")
+    assert dict(found)["allocation"] in (steady_ns, steady_ns + 1)
+
+
 def test_device_memory_is_not_pinned_memory(tmp_path):
     export = (
         Export()

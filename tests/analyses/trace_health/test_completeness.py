@@ -5,9 +5,12 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
+from tests.trace.kineto import traces
 from traceview.traces.analyses.trace_health import ANALYSIS
 from traceview.traces.reporting import analyze
 from traceview.traces.trace.load import load
+
+MS = 1_000_000
 
 
 def test_launches_without_kernels_and_kernels_without_launches(tmp_path):
@@ -286,3 +289,46 @@ def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
     unread = "Work was launched, but no table of kernels was read, so GPU time is unknown."
     assert any(message.startswith(unread) for message in messages)
     assert not [message for message in messages if "failed, or" in message]
+
+
+@pytest.mark.parametrize(
+    ("name", "loading_ms", "passes", "warned"),
+    [
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 800, 1, True),
+        ("data loading", 800, 1, True),
+        # What the GPU does takes longer, or is done again and again.
+        ("data loading", 15, 1, False),
+        ("data loading", 800, 6, False),
+        ("tokenize", 800, 1, False),
+    ],
+)
+def test_a_first_batch_that_takes_longer_than_its_work(tmp_path, name, loading_ms, passes, warned):
+    at = loading_ms * MS
+    export = Export().range(name, 0, at)
+    for number in range(passes):
+        begin = at + 30 * number * MS
+        export.range(f"step_{number}", begin, begin + 25 * MS)
+        export.launch((begin + MS, begin + 2 * MS), (begin + 3 * MS, begin + 23 * MS))
+
+    found = status(ask(ANALYSIS, export, tmp_path), "first batch")
+
+    assert len(found) == warned
+    text = "takes 800 ms for the first batch, and what the GPU does then 20.0 ms"
+    assert not warned or text in found[0][1]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_collectives_alone_tell_nothing_of_idle_time(tmp_path, others):
+    """As tools write that keep the collectives of all ranks."""
+    names = [*("ncclDevKernel_AllReduce_Sum_f32_RING_LL" for _ in range(12)), *("gemm",) * others]
+    events = [
+        traces.kernel(name, 1_000 * number, 100 + 50 * number, number, device=device, stream=9)
+        for number, name in enumerate(names)
+        for device in range(2)
+    ]
+    report = analyze(load(traces.write(tmp_path / "t.json", events)))
+
+    assert ("nothing but collectives was recorded" in report.verdict.text) == (not others)
+    idle = [each.finding.message for each in report.findings if each.analysis == "gpu-idle"]
+    assert idle
+    assert all("is unknown: " in text for text in idle) == (not others)

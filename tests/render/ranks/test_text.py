@@ -15,6 +15,7 @@ from traceview.base import units
 from traceview.render.ranks.document import job_tiles, outliers, rank_rows
 from traceview.render.ranks.text import MOST_LINES, render_job
 from traceview.traces.ranks.answer import job_report
+from traceview.traces.ranks.figures import RankFinding
 from traceview.traces.ranks.job import FailedRank
 from traceview.traces.ranks.rank_figures import figures_of_ranks
 
@@ -116,3 +117,14 @@ def test_one_rank_alone_is_sent_to_its_own_report():
     assert "· 1 rank ·" in text
     assert "One rank alone waits for no other. Read its own report: traceview report FILE" in text
     assert "What to do first" not in text
+
+
+def test_ranks_that_lose_nothing_together_may_lose_time_alone():
+    job = a_job()
+    without = replace(job, result=replace(job.result, findings=()))
+    first, *others = without.ranks
+    own = RankFinding("gpu-idle", "high", "The GPU sat idle.", "Launch less often.", MS, None)
+    with_own = replace(without, ranks=(replace(first, findings=(own,)), *others))
+
+    assert "Nothing was found that would save time." in render_job(without)
+    assert "has findings of its own: --rank 0." in render_job(with_own, width=120)

@@ -62,6 +62,14 @@ def nothing_found(job: JobReport) -> str:
         return "One rank alone waits for no other. Read its own report: traceview report FILE"
     if not job.matched:
         return _NOT_ONE_JOB
+    # Those of "low" alone are in the report of most ranks.
+    found = [each for each in job.ranks if {"high", "medium"} & {f.severity for f in each.findings}]
+    if found:
+        rank = found[0].name.rank
+        return (
+            "Nothing was found that the ranks lose to each other. The report of one rank has "
+            f"findings of its own: --rank {rank}."
+        )
     return "Nothing was found that would save time."
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, intervals
 from traceview.base.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.base.tables import NULL, Table, Texts
 from traceview.base.units import Value
@@ -33,9 +33,11 @@ from traceview.traces.analyses.trace_health_checks import (
     warnings,
 )
 from traceview.traces.analyses.verdict.series import cold_passes
+from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
+from traceview.traces.facts.steps.steps import steps
 from traceview.traces.trace import Trace, model
 
 
@@ -105,7 +107,11 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             if "kernels" in trace.tables
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
-        yield Check("CUDA API", "blind", missing, trace_health_work.how_to_record(trace))
+        remedy = trace_health_work.how_to_record(trace)
+        if gap_bounds.holds_communication_alone(trace):
+            missing = "Nothing but collectives was recorded, so idle time is unknown."
+            remedy = "Read the whole recording, from which these were taken."
+        yield Check("CUDA API", "blind", missing, remedy)
         return
     ops, alone = operations(trace), unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
@@ -254,6 +260,35 @@ def _cold(trace: Trace) -> Iterator[Check]:
             yield Check("cold", "note", _MOSTLY_ONCE, None, values)
 
 
+def _first_batch(trace: Trace) -> Iterator[Check]:
+    """A warning where a program without steps loads its first batch for longer than the GPU works.
+
+    A public recording of one call of a model waited 5.1 s for it, and then worked for 67 ms.
+    """
+    ops, ranges = operations(trace), trace.recorded("ranges")
+    if not len(ops) or len(steps(trace)) or trace.selection:
+        return
+    first_ns, last_ns = int(ops.start_ns.min()), int(ops.end_ns.max())
+    loads = ranges.texts("name").matching(wording.LOADS.match)
+    own = ranges.take(loads & (ranges["end_ns"] != NULL) & (ranges["end_ns"] <= first_ns))
+    values = {
+        "loading_ns": intervals.union(own["start_ns"], own["end_ns"]).total(),
+        "work_ns": last_ns - first_ns,
+    }
+    if values["loading_ns"] > values["work_ns"]:
+        yield Check("first batch", "warning", _LOADED, _RECORD_BATCHES, values, all_in_doubt=True)
+
+
+_LOADED = (
+    "The DataLoader takes {loading_ns} for the first batch, and what the GPU does then {work_ns}: "
+    "savings of GPU time say little of the program."
+)
+_RECORD_BATCHES = (
+    "Record ten batches or so: the first one waits until the workers have started. If the others "
+    "take as long, load with more workers (num_workers) or do less per sample."
+)
+
+
 _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
     trace_health_work.gpu_work,
     _unpaired,
@@ -262,6 +297,7 @@ _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
     lost_events,
     recorded_window,
     _cold,
+    _first_batch,
     missing_copies,
     impossible_rows,
     _profiler_overhead,

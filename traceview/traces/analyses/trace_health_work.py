@@ -27,7 +27,7 @@ def gpu_work(trace: Trace) -> list[Check]:
         if not len(ops) and "kernels" not in trace.tables:
             lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
         template, values = _on_cpu(trace)
-        remedy = by_recorder(trace, _SEE_GPU, how_to_record(trace), _SEE_GPU)
+        remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
         remedy = _CHECK_LAUNCHES if len(ops) else remedy
         if launches.loses_graphs(trace):
             lost = (
@@ -70,6 +70,13 @@ _CHECK_LAUNCHES = (
 _SEE_GPU = (
     "Run traceview doctor: with a driver newer than nsys, on WSL and on virtual GPUs nsys sees the "
     "calls of CUDA and no GPU work. Elsewhere, record with --trace=cuda,nvtx."
+)
+
+
+# With the first activity alone torch records the calls as well.
+_SEE_CUPTI = (
+    "If both were on, look for an error of CUPTI in the output of the program: a missing "
+    "permission, another profiler on this GPU, or a driver that is too old for WSL."
 )
 
 

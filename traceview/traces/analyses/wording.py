@@ -49,13 +49,13 @@ def early_uploads(trace: Trace) -> str:
 
 
 _LOADER = re.compile(r"torch/utils/data/\w+\.py::")
-_LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
+LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
 """Ranges around a batch: of `traceview record`, and of torch.profiler."""
 
 
 def elsewhere(trace: Trace) -> str:
     """Where CPU work can move; a program that shows a DataLoader has workers for it."""
-    loads = trace.recorded("ranges").texts("name").matching(_LOADS.match).any()
+    loads = trace.recorded("ranges").texts("name").matching(LOADS.match).any()
     loads = loads or stacks_through(trace, _LOADER).any()
     return f"on another thread or process{' (DataLoader workers)' if loads else ''}"
 

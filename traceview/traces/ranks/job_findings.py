@@ -362,6 +362,13 @@ def _works_longer(longer: rank_rows.LongerClass | None) -> tuple[str, dict[str, 
     return "its kernels take {work_ns} more per step, {kernel_class} most ({more_ns})", values
 
 
+_OF_IDLE = ("gpu-idle", "sync-stalls")
+_LAUNCH_LESS = (
+    "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
+    "with a larger batch. The report of one rank shows where the CPU spends the time."
+)
+
+
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
     """A finding where the CPU, not the GPU, sets the pace of the step on most ranks."""
     if job.needs is None or len(job.ranks) < 2:  # the report of one rank has its own findings
@@ -376,22 +383,28 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
     severity = severity_of(saved_ns, job.span_ns)
     if severity is None:
         return
-    rank = job.ranks[int(np.argmax(bound))].name.rank
+    slowest = job.ranks[int(np.argmax(bound))]
+    rank = slowest.name.rank
+    # What that rank's own report says first of its idle GPU, which may not be about launches.
+    found = next((each for each in slowest.findings if each.analysis in _OF_IDLE), None)
     values: dict[str, Value] = {
         "ranks": int(bound.sum()),
         "gpu_ns": round(float(np.nanmedian(gpu))),
         "cpu_ns": round(float(np.nanmedian(cpu[bound]))),
         "step_ns": round(step_ns),
     }
+    of_rank = ""
+    if found:
+        values["rank"] = rank
+        of_rank = f" On rank {{rank}}: {found.message[0].lower()}{found.message[1:]}"
     which = "all {ranks:rank}" if bound.all() else "{ranks:rank}"
     if bound.all() and len(bound) == 2:
         which = "both ranks"
     yield Finding(
         severity,
         f"The CPU sets the pace on {which}: it needs {{cpu_ns}} of a mean step of {{step_ns}}, the "
-        "GPU {gpu_ns} without waits.",
-        "Launch less per step with CUDA graphs or torch.compile, or give each launch more work, as "
-        "with a larger batch. The report of one rank shows where the CPU spends the time.",
+        f"GPU {{gpu_ns}} without waits.{of_rank}",
+        found.action if found and found.action else _LAUNCH_LESS,
         saved_ns,
         Subject("rank", f"rank {rank}"),
         Evidence(values, "ranks", {"rank": rank}),

@@ -21,7 +21,7 @@ from traceview.traces.analyses.gpu_idle import (
 )
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit, is_other_work
-from traceview.traces.facts.idle import gaps, lines
+from traceview.traces.facts.idle import gap_bounds, gaps, lines
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
 from traceview.traces.facts.operations import gpu_cells, operations
@@ -376,6 +376,9 @@ def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
     By the longest of the gaps, or by the GPU if it has no gap.
     """
     every = gaps.gaps(trace)
+    why, may = _FROM_BEFORE, "which may"
+    if gap_bounds.holds_communication_alone(trace):
+        why, may = "the recording holds nothing but collectives", "and other work may"
     for device, unknown in gaps.unknown_idle(trace).items():
         own = (every.device == device) & (every.cause == causes.LOST_WORK)
         table, row = "devices", gpu_cells(trace, device)
@@ -392,8 +395,8 @@ def of_unknown(trace: Trace) -> Iterator[TimeClaim]:
             window=window,
             words={
                 "gpu": "the GPU" if len(gaps.device_work(trace)) == 1 else gpu_name(trace, device),
-                "from_before": "" if unknown.lost else _FROM_BEFORE,
-                "may": "and may" if unknown.lost else "which may",
+                "from_before": "" if unknown.lost else why,
+                "may": "and may" if unknown.lost else may,
             },
             remedy=wording.AS_NODES if loses_graphs(trace) else wording.flush(trace),
             severity="info",

@@ -22,7 +22,7 @@ from traceview.traces.analyses.verdict.parts import (
 )
 from traceview.traces.facts import copies, operations, pacing
 from traceview.traces.facts.dependencies import forecast
-from traceview.traces.facts.idle import gaps, launching
+from traceview.traces.facts.idle import gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
@@ -103,7 +103,7 @@ def _limited(trace: Trace) -> Verdict:
     if parts is None or "kernels" in trace.unread:
         return Verdict(_no_work(trace), loop.steps, loop.median_ns, None, "unknown", source)
     if parts.unknown is not None:
-        text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(parts.unknown)}"
+        text = f"{_steps_phrase(trace, loop, parts)} · {_unknown_phrase(trace, parts.unknown)}"
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
     too_few = few and parts.busy_ns < LEAST_NS
@@ -296,7 +296,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     return f"{counted} of {units.duration(loop.median_ns)}{mean}{plain}{after}"
 
 
-def _unknown_phrase(unknown: gaps.UnknownIdle) -> str:
+def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
+    if gap_bounds.holds_communication_alone(trace):
+        return "idle time unknown: nothing but collectives was recorded"
     if not unknown.lost:
         time = units.duration(unknown.gaps_ns)
         return f"idle time unknown: work launched before the recording may have run in {time} of it"

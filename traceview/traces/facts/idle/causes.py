@@ -97,7 +97,8 @@ def gap_causes(trace: Trace) -> GapCauses:
     loading = np.zeros(len(gaps), bool)
     loading[parts.gap[loads]] = True
     first = (loading & operations.first_launches(trace)[gaps.after])[parts.gap] | loads
-    first |= (cause == causes.ALLOCATION) & (call >= 0) & _first_pinning_calls(trace)[call]
+    once = _first_pinning_calls(trace) | _library_set_ups(trace)
+    first |= (cause == causes.ALLOCATION) & (call >= 0) & once[call]
     wait = np.where(cause == causes.SYNC_DRAIN, wait, -1)
     return _joined(parts, cause, wait, call, thread, first)
 
@@ -292,6 +293,32 @@ def _first_pinning_calls(trace: Trace) -> Mask:
     first = groups.group(calls["process"][rows], calls.texts("name").codes[rows]).first
     result = np.zeros(len(calls) + 1, bool)
     result[rows[first]] = True
+    return result
+
+
+_FREES, _LOOKS = re.compile(r"cudaFree(?:_v\d+)?"), re.compile(r"cudaDeviceGetAttribute(?:_v\d+)?")
+
+
+def _library_set_ups(trace: Trace) -> Mask:
+    """True for the calls by which cuBLAS sets itself up, in 2 to 13 ms: it frees nothing, twice,
+    and then asks the GPU for its attributes. An allocator frees to allocate again.
+
+    The last row is for no call.
+    """
+    calls = trace.recorded("api_calls")
+    result = np.zeros(len(calls) + 1, bool)
+    names = calls.texts("name")
+    frees, looks = names.matching(_FREES.fullmatch), names.matching(_LOOKS.fullmatch)
+    if not (frees.any() and looks.any()):
+        return result
+    order = np.lexsort((calls["start_ns"], calls["thread"]))
+    others = np.flatnonzero(~frees[order])
+    freed = np.flatnonzero(frees[order])
+    following = np.searchsorted(others, freed)
+    rows, following = order[freed[following < len(others)]], following[following < len(others)]
+    after = order[others[following]]
+    own = calls["thread"][after] == calls["thread"][rows]
+    result[rows] = looks[after] & own
     return result
 
 

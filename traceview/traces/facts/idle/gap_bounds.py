@@ -13,6 +13,7 @@ from traceview.base.intervals import Timed
 from traceview.base.records import record
 from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, picked
 from traceview.traces.facts import operations
+from traceview.traces.facts.kernel_classes import communication_operations
 from traceview.traces.facts.launches import cut_window, unpaired, waits
 from traceview.traces.facts.ranges.selection import issued_ns
 from traceview.traces.trace import Trace, fact, fact_without_ranges, schema
@@ -197,6 +198,12 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
     return result
 
 
+def holds_communication_alone(trace: Trace) -> bool:
+    """Whether someone left nothing but the collectives in a recording, and no calls of the CPU."""
+    others = ~communication_operations(trace)
+    return "api_calls" not in trace.tables and len(others) > 0 and not others.any()
+
+
 def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
     """True for the gaps in which lost work may have run.
 
@@ -206,6 +213,8 @@ def hold_lost_work(trace: Trace, gaps: GapBounds) -> Mask:
     """
     rows = np.flatnonzero(lost_launches(trace))
     result = _before_recording(trace, gaps)
+    if holds_communication_alone(trace):
+        result[:] = True
     if not len(rows):
         return result
     calls, ops, issued = trace.recorded("api_calls"), operations.operations(trace), issued_ns(trace)
