@@ -43,7 +43,9 @@ _NUMBERED = re.compile(
     r"(?P<tensor>stride_?[a-z]\w*?)_?(?P<dimension>[a-z])(?P<number>\d)", re.IGNORECASE
 )
 _STRIDE_OF = re.compile(r"(?P<tensor>stride_\w+)_(?P<dimension>[a-z]{2,})", re.IGNORECASE)
-_STRIDE_WITHIN = re.compile(r"(?P<tensor>\w+_strides?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
+_STRIDE_WITHIN = re.compile(
+    r"(?P<tensor>\w+_strides?)(_?(?P<dimension>[a-z]|\d)|_(?P<axis>[a-z]{2,}))", re.IGNORECASE
+)
 _STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
