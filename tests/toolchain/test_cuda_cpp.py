@@ -126,7 +126,7 @@ def test_a_header_and_a_macro_of_the_project(program):
     source.write_text(text)
     with pytest.raises(TraceviewError, match=r"_ROWS_.*; define it, such as .*-D_ROWS_=64"):
         compile_cuda(source)
-    flags = 'ROWS = 8\nload("copy.cu", extra_cuda_cflags=[f"-D_ROWS_={ROWS}"])\nROWS = 640\n'
+    flags = 'ROWS = 8\nROWS = 640\nload(extra_cuda_cflags=[f"-D_ROWS_={ROWS}"])\nROWS = 96\n'
     (program.parent / "build.py").write_text(flags)
     ptx, _ = compile_cuda(source)
     assert re.search(r"[, -]640;", ptx)

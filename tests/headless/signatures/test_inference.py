@@ -328,7 +328,7 @@ def test_strides_that_are_named_behind_their_tensor():
         address.format(each).replace(f"{each} +", f"{each}_ptr +") for each in ("x", "y")
     )
     found = of_body(names, f"tl.store({store}, tl.load({load}))")
-    assert found == "*fp32:16, *fp32:16, i32:16, 1, i32:16, 1, 1024"
+    assert found == "*fp32:16, *fp32:16, i32:16, 1, i32:16, 1, 64"
     # Columns that are not scaled are adjacent: the last stride is not theirs.
     rows = "x_ptr, x_stride_batch, x_stride_row, B: tl.constexpr"
     body = (
@@ -336,4 +336,4 @@ def test_strides_that_are_named_behind_their_tensor():
         "a = x_ptr + tl.program_id(0) * x_stride_batch + r * x_stride_row + tl.arange(0, B)",
         "tl.store(a, tl.load(a))",
     )
-    assert of_body(rows, *body) == "*fp32:16, i32:16, i32:16, 1024"
+    assert of_body(rows, *body) == "*fp32:16, i32:16, i32:16, 64"

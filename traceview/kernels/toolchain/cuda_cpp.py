@@ -173,14 +173,8 @@ def _header_folders(header: str, path: Path) -> list[Path]:
     found = (file for file in _project_files(path) if file.name == name)
     whole = [file for file in found if file.as_posix().endswith(f"/{header}")]
     if whole:
-        here = path.absolute().parts
-
-        def near(file: Path) -> int:
-            return sum(
-                1 for _ in takewhile(lambda p: p[0] == p[1], zip(file.parts, here, strict=False))
-            )
-
-        return [max(whole, key=near).parents[header.count("/")]]
+        nearest = max(whole, key=lambda file: _shared_folders(file, path))
+        return [nearest.parents[header.count("/")]]
     if name == "Python.h":
         return [Path(sysconfig.get_paths()["include"])]
     if header.partition("/")[0] not in _OF_TORCH:
@@ -193,16 +187,21 @@ def _header_folders(header: str, path: Path) -> list[Path]:
 def _macro_value(name: str, path: Path) -> str:
     """The number that a build of the project defines a macro as; empty where none is found."""
     sets = re.compile(rf"-D\s?{name}=(?:(\d+)|\{{(\w+)\}})")
-    for file in _project_files(path):
+    for file in sorted(_project_files(path), key=lambda file: -_shared_folders(file, path)):
         if not file.name.endswith(_BUILDS) or file.stat().st_size > _MOST_BYTES:
             continue
         text = file.read_text("utf-8", "replace")
-        # Of sizes that a script sets more than once, the small ones are those of its tests.
         for found in sets.finditer(text):
-            named = re.findall(rf"\b{found[2]}\s*=\s*(\d+)", text) if found[2] else [found[1]]
-            if named:
-                return max(named, key=int)
+            # The last that is set before it is used.
+            named = re.findall(rf"\b{found[2]}\s*=\s*(\d+)", text[: found.start()])
+            if found[1] or named:
+                return str(found[1] or named[-1])
     return ""
+
+
+def _shared_folders(file: Path, path: Path) -> int:
+    pairs = zip(file.parts, path.absolute().parts, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _project_files(path: Path) -> Iterator[Path]:
