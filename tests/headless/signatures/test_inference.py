@@ -329,11 +329,10 @@ def test_strides_that_are_named_behind_their_tensor():
     )
     found = of_body(names, f"tl.store({store}, tl.load({load}))")
     assert found == "*fp32:16, *fp32:16, i32:16, 1, i32:16, 1, 64"
-    # Columns that are not scaled are adjacent: the last stride is not theirs.
+    # Columns that are not scaled are adjacent, and rows are not.
     rows = "x_ptr, x_stride_batch, x_stride_row, B: tl.constexpr"
     body = (
-        "r = tl.arange(0, B)[:, None]",
-        "a = x_ptr + tl.program_id(0) * x_stride_batch + r * x_stride_row + tl.arange(0, B)",
-        "tl.store(a, tl.load(a))",
+        "a = x_ptr + tl.program_id(0) * x_stride_batch + tl.program_id(1) * x_stride_row",
+        "tl.store(a + tl.arange(0, B), tl.load(a + tl.arange(0, B)))",
     )
     assert of_body(rows, *body) == "*fp32:16, i32:16, i32:16, 64"
