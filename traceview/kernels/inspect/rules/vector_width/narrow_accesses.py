@@ -26,7 +26,6 @@ from traceview.kernels.ptx.model import Access
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
-_COALESCED_BITS = 32
 # Of accesses whose sectors the next iterations find in the cache.
 _MINOR_WALKED_SHARE = 0.25
 _NARROW = Diagnosis(
@@ -148,22 +147,13 @@ def _bits(listed: Sequence[Access]) -> int:
 
 
 def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool) -> Severity:
-    """What is not proven or may not pay, and what only some data allow, is never high.
-
-    Nor is it medium where a request of 32 bits per thread uses all that it moves: on an H200 the
-    width alone then gained up to 5 % (docs/ptx-corpus.md).
-    """
+    """What is not proven or may not pay, and what only some data allow, is never high."""
     if reason.kept:
         return "info"
     if minor:
         return "low"
-    if reason.conditional or reason.uncertain:
+    if reason.conditional or reason.uncertain or not reason.proven:
         return "medium"
-    if not reason.proven:
-        # Without the block's shape a request has no known cost.
-        alone = narrow.layout.consecutive and narrow.count == 1
-        whole = not narrow.cost.is_uncoalesced if narrow.cost else alone
-        return "low" if whole and narrow.width >= _COALESCED_BITS else "medium"
     # A repeated element comes from the cache.
     again = narrow.layout.scattered and narrow.layout.apart == 0
     return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
