@@ -1,5 +1,7 @@
 """Compiling CUDA C++ to PTX and a cubin, and the one-line form of compiler errors."""
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,32 @@ def test_the_names_of_parameters(declared, names):
     text = f"void f(int a);\n__global__ void __launch_bounds__(128) k{declared}\n}}\n"
     assert cuda_cpp.parameter_names(text, "k") == names
     assert cuda_cpp.parameter_names(text, "other") == ()
+
+
+def test_a_header_and_a_macro_of_the_project(program):
+    need_compiler()
+    (program.parent / "CMakeLists.txt").touch()
+    (program.parent / "include/parts").mkdir(parents=True)
+    program.with_name("step.h").rename(program.parent / "include/parts/step.h")
+    text = PROGRAM.replace("step.h", "parts/step.h").replace("to[i]", "to[i % _ROWS_]")
+    (program.parent / "csrc").mkdir()
+    source = program.parent / "csrc/copy.cu"
+    source.write_text(text)
+    with pytest.raises(TraceviewError, match=r"_ROWS_.*; define it, such as .*-D_ROWS_=64"):
+        compile_cuda(source)
+    flags = 'ROWS = 8\nROWS = 640\nload(extra_cuda_cflags=[f"-D_ROWS_={ROWS}"])\nROWS = 96\n'
+    (program.parent / "build.py").write_text(flags)
+    ptx, _ = compile_cuda(source)
+    assert re.search(r"[, -]640;", ptx)
+
+
+def test_headers_of_pytorch(tmp_path, monkeypatch):
+    include = tmp_path / "site/torch/include"
+    include.mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    source, missing = tmp_path / "project/a.cu", "a.cu:1: {}: No such file or directory"
+    source.parent.mkdir()
+    api = include / "torch/csrc/api/include"
+    folders = [f"-I{include}", f"-I{api}"]
+    assert cuda_cpp.project_flags(missing.format("ATen/ATen.h"), source) == folders
+    assert cuda_cpp.project_flags(missing.format("cufft.h"), source) == []

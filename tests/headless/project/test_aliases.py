@@ -92,3 +92,39 @@ def test_lists_are_built_and_the_rest_is_shared_among_unknown_ones(tmp_path):
     values = launched(tmp_path, text, *"abcd", "s0", "s1", "t0", "t1", "n")
     assert [name for name, value in values.items() if isinstance(value, AssumedTensor)] == [*"abcd"]
     assert values["n"] == 7
+
+
+FACTORY = """
+def build():
+    @triton.jit
+    def update(p, n, BLOCK: tl.constexpr, SPLITS: tl.constexpr): ...
+    @triton.jit
+    def other(p, q, n, BLOCK: tl.constexpr): ...
+    return update, other
+"""
+
+
+def test_a_kernel_that_a_function_returns_is_known_by_its_arguments(tmp_path):
+    calls = (
+        "def run(p, q):\n"
+        "    first, second = build()\n"
+        "    second[(4,)](p, q, 7, BLOCK=64)\n"
+        "    first[(4,)](p, 512, BLOCK=256, SPLITS=4, num_warps=8)\n"
+    )
+    values = launched(tmp_path, FACTORY + calls, "p", "n", "BLOCK", "SPLITS")
+    assert (values["n"], values["BLOCK"], values["SPLITS"]) == (512, 256, 4)
+
+
+@pytest.mark.parametrize(
+    "call", ["first[(4,)](p, 512, 256)", "first[(4,)](p, 512, 8, 4, 2)", "first(p, 512, 256, 4)"]
+)
+def test_other_arguments_are_of_no_kernel(tmp_path, call):
+    path = tmp_path / "ops.py"
+    path.write_text(FACTORY + f"first, _ = build()\n{call}\n")
+    assert list(call_sites("update", path, None)) == []
+
+
+def test_a_compilation_ahead_of_the_launch(tmp_path):
+    text = "def run(p):\n    update.warmup(p, n=1024, BLOCK=256, grid=(1,))\n"
+    values = launched(tmp_path, text, "p", "n", "BLOCK")
+    assert (values["n"], values["BLOCK"]) == (1024, 256)

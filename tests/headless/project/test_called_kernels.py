@@ -190,3 +190,64 @@ def test_a_kernel_asked_for_by_name_is_compiled_though_its_script_fails(tmp_path
         traceview.inspect_ptx(path)
     (kernel,) = traceview.inspect_ptx(f"{path}:product").kernels
     assert kernel.compiled.how == "called"
+
+
+OPERANDS = """@triton.jit
+def product(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr):
+    m, n = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    a, b = tl.load(a_ptr + m * BLOCK + n), tl.load(b_ptr + m * BLOCK + n)
+    tl.store(c_ptr + m * BLOCK + n, {stored})
+
+
+def run(x, weight, block: int):
+    {prepared}
+    c = torch.empty((block, block), dtype=torch.float32)
+    product[(1,)](x, weight, c, BLOCK=block)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "prepared", "types"),
+    [
+        ("tl.dot(a, b)", "x = torch.zeros((8, 8), dtype=torch.int8)", ["*i8", "*i8"]),
+        ("tl.dot(tl.exp(tl.dot(a, b)), b)", "pass", ["*fp32", "*fp32"]),
+    ],
+    ids=["a quantized operand", "an operand that is computed in fp32"],
+)
+def test_operands_of_a_product_have_one_type(tmp_path, stored, prepared, types):
+    found = types_of(tmp_path, OPERANDS.format(stored=stored, prepared=prepared))
+    assert [found["a_ptr"], found["b_ptr"]] == types
+
+
+WIDE = """@triton.jit
+def product(a_ptr, b_ptr, c_ptr, F: tl.constexpr):
+    m, f = tl.arange(0, 16), tl.arange(0, F)
+    a = tl.load(a_ptr + m[:, None] * 16 + m[None, :])
+    b = tl.load(b_ptr + m[:, None] * F + f[None, :])
+    tl.store(c_ptr + m[:, None] * F + f[None, :], tl.dot(a, b))
+
+
+def run(a, x):
+    n, features = x.shape
+    c = torch.empty_like(x)
+    product[(1,)](a, x, c, features)
+"""
+
+
+def test_an_assumed_side_of_a_product_is_that_of_a_head(tmp_path):
+    assert types_of(tmp_path, WIDE)["F"] == 128
+
+
+READS = """@triton.jit
+def reads(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.load(x_ptr + offsets, mask=offsets < n)
+
+
+def run(x):
+    reads[(1,)](x, x.numel(), BLOCK=64)
+"""
+
+
+def test_a_kernel_that_writes_nothing_with_any_arguments(tmp_path):
+    assert types_of(tmp_path, READS)["BLOCK"] == 64

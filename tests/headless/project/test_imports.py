@@ -120,3 +120,35 @@ def test_without_torch_the_error_names_it_and_the_ways_on(tmp_path, monkeypatch)
     assert "add --guess to compile its kernels" in caught.value.remedy
     (kernel,) = compile_python(str(script), CompileOptions(guess=True))
     assert kernel.how == "guessed"
+
+
+DERIVED = """\
+import triton
+import triton.language as tl
+from places_that_are_missing import cache_folder
+from tracing_that_is_missing import Client, trace
+
+FOLDER = cache_folder("kernels") / "tuned" + ".json"
+
+
+class Recording(Client):
+    def __init__(self, place):
+        super().__init__(place, depth=2)
+
+
+recording = Recording(FOLDER)
+
+@trace(client=recording)
+@triton.jit
+def double(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets) * 2)
+"""
+
+
+def test_classes_and_paths_of_missing_modules(tmp_path):
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops/__init__.py").touch()
+    (tmp_path / "ops/double.py").write_text(DERIVED)
+    (kernel,) = compile_python(str(tmp_path / "ops/double.py"), CompileOptions(kernel="double"))
+    assert kernel.how == "guessed"

@@ -401,3 +401,41 @@ def test_the_last_stride_of_a_tensor_of_unknown_rank(tmp_path, at, stride):
         f"def copied(k, order={at}):\n    kernel[(1,)](k, k, None, 8, k.stride(order), BLOCK=64)\n",
     )
     assert found.values["n"] == stride
+
+
+@pytest.mark.parametrize(
+    ("taken", "stride"),
+    [("x[i, j]", 1), ("x[0, j].contiguous()", 1), ("x[i]", 1024), ("x[:, 0]", 1024)],
+)
+def test_leading_indices_leave_the_other_dimensions(tmp_path, taken, stride):
+    found = arguments(
+        tmp_path,
+        "def run(x):\n"
+        "    a, b, c, d = x.shape\n"
+        "    for i in range(a):\n"
+        "        for j in range(b):\n"
+        f"            part = {taken}\n"
+        "            kernel[(1,)](part, part, None, part.stride(1), d, 64)\n",
+    )
+    assert found.values["stride"] == stride
+
+
+def test_a_rank_that_is_unpacked_is_not_that_of_the_cache(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def decode(q, k):\n"
+        "    b, h, d = q.shape\n"
+        "    _, _, s, _ = k.shape\n"
+        "    kernel[(1,)](q, k, None, q.stride(2), s, 64)\n",
+    )
+    assert found.values["stride"] == 1
+
+
+def test_a_transposition_that_nothing_sets_is_off(tmp_path):
+    found = arguments(
+        tmp_path,
+        "def product(x, y, trans_x, bias):\n"
+        "    m, k = x.shape\n"
+        "    kernel[(1,)](x, y, bias, x.stride(0 if trans_x else 1), k, 64)\n",
+    )
+    assert found.values["stride"] == 1

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from traceview.kernels.headless.project.package import package_of
+from traceview.kernels.headless.project.package import package_of, project_folders
 
 NOTHING = ast.parse("")
 RELATIVE = ast.parse("from ..ops import gelu")
@@ -49,3 +49,18 @@ def test_relative_imports_find_the_project(tree):
 def test_a_script_beside_no_package_with_absolute_imports_is_a_script(tree):
     root = tree("pyproject.toml", "examples/run.py")
     assert package_of(root / "examples/run.py", ast.parse("import torch")) is None
+
+
+def test_a_file_that_imports_from_its_own_folder_by_name_belongs_to_it(tree):
+    root = tree("kernels/softmax.py", "kernels/shared/tiles.py", "elsewhere/tiles.py")
+    own = ast.parse("from kernels.shared.tiles import cdiv")
+    package = package_of(root / "kernels/softmax.py", own)
+    assert (package.root, package.module) == (root, "kernels.softmax")
+    others = ("import kernels", "from kernels.gone import cdiv", "import elsewhere.tiles")
+    for text in others:
+        assert package_of(root / "kernels/softmax.py", ast.parse(text)) is None, text
+
+
+def test_the_packages_of_a_project_lie_in_its_root_and_in_src(tree):
+    root = tree("setup.py", "src/ops/__init__.py", "tests/fast/test_ops.py")
+    assert project_folders(root / "tests/fast/test_ops.py") == [root, root / "src"]

@@ -319,3 +319,20 @@ def test_the_settings_of_a_convolution_are_small():
     )
     assert of_body(given, "tl.store(x_ptr, 1)") == "*fp32:16, 3, 1, 1, 1"
     assert of_body("x_ptr, stride_h: tl.constexpr", "tl.store(x_ptr, 1)") == "*fp32:16, 1024"
+
+
+def test_strides_that_are_named_behind_their_tensor():
+    names = "x_ptr, y_ptr, x_stride_row, x_stride_col, y_stride_row, y_stride_col, B: tl.constexpr"
+    address = "{0} + tl.program_id(0) * {0}_stride_row + tl.arange(0, B) * {0}_stride_col"
+    load, store = (
+        address.format(each).replace(f"{each} +", f"{each}_ptr +") for each in ("x", "y")
+    )
+    found = of_body(names, f"tl.store({store}, tl.load({load}))")
+    assert found == "*fp32:16, *fp32:16, i32:16, 1, i32:16, 1, 64"
+    # Columns that are not scaled are adjacent, and rows are not.
+    rows = "x_ptr, x_stride_batch, x_stride_row, B: tl.constexpr"
+    body = (
+        "a = x_ptr + tl.program_id(0) * x_stride_batch + tl.program_id(1) * x_stride_row",
+        "tl.store(a + tl.arange(0, B), tl.load(a + tl.arange(0, B)))",
+    )
+    assert of_body(rows, *body) == "*fp32:16, i32:16, i32:16, 64"

@@ -110,3 +110,12 @@ def waited_for(x_ptr, flag_ptr, n, BLOCK: tl.constexpr):
         while tl.load(flag_ptr, volatile=True) < tl.num_programs(0):
             pass
         tl.store(x_ptr, 0.0)
+
+
+@triton.jit
+def column_totals(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for row in range(tl.program_id(0), n, 64):
+        total += tl.load(x_ptr + row * stride + offsets)
+    tl.atomic_add(y_ptr + offsets, total)

@@ -195,3 +195,31 @@ def rows_at(x_ptr, index_ptr, y_ptr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr)
         columns = part * BLOCK + tl.arange(0, BLOCK)
         x = tl.load(x_ptr + source * COLUMNS + columns)
         tl.store(y_ptr + row * COLUMNS + columns, x)
+
+
+@triton.jit
+def upcast(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr, SCALE: tl.constexpr):
+    m, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, n, BLOCK):
+        a = tl.load(a_ptr + m[:, None] * n + start + k[None, :]).to(tl.float32)
+        b = tl.load(b_ptr + m[:, None] * n + start + k[None, :]).to(tl.float32)
+        if SCALE != 1:
+            a *= SCALE
+        total = tl.dot(a, tl.trans(b), total)
+    tl.store(c_ptr + m[:, None] * BLOCK + m[None, :], total)
+
+
+@triton.jit
+def quaternion_norm(q_ptr, y_ptr, n):
+    at = tl.program_id(0)
+    if at < n:
+        w, x = tl.load(q_ptr + at * 4), tl.load(q_ptr + at * 4 + 1)
+        tl.store(y_ptr + at, tl.sqrt(w * w + x * x))
+
+
+@triton.jit
+def quantized(x_ptr, y_ptr, scale, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, (x * scale).to(tl.int8), mask=offsets < n)

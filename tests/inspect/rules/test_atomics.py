@@ -47,6 +47,11 @@ def test_before_sm_90_there_is_nothing_to_widen(kernels):
     assert about_atomics(tried.findings()) == []
 
 
+def test_a_sum_after_a_loop_orders_memory_once(kernels):
+    tried = Retried(kernels.column_totals, f"{POINTERS}, i32, i32:16, 1024", sass=False)
+    assert tried.only("memory order").severity == "low"
+
+
 def test_a_sum_that_orders_all_memory(kernels):
     finding = Retried(kernels.scatter_add, f"{POINTERS}, i32:16, 1024").only("memory order")
     assert finding.severity == "medium"

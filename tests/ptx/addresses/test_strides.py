@@ -43,6 +43,12 @@ EIGHT = "shl.b32 %r3, %r1, 3; mad.wide.s32 %rd5, %r3, 4, %rd1;"
             "mul.lo.s32 %r3, %r1, %r2; mad.wide.s32 %rd5, %r3, 4, %rd1;" + loads("%rd5", 0),
             Stride(4, N),
         ),
+        # A power of two by a parameter, which is sampled as a size: not 0.
+        (
+            "mov.u32 %r4, 1; shl.b32 %r5, %r4, %r2; mul.wide.s32 %rd6, %r5, 4;"
+            "add.s64 %rd7, %rd3, %rd6;" + loads("%rd3", 0) + loads("%rd7", 0),
+            Stride(4),
+        ),
         # or of bits that are clear, as LLVM writes an addition.
         (
             "shl.b32 %r3, %r1, 2; or.b32 %r4, %r3, 1; mad.wide.u32 %rd5, %r3, 4, %rd1;"
@@ -57,7 +63,7 @@ EIGHT = "shl.b32 %r3, %r1, 3; mad.wide.s32 %rd5, %r3, 4, %rd1;"
         # The pointer of a loop: what it is before the first pass counts.
         (FOUR + "L:" + loads("%rd5", 0, 4) + "add.s64 %rd5, %rd5, 4096; bra L;", Stride(4)),
     ],
-    ids=["four", "every second", "reversed", "same", "lanes", "n", "or", "loaded", "loop"],
+    ids=["four", "every second", "reversed", "same", "lanes", "n", "shift", "or", "loaded", "loop"],
 )
 def test_steps(body, step):
     assert layout(body).step == step
@@ -135,6 +141,12 @@ def test_threads_that_leave_gaps_between_them(pitch, apart, loaded):
     body = ROW.format(pitch) + loads("%rd5", *range(0, 4 * loaded, 4))
     covers = apart is not None and not apart.parameter and apart.of < 2 * 4 * loaded
     assert layout(body).threads_apart == (None if covers else apart)
+
+
+@pytest.mark.parametrize(("elements", "apart"), [(27, Stride(108)), (28, None), (3, None)])
+def test_rows_side_by_side_that_no_vectors_make_up(elements, apart):
+    body = ROW.format(elements) + loads("%rd5", *range(0, 4 * elements, 4))
+    assert layout(body).threads_apart == apart
 
 
 def test_parameters_of_cuda_are_named_in_the_distance():

@@ -36,7 +36,10 @@ def cycles(opcodes, jumps, capability="8.0", stalls=None, blocks=FULL):
         (["DFMA"], "8.6", (16.0, "fp64")),
         (["LDS.128"] * 2, "9.0", (8.0, "shared memory")),
         (["LDG.E.128", "FADD"], "9.0", (8.0, "L2")),
-        (["HMMA.16816.F32"] * 4, "9.0", (6.36, "tensor cores")),
+        (["HMMA.16816.F32"] * 4, "9.0", (6.2, "tensor cores")),
+        (["HMMA.1688.F32.TF32"] * 4, "9.0", (6.2, "tensor cores")),
+        (["HMMA.1688.F32"] * 4, "9.0", (3.1, "tensor cores")),
+        (["HGMMA.64x128x16.F32.BF16"], "9.0", (16.0, "tensor cores")),
         (["HMMA.16816.F32", "FADD"], "8.0", (None, None)),
     ],
 )
@@ -60,6 +63,7 @@ def test_one_warp_per_scheduler_waits_for_its_stall_counts():
     [
         (["FFMA R1, R2, R3, R4"], 3),
         (["FFMA R1, R2, 2, R4"], 2),
+        (["HFMA2.BF16_V2 R1, R2, R3, R4"], 3),
         (["FFMA R1, -R2, R3, -R2"], 2),
         (["FADD R5, R2.reuse, R6", "FFMA R1, R2, R3, R4"], 3),
         (["FADD R5, R6, R2.reuse", "FFMA R1, R2, R3, R4"], 4),
@@ -101,11 +105,11 @@ def test_products_are_waited_for_as_the_code_says(left):
 
 
 def test_warps_of_a_block_meet_at_its_barrier():
-    """Two of a block of 8 warps are on a scheduler, which issues for one of them at a time."""
+    """Two of a block of 8 warps are on a scheduler, and a barrier of more warps takes longer."""
     body, jumps = ["FADD", "BAR.SYNC", "BRA", "EXIT"], [Jump(2, (0,), True)]
     (alone,) = cycles(body, jumps, "9.0", [20, 1, 1, 1], (1, 4))
     (both,) = cycles(body, jumps, "9.0", [20, 1, 1, 1], (1, 8))
-    assert (alone.sm_cycles_per_warp * 4, both.sm_cycles_per_warp * 8) == (43, 45)
+    assert (alone.sm_cycles_per_warp * 4, both.sm_cycles_per_warp * 8) == (41, 51)
 
 
 def test_scoreboards_that_there_are_not():

@@ -16,6 +16,7 @@ from traceview.kernels.headless.signatures import TYPE_NAMES
 
 Functions = Mapping[str, ast.FunctionDef]
 
+_BUILTINS = frozenset(("range", "min", "max", "abs", "len", "print", "float", "int"))
 _LOADS = {"load"}
 _OF_DESCRIPTOR = ("load", "store", "gather", "scatter")
 _SHAPE_OF_DESCRIPTOR = ("block_type", "block_shape")
@@ -142,6 +143,12 @@ class Usage:
         return frozenset(own & set(self.parameters))
 
     @cached_property
+    def ranged(self) -> frozenset[str]:
+        """The parameters that are the length of a tl.arange: sides of tiles."""
+        lengths = (call.args[1] for call in self._calls("arange") if len(call.args) == 2)
+        return frozenset(n.id for n in lengths if isinstance(n, ast.Name)) & {*self.parameters}
+
+    @cached_property
     def row_strides(self) -> frozenset[str]:
         """The parameters that scale a tl.arange where that of another axis is not scaled.
 
@@ -182,6 +189,13 @@ class Usage:
         """Whether it or a helper calls tl.dot."""
         own = any(True for _ in self._calls("dot", "dot_scaled"))
         return own or any(inner.has_dot for _, inner in self._helpers())
+
+    @cached_property
+    def may_write(self) -> bool:
+        """Whether it calls a store, an atomic or a function of its own, which may."""
+        names = {_called(call) for call in self._calls()}
+        named = any("store" in name or name.startswith(("atomic_", "scatter")) for name in names)
+        return named or bool(self.called - _BUILTINS)
 
     @cached_property
     def descriptors(self) -> tuple[str, ...]:

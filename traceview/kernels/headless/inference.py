@@ -43,7 +43,11 @@ _NUMBERED = re.compile(
     r"(?P<tensor>stride_?[a-z]\w*?)_?(?P<dimension>[a-z])(?P<number>\d)", re.IGNORECASE
 )
 _STRIDE_OF = re.compile(r"(?P<tensor>stride_\w+)_(?P<dimension>[a-z]{2,})", re.IGNORECASE)
-_STRIDE_WITHIN = re.compile(r"(?P<tensor>\w+_strides?)_?(?P<dimension>[a-z]|\d)", re.IGNORECASE)
+_STRIDE_WITHIN = re.compile(
+    r"(?P<tensor>\w+_strides?)(_?(?P<dimension>[a-z]|\d)|_(?P<axis>[a-z]{2,}))", re.IGNORECASE
+)
+# x_stride_batch and x_stride_row may be followed by columns that are not scaled.
+_COLUMNS = re.compile(r"col|dim|feat|inner|hidden", re.IGNORECASE)
 _STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
@@ -201,6 +205,7 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
         group[-1][0]
         for tensor, group in tensors.items()
         if len(group) > 1 and (tensor.lower() not in _BARE or _are_dimensions(group, named))
+        if _COLUMNS.match(group[-1].groupdict().get("axis") or "col")
     )
 
 

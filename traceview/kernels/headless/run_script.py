@@ -18,7 +18,7 @@ from typing import Any
 from traceview.base.errors import InputError, unreadable
 from traceview.base.records import record
 from traceview.kernels.headless import compile_error
-from traceview.kernels.headless.project.package import Package, package_of
+from traceview.kernels.headless.project.package import Package, package_of, project_folders
 
 # LLVM, in Triton, takes SIGINT and both SIGUSR for itself, and scripts use SIGALRM.
 STOP = signal.SIGVTALRM
@@ -152,6 +152,8 @@ def run(
     sys.argv = [script.path, *arguments]
     if script.package is None:
         sys.path.insert(0, str(Path(script.path).parent))
+        # At the end, so that they shadow nothing.
+        sys.path += map(str, project_folders(Path(script.path)))
     try:
         with _stoppable():
             starting()

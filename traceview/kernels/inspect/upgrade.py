@@ -39,8 +39,9 @@ among ten wide ones.
 """
 _LEAST_SPILL_BYTES = 32
 _REGISTER_BYTES = 4
-# Of the tensor cores' rate on an H100, mma.sync reaches 62 to 65 % (Luo et al., arXiv 2402.13499),
-# the CUDA cores a fifteenth (data sheet: 67 TFLOP/s in fp32, 989 in fp16).
+# Of the tensor cores' rate on an H100, mma.sync reaches 62 to 65 % (Luo et al., arXiv 2402.13499;
+# 64.5 % on an H200, pipes.py), the CUDA cores a fifteenth (data sheet: 67 TFLOP/s in fp32, 989 in
+# fp16).
 _OLDER_LOSS, _NONE_LOSS = 0.37, 0.93
 
 _MOVES = {"load": "loads", "async-copy": "loads", "store": "stores"}

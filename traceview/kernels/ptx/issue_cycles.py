@@ -75,7 +75,7 @@ def loop_cycles(
         own = [at for at in loop.instructions if innermost[at] == loop.header]
         control = {id(code[at]): controls[at] for at in own}
         path = passes.heaviest((code[at], controls[at].stall_cycles) for at in own)
-        needs = [need_of(each, capability) for each in path]
+        needs = [need_of(each, capability, warps or 1) for each in path]
         known = [need for need in needs if need]
         befores = [*path[-1:], *path[:-1]]
         steps = [

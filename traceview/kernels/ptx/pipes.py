@@ -8,26 +8,25 @@ four times as long for each. Per SM and clock:
   integers; products with a 64-bit result or its upper half take twice as long, and VIADD counts to
   that pipe, too (`sm__pipe_fma_cycles_active` of an H200). Which pipe: Nsight Compute, Kernel
   Profiling Guide, pipelines.
-- An FFMA of sm_90 that fetches three registers keeps its scheduler for two cycles.
-- Tensor cores of sm_90: 2048 multiply-adds in 16 bits (Hopper whitepaper), of which mma.sync
-  reaches 62.9 % (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
-  Microbenchmarking", 2024, arXiv 2402.13499).
+- An FFMA or HFMA2 of sm_90 that fetches three registers keeps its scheduler for two cycles, a DFMA
+  for three.
+- Tensor cores of sm_90: 2048 multiply-adds in 16 bits (Hopper whitepaper), which wgmma reaches with
+  64 and 128 columns; mma.sync reaches 64.5 %, in TF32 and in 8 bits, too.
 - L2: 64 bytes for an SM (NVIDIA, GTC 2020 S21819, for V100 and A100).
 
-Measured on one H200 (driver 580, CUDA 13.0): the lanes, and the latencies of shared memory,
-shuffles and special functions, by benchmarks/kernels/issue_rates.cu; the three registers by
-benchmarks/kernels/fma_operands.py. Lanes of other GPUs: their whitepapers and the CUDA C++
-Programming Guide. From papers, of which the figures were not looked up again:
-latencies of L1, L2 and mma.sync, Luo et al., of an H100; a barrier of one warp, Zhang et al., "A
-Study of Single and Multi-device Synchronization Methods in Nvidia GPUs" (2020, arXiv 2004.05371),
-of a V100. That operands are read as late as a result from shared memory is assumed.
+Measured on one H200 (driver 580, CUDA 13.0) by benchmarks/kernels/issue_rates.cu, three runs within
+0.2 %: the lanes, the tensor cores, and all latencies (that of L2 is the mean of 275 and 281 cycles
+of near and far lines; that of wgmma is from its issue to the end of the wait for its group). The
+three registers of FFMA: benchmarks/kernels/fma_operands.py. Lanes of other GPUs: their whitepapers
+and the CUDA C++ Programming Guide. That operands are read as late as a result from shared memory
+is assumed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from traceview.base.hardware import lanes_of
 from traceview.base.records import frequent_record
@@ -39,15 +38,19 @@ from traceview.kernels.ptx.model import Instruction
 SCHEDULERS = 4
 TENSOR, BARRIER = "tensor cores", "barrier"
 READ_LATENCY = SHARED_LATENCY = 19
-SHUFFLE_LATENCY, L1_LATENCY, L2_LATENCY = 22, 41, 262
-SPECIAL_LATENCY, BARRIER_LATENCY, MMA_LATENCY = 9, 22, 33
+SHUFFLE_LATENCY, L1_LATENCY, L2_LATENCY = 22, 35, 274
+SPECIAL_LATENCY, MMA_LATENCY, WGMMA_LATENCY = 9, 24.4, 54
+# Of a barrier: with the first warp's, and more for each warp of the block.
+BARRIER_LATENCY, WARP_BARRIER_LATENCY = 12, 2
 
-_MMA_SYNC = 0.629
+_MMA_SYNC = 0.645
 # 16×8 by 32 bytes of k are 2048 multiply-adds of 16 bits, of 512 per clock and scheduler.
 _MMA_CYCLES, _MMA_BYTES = 4 / _MMA_SYNC, 16 * 8 * 32
 _MMA_SHAPE = re.compile(r"(?P<m>16|8)(?P<n>8)(?P<k>\d{1,3})")
 _WGMMA_SHAPE = re.compile(r"64x(?P<n>\d{1,3})x\d{1,3}")
 _ELEMENT_BYTES = {"HMMA": 2.0, "IMMA": 1.0, "QMMA": 1.0, "BMMA": 1 / 8, "DMMA": 8.0}
+# The cycles of those that fetch three registers.
+_OF_THREE = {"FFMA": 2, "HFMA2": 2, "DFMA": 3}
 _SPECIAL_LANES = dict.fromkeys(("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"), 16)
 _INTEGER_LANES = _HALF_LANES = 64
 _REGISTER = re.compile(r"[-|~]*(?P<name>R\d{1,3})(?P<kept>\.reuse)?")
@@ -81,14 +84,14 @@ class PipeUse:
         return SCHEDULERS * self.l2_bytes / _L2_BYTES
 
 
-def need_of(instruction: Instruction, capability: str) -> PipeUse | None:
-    """What an instruction needs; None where the rate of its tensor cores is not known."""
+def need_of(instruction: Instruction, capability: str, warps: int = 1) -> PipeUse | None:
+    """What an instruction of a block of `warps` needs; None for tensor cores of unknown rate."""
     root, *modifiers = instruction.opcode.split(".")
     kind = class_of(instruction, "sass")
     if kind == "MMA":
-        return _of_mma(root, modifiers[0]) if capability == "9.0" and modifiers else None
+        return _of_mma(root, modifiers) if capability == "9.0" and modifiers else None
     if root == "BAR":
-        return PipeUse((BARRIER,), latency=BARRIER_LATENCY)
+        return PipeUse((BARRIER,), latency=BARRIER_LATENCY + WARP_BARRIER_LATENCY * warps)
     access = access_of(instruction)
     if access or kind in _MEMORY:
         return _of_memory(kind, access.width_bits if access else None)
@@ -112,15 +115,16 @@ def need_of(instruction: Instruction, capability: str) -> PipeUse | None:
 
 
 def issue_cycles(instruction: Instruction, before: Instruction, capability: str) -> int:
-    """The cycles for which the scheduler issues nothing else: two for three registers to fetch.
+    """The cycles for which the scheduler issues nothing else: more for three registers to fetch.
 
     A register marked `.reuse` by the instruction before is not fetched again in the same place.
     """
-    if capability != "9.0" or not instruction.opcode.startswith("FFMA"):
+    slow = _OF_THREE.get(instruction.opcode.partition(".")[0], 1)
+    if capability != "9.0" or slow == 1:
         return 1
     kept = {at for at in _sources(before) if at[2]}
     fetched = {name for place, name, _ in _sources(instruction) if (place, name, True) not in kept}
-    return 2 if len(fetched) > 2 else 1
+    return slow if len(fetched) > 2 else 1
 
 
 def _sources(instruction: Instruction) -> Iterator[tuple[int, str, bool]]:
@@ -134,14 +138,13 @@ def _cycles(lanes: int | None) -> float:
     return SCHEDULERS * WARP_THREADS / lanes if lanes else 0.0
 
 
-def _of_mma(root: str, shape: str) -> PipeUse:
-    if wide := _WGMMA_SHAPE.fullmatch(shape):
-        cycles, queued = int(wide["n"]) / 2, True
-    else:
-        parts = _MMA_SHAPE.fullmatch(shape)
-        size = math.prod(map(int, parts.groups())) if parts else _MMA_BYTES
-        cycles, queued = _MMA_CYCLES * size * _ELEMENT_BYTES.get(root, 2.0) / _MMA_BYTES, False
-    return PipeUse((TENSOR,), cycles, MMA_LATENCY - _MMA_CYCLES, queued)
+def _of_mma(root: str, modifiers: Sequence[str]) -> PipeUse:
+    if wide := _WGMMA_SHAPE.fullmatch(modifiers[0]):
+        return PipeUse((TENSOR,), int(wide["n"]) / 2, WGMMA_LATENCY, queued=True)
+    parts = _MMA_SHAPE.fullmatch(modifiers[0])
+    size = math.prod(map(int, parts.groups())) if parts else _MMA_BYTES
+    element = 4.0 if "TF32" in modifiers else _ELEMENT_BYTES.get(root, 2.0)
+    return PipeUse((TENSOR,), _MMA_CYCLES * size * element / _MMA_BYTES, MMA_LATENCY - _MMA_CYCLES)
 
 
 def _of_memory(kind: str, width_bits: int | None) -> PipeUse:

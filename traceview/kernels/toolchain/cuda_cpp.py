@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 
 from traceview.base.errors import ToolNotFoundError, TraceviewError, unreadable
@@ -117,15 +120,96 @@ def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
 
 
 def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
-    flags = ("-ptx", "-lineinfo", f"-arch={arch}", "-x", "cu", path.absolute(), "-o")
-    result = tools.run(nvcc, lambda _, target: (*flags, target), None)
-    if not result.ok or result.written is None:
+    """Compile with nvcc, with the folders and macros that its errors show to be missing."""
+    flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
+    result = _run_nvcc(nvcc, flags)
+    while not result.ok or result.written is None:
         error = _first_error(result.err, path) or result.evidence
-        raise TraceviewError(f"nvcc does not compile {path}: {error}")
+        more = [flag for flag in project_flags(error, path) if flag not in flags]
+        if not more:
+            macro = _UNDEFINED.search(error)
+            remedy = f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64" if macro else ""
+            raise TraceviewError(f"nvcc does not compile {path}: {error}", remedy)
+        flags += more
+        result = _run_nvcc(nvcc, flags)
     ptx = ptx_text(result.written)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
     return ptx, listings.assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin
+
+
+def _run_nvcc(nvcc: Path, flags: Sequence[str]) -> tools.ProcessResult:
+    return tools.run(nvcc, lambda _, target: (*flags, "-o", target), None)
+
+
+# What builds of kernels mostly allow; it changes no code that compiles without.
+_LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda")
+_NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
+# Names of macros, as projects write them.
+_UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9]*(?:max|min)?_*|_[A-Z]_)" is undefined')
+_OF_TORCH = ("torch", "ATen", "c10", "pybind11", "caffe2")
+# A CPU build of PyTorch has the headers of CUDA without this one.
+_GENERATED = "c10/cuda/impl/cuda_cmake_macros.h"
+_ROOTS = (".git", "CMakeLists.txt", "Makefile", "setup.py", "pyproject.toml")
+_BUILDS = (".py", ".txt", ".cmake", ".sh", ".mk", "Makefile")
+_MOST_LEVELS, _MOST_FILES, _MOST_BYTES = 6, 20_000, 200_000
+
+
+def project_flags(error: str, path: Path) -> list[str]:
+    """The flags that an error asks for: a folder of headers, or a macro as the project sets it."""
+    missing = _NO_HEADER.search(error)
+    if missing and missing["header"] == _GENERATED:
+        return ["-DC10_USING_CUSTOM_GENERATED_MACROS"]
+    if missing:
+        return [f"-I{folder}" for folder in _header_folders(missing["header"], path)]
+    undefined = _UNDEFINED.search(error)
+    value = _macro_value(undefined[1], path) if undefined else ""
+    return [f"-D{undefined[1]}={value}"] if undefined and value else []
+
+
+def _header_folders(header: str, path: Path) -> list[Path]:
+    """The folder in the project from which a header is included, or those of PyTorch."""
+    name = header.rpartition("/")[2]
+    found = (file for file in _project_files(path) if file.name == name)
+    whole = [file for file in found if file.as_posix().endswith(f"/{header}")]
+    if whole:
+        nearest = max(whole, key=lambda file: _shared_folders(file, path))
+        return [nearest.parents[header.count("/")]]
+    if name == "Python.h":
+        return [Path(sysconfig.get_paths()["include"])]
+    if header.partition("/")[0] not in _OF_TORCH:
+        return []
+    folders = (Path(folder, "torch/include") for folder in sys.path)
+    include = next((each for each in folders if each.is_dir()), None)
+    return [include, include / "torch/csrc/api/include"] if include else []
+
+
+def _macro_value(name: str, path: Path) -> str:
+    """The number that a build of the project defines a macro as; empty where none is found."""
+    sets = re.compile(rf"-D\s?{name}=(?:(\d+)|\{{(\w+)\}})")
+    for file in sorted(_project_files(path), key=lambda file: -_shared_folders(file, path)):
+        if not file.name.endswith(_BUILDS) or file.stat().st_size > _MOST_BYTES:
+            continue
+        text = file.read_text("utf-8", "replace")
+        for found in sets.finditer(text):
+            # The last that is set before it is used.
+            named = re.findall(rf"\b{found[2]}\s*=\s*(\d+)", text[: found.start()])
+            if found[1] or named:
+                return str(found[1] or named[-1])
+    return ""
+
+
+def _shared_folders(file: Path, path: Path) -> int:
+    pairs = zip(file.parts, path.absolute().parts, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _project_files(path: Path) -> Iterator[Path]:
+    """The files of the project around a file; those of its folder alone where none is known."""
+    above = path.absolute().parents[:_MOST_LEVELS]
+    root = next((f for f in above if any((f / mark).exists() for mark in _ROOTS)), above[0])
+    walked = (Path(folder, name) for folder, _, names in os.walk(root) for name in sorted(names))
+    return islice(walked, _MOST_FILES)
 
 
 def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:

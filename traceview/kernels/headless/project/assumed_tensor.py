@@ -219,9 +219,17 @@ def tensor_ranks(function: Function) -> dict[str, int | None]:
             shown[owner.id] += 0
         for name, rank in _uses(node):
             shown[name] = max(shown[name], rank)
-    # Uses show the least rank; operands of attention have the same.
+    # Uses show the least rank, `b, h, d = q.shape` the rank; other operands of attention have the
+    # same.
+    whole = {
+        _shape_of(node.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+        if not any(isinstance(each, ast.Starred) for each in node.targets[0].elts)
+    }
     operands = [name for name in shown if _OPERAND.fullmatch(name)]
-    shown |= dict.fromkeys(operands, max((shown[name] for name in operands), default=0))
+    most = max((shown[name] for name in operands), default=0)
+    shown |= dict.fromkeys((name for name in operands if name not in whole), most)
     return {name: rank if rank > 1 else None for name, rank in shown.items()}
 
 

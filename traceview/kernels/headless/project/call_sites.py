@@ -6,7 +6,7 @@ import ast
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
@@ -80,6 +80,9 @@ _MOST_FILES = 3000
 _MOST_BYTES = 2_000_000
 _MOST_SITES = 6
 _INSTALLED = ("site-packages", "dist-packages", "node_modules")
+# How a kernel is launched or compiled with a grid as a keyword.
+_LAUNCHING = ("warmup", "run")
+_NO_PARAMETERS = {"grid", "num_warps", "num_stages", "num_ctas", "maxnreg", "warmup"}
 _FIRST = re.compile(r"(^|[/_])(tests?|bench\w*|examples?)([/_.]|$)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -147,10 +150,48 @@ def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
         module = ast.parse(raw)
     except (OSError, ValueError, SyntaxError, RecursionError):
         return
-    aliases = Aliases(kernel, module)
-    for function, call in _calls(module, None):
-        if isinstance(call.func, ast.Subscript) and aliases.names(call.func.value):
+    aliases, by_name = Aliases(kernel, module), False
+    calls = list(_calls(module, None))
+    for function, call in calls:
+        launched = call.func
+        by_grid = isinstance(launched, ast.Attribute) and launched.attr in _LAUNCHING
+        is_launch = by_grid or isinstance(launched, ast.Subscript)
+        if is_launch and aliases.names(launched.value):  # type: ignore[attr-defined]
+            by_name = True
             yield CallSite(path, module, function, call)
+    if not by_name:
+        yield from (CallSite(path, module, *each) for each in _unnamed(kernel, module, calls))
+
+
+def _unnamed(
+    kernel: str, module: ast.Module, calls: Sequence[tuple[Function | None, ast.Call]]
+) -> Iterator[tuple[Function | None, ast.Call]]:
+    """The launches `run[grid](…)` whose arguments fit this kernel alone of those of the module.
+
+    `run` may be returned by a function or looked up, such as in a cache of kernels.
+    """
+    nodes = (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef))
+    kernels = {n.name: n for n in nodes if any("jit" in ast.unparse(d) for d in n.decorator_list)}
+    for function, call in calls:
+        named = {n.id for n in ast.walk(call.func) if isinstance(n, ast.Name)}
+        if isinstance(call.func, ast.Subscript) and named.isdisjoint(kernels):
+            fitting = [name for name, node in kernels.items() if _fits(call, node)]
+            if fitting == [kernel]:
+                yield function, call
+
+
+def _fits(call: ast.Call, kernel: ast.FunctionDef) -> bool:
+    """Whether a launch passes exactly the parameters of a kernel, or all but what is tuned."""
+    if any(isinstance(a, ast.Starred) for a in call.args) or not all(k.arg for k in call.keywords):
+        return False
+    arguments = kernel.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    passed = {*names[: len(call.args)], *(str(k.arg) for k in call.keywords)} - _NO_PARAMETERS
+    required = names[: len(names) - len(arguments.defaults)]
+    tuned = ("autotune", "heuristics")
+    if any(word in ast.unparse(d) for d in kernel.decorator_list for word in tuned):
+        required = required[: len(call.args)]
+    return len(call.args) <= len(names) and passed <= {*names} and passed >= {*required}
 
 
 def _calls(node: ast.AST, function: Function | None) -> Iterator[tuple[Function | None, ast.Call]]:

@@ -33,6 +33,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
 )
 
 _MOST_TURNS = 64
+_SWITCH = re.compile(r"trans(pose)?(_|d|$)|is_trans", re.IGNORECASE)
 _CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"
 _FACTORIES = frozenset(_CREATED.split())
 _INTEGERS = ("arange", "randint")
@@ -141,7 +142,8 @@ class Scope:
     def _subscript(self, node: ast.Subscript) -> Any:
         owner = self._value(node.value)
         if isinstance(owner, AssumedTensor):
-            return owner
+            left = (owner.rank or 0) - self._leading_integers(node.slice)
+            return owner if left < 1 else replace(owner, rank=left)
         if isinstance(owner, dict):
             key = self.value(node.slice)
             return _any_entry(owner) if key is UNKNOWN and owner else owner[key]
@@ -149,6 +151,12 @@ class Scope:
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
             return owner[slice(*(None if b is None else self._value(b) for b in bounds))]
         return owner[self._value(node.slice)]
+
+    def _leading_integers(self, index: ast.expr) -> int:
+        """The dimensions that `x[b, h]` and `x[0, :, :]` select one element of, before others."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        at = list(map(self.value, parts))
+        return sum(1 for _ in itertools.takewhile(lambda each: type(each) is int, at))
 
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self._value(node.left), self._value(node.right)
@@ -181,6 +189,9 @@ class Scope:
 
     def _ifexp(self, node: ast.IfExp) -> Any:
         test = self.value(node.test)
+        if test is UNKNOWN and isinstance(node.test, ast.Name):
+            # A switch that nothing sets is off: `x.stride(3 if trans_x else 2)`.
+            test = not _SWITCH.match(node.test.id)
         return self._value(node.body if test is UNKNOWN or test else node.orelse)
 
     def _tuple(self, node: ast.Tuple) -> Any:

@@ -42,6 +42,12 @@ _PASSED_ON = {
 }
 
 
+class _Derived:
+    """What classes that derive from a stand-in derive from; it takes what they pass on."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+
 class StandIn:
     """An inert object: it can be called, subclassed, iterated, entered; it is false and empty."""
 
@@ -69,8 +75,9 @@ class StandIn:
             raise AttributeError(name)
         return StandIn(f"{self.__name__}.{name}")
 
-    def __mro_entries__(self, _: tuple[Any, ...]) -> tuple[type, ...]:
-        return ()
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        first = next(base for base in bases if isinstance(base, StandIn))
+        return (_Derived,) if self is first else ()
 
     def __getitem__(self, _: Any) -> StandIn:
         return self
@@ -78,7 +85,8 @@ class StandIn:
     def __or__(self, _: Any) -> StandIn:
         return self
 
-    __ror__ = __or__
+    __ror__ = __truediv__ = __rtruediv__ = __add__ = __radd__ = __sub__ = __rsub__ = __or__
+    __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __or__
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())

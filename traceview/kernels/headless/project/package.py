@@ -41,8 +41,9 @@ class Package:
 def package_of(path: Path, tree: ast.Module) -> Package | None:
     """The package of a file; None for a script that belongs to none.
 
-    The top is the outermost folder with `__init__.py`. A file with relative
-    imports in folders that have none belongs to its project (pyproject.toml, setup.py).
+    The top is the outermost folder with `__init__.py`. In folders that have none, a file with
+    relative imports belongs to its project (pyproject.toml, setup.py), and one that imports from
+    a folder above it by name (`from kernels.tiles import …` in kernels/) to that folder.
     """
     path = path.absolute()
     inner = next((f for f in path.parents[: _MOST_NAMESPACES + 1] if _is_package(f)), None)
@@ -52,9 +53,29 @@ def package_of(path: Path, tree: ast.Module) -> Package | None:
         return _named(path, inner.parent)
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     level = max((node.level for node in imports), default=0)
-    if not level:
-        return None
-    return _named(path, _project_root(path, level))
+    root = _project_root(path, level) if level else _imported_from(path, tree)
+    return _named(path, root) if root else None
+
+
+def project_folders(path: Path) -> list[Path]:
+    """The folders that hold the packages of a file's project: its root and `src`, if any."""
+    above = path.absolute().parents[: _MOST_NAMESPACES + 1]
+    root = next(filter(_is_project, above), None)
+    return [each for each in (root, root / "src") if each.is_dir()] if root else []
+
+
+def _imported_from(path: Path, tree: ast.Module) -> Path | None:
+    """The parent of the folder around a file from which it imports by the folder's name."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    names += [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module]
+    for folder in path.parents[: _MOST_NAMESPACES + 1]:
+        for parts in (name.split(".") for name in names):
+            place = folder.parent.joinpath(*parts)
+            is_there = place.is_dir() or place.with_name(f"{place.name}.py").is_file()
+            if parts[0] == folder.name and len(parts) > 1 and is_there:
+                return folder.parent
+    return None
 
 
 def _named(path: Path, root: Path) -> Package | None:

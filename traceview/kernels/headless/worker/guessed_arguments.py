@@ -34,6 +34,10 @@ from traceview.kernels.headless.worker.jit_functions import (
 )
 from traceview.kernels.ptx.model import Argument, How
 
+# The widest head of usual attention kernels.
+_DOT_SIDE = 128
+# Triton's words for operands of tl.dot of two types.
+_OPERANDS_DIFFER = re.compile(r"operands must be same dtype\. Got (\w+) and (\w+)")
 _HALVES = ("float16", "bfloat16", "fp16", "bf16")
 
 
@@ -83,6 +87,22 @@ class Guesses:
             for a, like in zip(attempt.arguments, guessed, strict=True)
         )
         return replace(attempt, arguments=replaced) if replaced != attempt.arguments else None
+
+    def with_operands(
+        self, attempt: Attempt, error: str, configuration: AutotuneConfig
+    ) -> Attempt | None:
+        """The attempt with one type for the operands of tl.dot, if the error is that they differ.
+
+        The type is the one that is not assumed of operands.
+        """
+        differ = _OPERANDS_DIFFER.search(error)
+        types = [signatures.TYPE_NAMES.get(t, t) for t in differ.groups()] if differ else []
+        known = next((type_ for type_ in types if type_ != TRIED[0].operand), None)
+        if known is None or attempt.how == "declared":
+            return None
+        calls = (call for call in self.calls if call.place == attempt.origin)
+        call = next(calls, LaunchArguments(""))
+        return self._attempt(configuration, call, replace(TRIED[0], operand=known))
 
     def _all(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
         if self.jitted.declared:
@@ -160,6 +180,9 @@ class Guesses:
         }
         apart = {name: SIZE for name in assumed & self.usage.row_strides if passed[name] == 1}
         few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
+        # A side of an operand of tl.dot that is assumed is one that compiles and fits registers.
+        sides = assumed & self.usage.ranged if self.usage.has_dot else set()
+        few |= {name: _DOT_SIDE for name in sides if passed[name] > _DOT_SIDE}
         passed = {
             name: value for name, value in (dict(passed) | few | apart).items() if name not in tiles
         }
@@ -280,6 +303,8 @@ class TrialCompilations:
         self, jitted: Jitted, arguments: Sequence[Argument], options: Mapping[str, Any]
     ) -> ForkedTask:
         self.log.how = None
+        # One whose source has no store writes nothing with any arguments.
+        is_test = not jitted.usage({}).may_write
 
         def compiled() -> dict[str, Any] | None:
             try:
@@ -288,7 +313,9 @@ class TrialCompilations:
             except Exception as error:
                 words = in_words(error, self.log.functions)
                 return asdict(Problem(words, is_of_source(error)))
-            return None if written else asdict(Problem("it writes nothing with these arguments"))
+            if written or is_test:
+                return None
+            return asdict(Problem("it writes nothing with these arguments"))
 
         return ForkedTask(compiled)
 

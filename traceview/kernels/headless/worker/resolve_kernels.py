@@ -319,11 +319,17 @@ class KernelResolution:
         jitted, problem = guesses.jitted, None
         missing = [n for n in guesses.usage.descriptors if not guesses.is_passed(n)]
         waiting, listed = list[Attempt](), guesses.attempts(configuration)
+        tried = set[tuple[Argument, ...]]()
         while attempt := waiting.pop() if waiting else next(listed, None):
+            tried.add(attempt.arguments)
             remark = inference.in_words(attempt.arguments, attempt.origin)
             failed = self._tried(jitted, attempt, configuration, deadline)
             needs_tensor = _NONE_LINE.search(failed.text) if failed else None
-            repaired = guesses.without_nones(attempt, needs_tensor[1]) if needs_tensor else None
+            if needs_tensor:
+                repaired = guesses.without_nones(attempt, needs_tensor[1])
+            else:
+                text = failed.text if failed else ""
+                repaired = guesses.with_operands(attempt, text, configuration)
             if failed is None:
                 self.log.how = attempt.how
                 shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
@@ -340,9 +346,11 @@ class KernelResolution:
             if failed.is_kernel:
                 return Problem(text, is_kernel=True)
             problem = problem or Problem(f"{text}; {remark}")
-            if deadline.passed or missing:
+            # What an error asks for is tried whatever the time: it mostly is right.
+            is_new = repaired is not None and repaired.arguments not in tried
+            if missing or (deadline.passed and not is_new):
                 break
-            waiting += [repaired] if repaired else []
+            waiting += [repaired] if repaired and is_new else []
         if not missing:
             return problem
         many = "are tensor descriptors, whose block shapes are" if len(missing) > 1 else ""

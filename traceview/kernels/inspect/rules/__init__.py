@@ -18,6 +18,8 @@ from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_
 RULES: tuple[Rule, ...] = (
     occupancy.small_launch,
     occupancy.serialized_wgmma,
+    occupancy.scalar_blocks,
+    occupancy.upcast_operands,
     occupancy.fp32_products,
     loops.waiting_operands,
     loops.older_tensor_cores,

@@ -125,7 +125,10 @@ def _ordered(kernel: KernelContext, sums: Sequence[AccessContext]) -> Iterator[C
     for access in accesses:
         opcodes[access.opcode] += access.count
     count = opcodes.total()
-    many = count > 1 or any(access.loop_depth for access in accesses)
+    # Beside a loop, in which the time is spent, they take place once.
+    every = (c.access for contexts in kernel.global_accesses.values() for c in contexts)
+    has_loop = any(access.loop_depth for access in every)
+    many = any(access.loop_depth for access in accesses) or (count > 1 and not has_loop)
     counted = " + ".join(f"{count} × {opcode}" for opcode, count in opcodes.most_common())
     numbers = {i.line for context in ordered for i in context.instructions}
     shown, fences = _fences_shown(kernel.compiled, numbers, kernel.code.sass)

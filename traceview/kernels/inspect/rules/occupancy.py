@@ -10,6 +10,7 @@ from traceview.base import units
 from traceview.base.findings import Severity
 from traceview.base.hardware import Limiter, Occupancy
 from traceview.base.hardware.occupancy import waves_of
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.kernel_context import (
     ENOUGH_BYTES_IN_FLIGHT,
     KernelContext,
@@ -21,6 +22,7 @@ from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.loops import keeps_tensor_cores
 from traceview.kernels.inspect.rules.remedies import Remedy
+from traceview.kernels.ptx.ttgir.loop_loads import upcast_products
 from traceview.kernels.ptx.ttgir.operations import cuda_core_products
 from traceview.kernels.toolchain.tools import number_of
 
@@ -223,6 +225,20 @@ _FP32_PRODUCTS = Diagnosis(
     'Where a 10-bit mantissa is accurate enough, pass input_precision="tf32" to tl.dot; where 7 '
     'bits are enough, cast both operands to bf16; "tf32x3" is nearly as accurate as fp32',
 )
+_UPCAST = Diagnosis(
+    "{products:matrix product} at {places} {products?multiplies|multiply} in fp32 what was loaded "
+    "as {element}: the operands are converted first, and tensor cores multiply 16 bits at least "
+    "twice as fast",
+    "Pass both operands to tl.dot as they are loaded, without .to(tl.float32): it multiplies "
+    "{element} exactly and sums in fp32 all the same",
+)
+_SCALARS = Diagnosis(
+    "Each block works on single values, not on tiles: its {threads} threads all do the same, and "
+    "each load moves one value",
+    "Give each block a tile: offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) for the "
+    "index that selects the value, with a mask at the end of the array",
+    "high",
+)
 _SERIALIZED_WGMMA = Diagnosis(
     "ptxas serializes the wgmma instructions ({remarks:remark}): each waits for the previous one",
     "Try a smaller tile or 8 warps instead of 4, which likely leave enough registers",
@@ -241,10 +257,12 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Uses of tl.dot that run on CUDA cores because full fp32 precision is asked for."""
     if kernel.ttgir is None or number_of(kernel.compiled.arch) < _TF32_SINCE:
         return
+    upcast = {product.source for product in upcast_products(kernel.ttgir)}
     full = [
         product
         for product in cuda_core_products(kernel.ttgir)
         if product.operands == ("f32", "f32") and product.precision == "ieee"
+        if product.source not in upcast
     ]
     if full:
         lines = list(dict.fromkeys(product.source for product in full))
@@ -255,6 +273,40 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
             lines[0],
             lines,
             severity="high" if any(product.in_deepest_loop for product in full) else "low",
+        )
+
+
+def upcast_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Products of operands that are converted from 16 bits to fp32 first, one claim per type."""
+    if kernel.ttgir is None or number_of(kernel.compiled.arch) < _TF32_SINCE:
+        return
+    products = list(upcast_products(kernel.ttgir))
+    for type_ in dict.fromkeys(product.type for product in products):
+        same = [product for product in products if product.type == type_]
+        lines = list(dict.fromkeys(product.source for product in same))
+        yield CodeClaim(
+            _UPCAST,
+            {"products": len(same), "element": type_.replace("f16", "fp16").replace("bfp", "bf")},
+            "TTGIR: arith.extf on both operands of the product, and no arithmetic after it",
+            lines[0],
+            lines,
+            severity="high" if any(product.in_deepest_loop for product in same) else "low",
+        )
+
+
+def scalar_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A kernel without any tile: every thread of a block computes the same scalars."""
+    if kernel.ttgir is None or not kernel.compiled.num_warps:
+        return
+    opcodes = [op.opcode for op in kernel.ttgir.operations]
+    if "tt.load" in opcodes and not any(op.shape for op in kernel.ttgir.operations):
+        yield CodeClaim(
+            _SCALARS,
+            {
+                "threads": WARP_THREADS * kernel.compiled.num_warps,
+                "loads": opcodes.count("tt.load"),
+            },
+            "TTGIR: no operation on a tensor",
         )
 
 

@@ -110,6 +110,8 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         now = _passes(_innermost([replace(a, cost=costs.cost(a)) for a in shared]))
         return now if now.factor - 1 <= (every.factor - 1) / 2 else None
 
+    # What a reduction exchanges is not laid out by the program: the finding on it says what helps.
+    reduced = {r.source for r in operations.warp_reductions(kernel.ttgir)} if kernel.ttgir else ()
     tries = remedies.tested_remedies(remedies.more_warps(kernel.compiled), kernel.trials, halved)
     worst = max(conflicting, key=lambda access: _passes([access]).taken)
     ways, cost = _passes([worst]).factor, worst.cost or RequestCost()
@@ -132,7 +134,11 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         },
         basis,
         worst.source,
-        severity=_severity(kernel, worst, costly=every.factor >= _POOR and ways >= _BAD),
+        severity=_severity(
+            kernel,
+            worst,
+            costly=every.factor >= _POOR and ways >= _BAD and worst.source not in reduced,
+        ),
         remedy=advised or (_PAD if kernel.compiled.is_cuda(worst.source) else ""),
     )
 

@@ -31,6 +31,7 @@ _ALIGNMENT_BITS = 10
 # Members of a structure are far apart, too, in case they are pointers.
 _MEMBER_BITS = 32
 _ARRAY_ALIGNMENT = 128
+_MOST_SHIFT = 15
 _SCALING = frozenset({"mul", "mad", "div", "rem", "shl", "shr"})
 _NUMBER = re.compile(r"([+-]?)\s*(0[xX][0-9a-fA-F]{1,16}|\d{1,20})[uU]?$")
 _OFFSET = re.compile(r"\+\s*(-?\d{1,18})\s*$")
@@ -221,6 +222,9 @@ class Registers:
             # A partial last warp without that lane gives its last lane's value.
             first = np.arange(len(values)) // WARP_THREADS * WARP_THREADS
             return values[np.minimum(first + lane, len(values) - 1)]
+        if writer.opcode.startswith("shl") and (inputs[1] > _MOST_SHIFT).all():
+            # A parameter that is sampled as a size; no program shifts all of its bits out.
+            inputs = [inputs[0], inputs[1] % _MOST_SHIFT + 1]
         return None if len(results(writer)) > 1 else integer_result(writer.opcode, inputs)
 
     def _some(self, inputs: Sequence[Values | int]) -> Values:

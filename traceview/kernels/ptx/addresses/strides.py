@@ -112,6 +112,7 @@ def _number(text: str) -> int | None:
 _VECTOR_BYTES = 16
 # More instructions, those of a large tile, add nothing.
 _MOST_INSTRUCTIONS = 64
+_SECTOR_BYTES = 32
 
 
 @record
@@ -222,11 +223,16 @@ class Samples:
         return min(constant or steps, key=lambda step: abs(step.of), default=None)
 
     def threads_apart(self, instruction: Instruction, covered: int) -> Stride | None:
-        """The distance of neighbouring threads, if it is twice the bytes that each covers."""
+        """The distance of neighbouring threads, if it is twice the bytes that each covers.
+
+        Or if they are rows of a sector or more that no 16-byte vectors can make up.
+        """
         apart = next(self._lanes(instruction), None)
-        if apart is None or (apart.parameter is None and abs(apart.of) < 2 * covered):
+        if apart is None or not apart.of:
             return None
-        return apart if apart.of else None
+        are_rows = abs(apart.of) >= _SECTOR_BYTES and apart.of % _VECTOR_BYTES
+        near = apart.parameter is None and abs(apart.of) < 2 * covered
+        return None if near and not are_rows else apart
 
     def masks_differ(self, instructions: Sequence[Instruction]) -> bool:
         """Whether two elements of one 16-byte vector may be masked differently."""

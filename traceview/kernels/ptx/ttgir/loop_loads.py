@@ -14,13 +14,22 @@ from typing import Literal
 from traceview.base.records import record
 from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import SourceLine
-from traceview.kernels.ptx.ttgir.operations import LOOPS
+from traceview.kernels.ptx.ttgir.operations import LOOPS, loop_depths_of
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.kernels.ptx.ttgir.vector_limit import vector_limits
 
 Why = Literal["if", "narrow", "unknown"]
 _DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma")
 _COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
+# What moves an operand without a change of its values.
+_MOVED = (
+    "ttg.local_alloc",
+    "ttg.local_load",
+    "ttg.convert_layout",
+    "ttg.memdesc_trans",
+    "tt.trans",
+)
+_FROM_HALF = re.compile(r"x(b?f16)[,>].* to tensor<[\dx]+xf32")
 # An asynchronous copy (cp.async) moves 4, 8 or 16 bytes.
 LEAST_COPY_BITS = 32
 
@@ -74,6 +83,34 @@ def dot_rows(module: IrModule) -> int | None:
     """The fewest rows of a product's result; None without a product of two axes."""
     shapes = [op.shape or shape_of(op.rest) for op in module.operations if op.opcode in _DOTS]
     return min((shape[0] for shape in shapes if len(shape) == 2), default=None)
+
+
+@record
+class UpcastProduct:
+    """A matrix product of two fp32 operands that are converted from one 16-bit type."""
+
+    source: SourceLine | None
+    type: str
+    in_deepest_loop: bool
+
+
+def upcast_products(module: IrModule) -> Iterator[UpcastProduct]:
+    """The products whose operands both reach them converted, not computed, from 16 bits."""
+    depths = loop_depths_of(module)
+    deepest = max(depths, default=0)
+    for op, depth in zip(module.operations, depths, strict=True):
+        types = [_half_before(value, module) for value in op.inputs[:2] if op.opcode in _DOTS]
+        if types and types[0] and len({*types}) == 1:
+            yield UpcastProduct(op.line, types[0], 0 < depth == deepest)
+
+
+def _half_before(value: str, module: IrModule) -> str | None:
+    """The 16-bit type of which an operand is a conversion to fp32; None if it is no such."""
+    maker = module.makers.get(value)
+    while maker and maker.opcode in _MOVED and maker.inputs:
+        maker = module.makers.get(maker.inputs[0])
+    converted = _FROM_HALF.search(maker.rest) if maker and maker.opcode == "arith.extf" else None
+    return converted[1] if converted else None
 
 
 def _waiting(

@@ -95,7 +95,7 @@ class NarrowReason:
     PTX, show it; else it is inferred. `widened_bits` is the width that a recompilation reached.
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
     `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
-    it has a price that may outweigh what it gains.
+    it has a price that may outweigh what it gains. `kept`: the access is best as it is.
     """
 
     cause: str
@@ -107,6 +107,7 @@ class NarrowReason:
     otherwise: str = ""
     conditional: bool = False
     uncertain: bool = False
+    kept: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""

@@ -104,6 +104,12 @@ _ROW_PER_WARP = (
     "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
     "its values by shuffles, or load tiles of rows through shared memory"
 )
+# Of a structure of a few members, such as positions and velocities; more is rather a row.
+_MOST_STRUCTURE_BYTES = 64
+_OF_A_STRUCTURE = (
+    "Store each member of the structure as an array of its own, so that neighbouring threads "
+    "access adjacent elements, or move whole structures in parts of 16 bytes"
+)
 _ROWS_AS_TILE = (
     "Load a tile of two axes, of which the last runs along memory, so that neighbouring threads "
     "access adjacent elements"
@@ -299,9 +305,10 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         shared = SECTOR_BYTES / distance
         shown = units.count(int(shared) if shared.is_integer() else shared)
         sectors = f"{shown} of them share a sector"
+    is_structure = step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES
     return NarrowReason(
         f"neighbouring threads are {far} apart",
-        _ROW_PER_WARP if cuda else _ROWS_AS_TILE,
+        (_OF_A_STRUCTURE if is_structure else _ROW_PER_WARP) if cuda else _ROWS_AS_TILE,
         f"the addresses of neighbouring threads in PTX: {sectors}",
         proven=True,
     )

@@ -148,6 +148,8 @@ def _bits(listed: Sequence[Access]) -> int:
 
 def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool) -> Severity:
     """What is not proven or may not pay, and what only some data allow, is never high."""
+    if reason.kept:
+        return "info"
     if minor:
         return "low"
     if reason.conditional or reason.uncertain or not reason.proven:

@@ -48,6 +48,7 @@ KINDS = {
     "atomic": "atomics",
 }
 _UNCOALESCED = "uncoalesced"
+_WIDE = f"{WIDE_BITS}-bit"
 _MORE = 1.25
 _MOST = 2
 
@@ -82,7 +83,8 @@ def _scattered(before: Outcome, after: Outcome) -> Iterator[str]:
         grown = more.get((place, width), 0)
         if grown > count:
             kind, line = KINDS[place[1]], line_name(place[0])
-            yield f"{_UNCOALESCED} {kind} at {line} grow from {count} to {grown} per thread"
+            what = f"{_UNCOALESCED} {kind}" if width < WIDE_BITS else f"{_WIDE} {kind}"
+            yield f"{what} at {line} grow from {count} to {grown} per thread"
 
 
 def _uncoalesced(outcome: Outcome) -> dict[tuple[Place, int], int]:
@@ -430,9 +432,11 @@ class _Case:
             if self._changes_results(best.cause)
             else "has a cost elsewhere"
         )
-        if best.harm.startswith(_UNCOALESCED):
+        if best.harm.startswith((_UNCOALESCED, _WIDE)):
             basis = f"{self._shown(change, best.width)}, but {best.harm}"
-            return NarrowReason(best.cause.clause, _COALESCE, basis, True, best.width)
+            kept = best.harm.startswith(_WIDE)
+            advice = _LEAVE if kept else _COALESCE
+            return NarrowReason(best.cause.clause, advice, basis, True, best.width, kept=kept)
         padded = f"Pad or align {in_words(names)} to a multiple of 16, and g" if names else "G"
         basis = f"{self._shown(change, best.width)}, but {best.harm}"
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
@@ -442,6 +446,10 @@ _WITH_WORK = "with more work per block, such as several rows: alone it lowers oc
 _NO_ROOM = (
     "and measure it: it lowers occupancy, and the grid is too small for more work per block, such "
     "as several rows"
+)
+_LEAVE = (
+    "Leave it: wider elements of the same tile move in 128 bits already, and more elements per "
+    "thread spread their requests further"
 )
 _COALESCE = (
     "Coalesce the other accesses of this kernel first: more elements per thread alone spread their "
