@@ -92,8 +92,8 @@ _AT_LINE, _FOR_LINE = (
     for where in ("at", "in the backward pass of")
 )
 _MORE_AT, _MORE_FOR = (
-    f" More are launched {where} {{launched_at}}[ in {{launched_in}}][ (`{{launched_source}}`)] "
-    "than at any other line ({launched_pct})."
+    f" More are launched {where} {{launched_at}}[ in {{launched_in}}] than at any other line "
+    "({launched_pct})."
     for where in ("at", "in the backward pass of")
 )
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
