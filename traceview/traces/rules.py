@@ -91,6 +91,11 @@ _AT_LINE, _FOR_LINE = (
     f" Most are launched {where} {{launched_at}}[ in {{launched_in}}][ (`{{launched_source}}`)]."
     for where in ("at", "in the backward pass of")
 )
+_MORE_AT, _MORE_FOR = (
+    f" More are launched {where} {{launched_at}}[ in {{launched_in}}] than at any other line "
+    "({launched_pct})."
+    for where in ("at", "in the backward pass of")
+)
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
@@ -169,7 +174,8 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     if known is None or subject.file:
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
-    said = (*(each for each in claim.said if each not in (_AT_LINE, _FOR_LINE)), _LAUNCHED)
+    by_line = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR)
+    said = (*(each for each in claim.said if each not in by_line), _LAUNCHED)
     return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
 
 
@@ -318,18 +324,32 @@ def kernel_claim(
     values: Mapping[str, Value] = _NONE,
     effect: Effect = GONE,
     gaining: RowNumbers | None = None,
+    lines_of: RowNumbers | None = None,
 ) -> TimeClaim:
     """A claim on kernels of a GPU, named by the longest call; by default they go.
 
-    `gaining` are the rows of the effect where more kernels gain than the claim is about. Sentences
+    `gaining` are the rows of the effect where more kernels gain than the claim is about, `lines_of`
+    those whose launches show the line, where others are launched at lines around it. Sentences
     may name `kernels`, their number, `total_ns`, their time, and `total_pct`, its share of all
     kernels' of that GPU after warm-up.
     """
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
-    gain, (line, undone) = of_kernels(trace, gains, effect), launch_lines.launch_line(trace, rows)
-    at = (line.place, line.named_function, line.source) if line else (None, None, None)
+    gain = of_kernels(trace, gains, effect)
+    launched = launch_lines.launch_line(trace, rows if lines_of is None else lines_of)
+    said: tuple[str, ...] = ()
+    at: dict[str, Value] = {}
+    if launched:
+        line, all_of_it = launched.line, launched.fraction == 1
+        of = (_MORE_FOR, _FOR_LINE) if launched.of_forward else (_MORE_AT, _AT_LINE)
+        said = (of[all_of_it],)
+        at = {
+            "launched_at": line.place,
+            "launched_in": line.named_function,
+            "launched_source": line.source,
+            **({} if all_of_it else {"launched_pct": 100 * launched.fraction}),
+        }
     return TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": gain.saved_ns},
@@ -341,9 +361,9 @@ def kernel_claim(
             "kernels": len(rows),
             "total_ns": int(duration_ns.sum()),
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
-            **dict(zip(("launched_at", "launched_in", "launched_source"), at, strict=True)),
+            **at,
         },
-        said=(_FOR_LINE if undone else _AT_LINE,) if line else (),
+        said=said,
     )
 
 
@@ -378,13 +398,14 @@ def class_claim(
     values: Mapping[str, Value] = _NONE,
     effect: Effect = GONE,
     gaining: RowNumbers | None = None,
+    lines_of: RowNumbers | None = None,
 ) -> TimeClaim:
     """As `kernel_claim`, on a GPU and the class of kernels that takes most of the time."""
     kernels = trace.recorded("kernels")
     kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
     when = intervals.covered(kernels, rows)
     return replace(
-        kernel_claim(trace, device, rows, values, effect, gaining),
+        kernel_claim(trace, device, rows, values, effect, gaining, lines_of),
         subject=gpu_subject(trace, device),
         table="classes",
         row={**operations.gpu_cells(trace, device), "class": KernelClass(int(kind)).label},

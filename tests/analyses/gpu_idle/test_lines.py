@@ -252,6 +252,50 @@ def test_a_backward_pass_is_told_with_the_line_of_the_forward_pass_that_asks_for
     assert rows(ask(ANALYSIS, export, tmp_path), "lines", "line")[0] == (40,)
 
 
+def test_a_rollout_asks_for_no_backward_pass(tmp_path):
+    """It launches more than all forward passes, but is one pass between two backward passes."""
+    export = passes([(LINEAR, NET)], steps=10)
+    rollout = (LINEAR, ("/work/train.py", 12, "act"), ("/work/train.py", 35, "<module>"))
+    for number in range(100, 250):
+        end = (number + 1) * MS
+        export.launch((end - 80_000, end - 75_000), (end - 70_000, end - 20_000))
+        export.python_sample(end - 200_000, *rollout)
+    for number in range(250, 350):
+        end, place = (number + 1) * MS, number % 10
+        export.launch((end - 80_000, end - 75_000), (end - 70_000, end - 20_000))
+        export.python_sample(
+            end - 200_000, *((LINEAR, NET) if 1 <= place <= 4 else (BACKWARD, MAIN))
+        )
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert not any("in the backward pass of train.py:12" in text for text in messages)
+    assert not any("in the backward pass of train.py:35" in text for text in messages)
+
+
+def test_a_derivative_in_a_forward_pass_is_asked_for_by_its_own_line(tmp_path):
+    grad = (f"{SITE}/torch/autograd/__init__.py", 532, "grad")
+    divergence = ("/work/model.py", 16, "divergence")
+    export = passes([(BACKWARD, grad, divergence, NET)])
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert "at train.py:40, in the backward pass of model.py:16 in divergence." in finding.message
+    assert finding.subject.name == "model.py:16"
+
+
+def test_loading_in_the_launching_process_is_at_the_line_that_asks_for_batches(tmp_path):
+    data_set = ("/work/data.py", 53, "__getitem__")
+    loader = (LOADER[0], 741, "__next__")
+    export = sample_gaps(loop(gap_ms=9), data_set, FETCH, loader, MAIN, gap_ms=9)
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert "data.py:53 in __getitem__" in finding.message
+    assert finding.message.endswith("It loads the batches of train.py:40.")
+    assert finding.subject.name == "train.py:40"
+
+
 def test_a_pause_of_a_backward_pass_that_came_once_is_told_without_the_forward_pass(tmp_path):
     export = passes([(LINEAR, NET)])
     export.launch((599 * MS, 599 * MS + 5_000), (599 * MS + 10_000, 600 * MS))

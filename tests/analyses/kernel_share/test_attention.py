@@ -126,3 +126,16 @@ def test_backward_four_products_are_one_launch(tmp_path):
 
     assert finding.time_at_stake_ns == 20 * 4 * 20_000
     assert finding.severity == "high"
+
+
+def test_attention_is_told_at_the_line_of_its_softmax(tmp_path):
+    lines = {GEMM: 30, CAST: 31, SOFTMAX: 32, ADD: 33, BACKWARD: 50}
+    export, at = Export(), 0
+    for name in (GEMM, CAST, SOFTMAX, ADD, GEMM, GEMM, BACKWARD, CAST, GEMM) * 20:
+        export.python_sample(at - 10_000, ("model.py", lines[name], "forward"))
+        export.launch((at, at + 5_000), (at + 6_000, at + 10_000), name=name)
+        at += 20_000
+
+    [finding] = attention(export, tmp_path)
+
+    assert " Most are launched at model.py:32 in forward." in finding.message

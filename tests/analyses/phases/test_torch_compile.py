@@ -112,6 +112,29 @@ def test_graph_breaks_are_told_with_line_and_reason(tmp_path):
     ]
 
 
+def test_compilation_is_told_with_the_line_that_breaks_its_graph(tmp_path):
+    export = Export().launch((0, 5_000), (6_000, 10_000))
+    export.python_event("compilation", MS, 2_000 * MS, at=("train.py", 20, "forward"))
+    at = ("train.py", 27, "forward")
+    export.python_event("graph-break", 2 * MS, 2 * MS, at=at, source="if x.any():", reason="Branch")
+    for step in range(40):
+        begin = (2_000 + 5 * step) * MS
+        export.launch((begin, begin + 5_000), (begin + 6_000, begin + 5 * MS))
+
+    [finding] = [
+        each
+        for each in ask(ANALYSIS, export, tmp_path).findings
+        if each.message.startswith("Compilation by torch.compile took 2.00 s")
+    ]
+
+    assert finding.message.endswith(
+        "The graph of `forward` breaks at train.py:27 (`if x.any():`): Branch: each part is "
+        "compiled apart."
+    )
+    assert finding.subject.name == "train.py:27"
+    assert finding.action.startswith("Move that line out of the compiled function")
+
+
 @pytest.mark.parametrize(("pause", "severity"), [(0, "info"), (10 * MS, "low")])
 def test_a_graph_break_counts_where_the_gpu_waits_for_launches(tmp_path, pause, severity):
     export, now = Export(), 0

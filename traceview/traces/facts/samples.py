@@ -163,6 +163,24 @@ def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
     return result
 
 
+@fact
+def asking_frames(trace: Trace) -> Integers:
+    """Per stack, the program's frame that asks a DataLoader for a batch; −1 without one.
+
+    The data set that the loader calls may be the program's as well.
+    """
+    frames = trace.recorded("python_frames")
+    stack, depth, program = frames["stack"], frames["depth"], program_frames(trace)
+    stacks = len(stack_lines(trace).frame)
+    outermost = np.full(stacks, -1, np.int64)
+    of_loader = np.flatnonzero(_named_frames(trace).matching(re.compile(_LOADER)))
+    np.maximum.at(outermost, stack[of_loader], depth[of_loader])
+    asks = program[(outermost[stack[program]] >= 0) & (depth[program] > outermost[stack[program]])]
+    result = np.full(stacks, -1, np.int64)
+    result[stack[asks[::-1]]] = asks[::-1]
+    return result
+
+
 def leaves_in(trace: Trace, frame: re.Pattern[str]) -> Mask:
     """True for the stacks whose innermost frame, such as `torch/_ops.py::__call__`, matches."""
     leaf = stack_lines(trace).leaf

@@ -197,11 +197,22 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         sentences.at_line(idle, line, None)
     else:
         sentences.in_range(idle)
+    loads = part.doing == activities.DATA_LOADING
+    asks = line_sites.asking_line(trace, part.samples) if loads else None
+    if asks and line and asks.place != line.name:
+        idle.say(
+            " It loads the batches of {asks}[ in {asking}][ (`{asking_source}`)].",
+            asks=asks.place,
+            asking=asks.named_function,
+            asking_source=asks.source,
+        )
     lone = gap_evidence.lone_gap(trace, within, part=True)
     if lone and lone.fraction >= gap_evidence.STANDS_OUT:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, causes.LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
     claim = _shown(idle, severity, causes.LAUNCH_LATE, line, part.samples)
+    if asks:
+        claim = replace(claim, subject=asks.subject)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)
     # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
     return replace(claim, edit=edit, saving="at-least" if part.doing == activities.SLEEP else None)

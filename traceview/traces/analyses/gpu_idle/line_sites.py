@@ -31,6 +31,7 @@ from traceview.traces.facts.idle.stack_sites import calls_jax, function_name, st
 from traceview.traces.facts.samples import (
     UNNAMED_FUNCTIONS,
     SampledLine,
+    asking_frames,
     line_of,
     program_frames,
     stack_lines,
@@ -222,6 +223,13 @@ def _through(
     return line_of(trace, np.array([chosen]), 1), int(time_ns[innermost])
 
 
+def asking_line(trace: Trace, samples: IdleSamples) -> SampledLine | None:
+    """The line that asks the DataLoader for batches during most of the samples' time."""
+    asks = asking_frames(trace)
+    site = samples.site[samples.site < len(asks)]
+    return line_of(trace, asks[site][asks[site] >= 0], max(1, _HALF * len(samples.site)))
+
+
 def gap_at_line(trace: Trace, samples: IdleSamples, line: LineSite) -> int:
     """The gap (row in gaps) with most time of a line; if possible, of gaps half of which it is."""
     idle_ns = gaps(trace).idle_ns
@@ -248,9 +256,11 @@ def _site(
     inner = str(cells["inner"]) if cells["inner"] and 2 * inner_ns >= time_ns else None
     backward = inner is not None and inner.endswith(_BACKWARD)
     undone = _undone(trace, samples, int(lines.line[top])) if backward else None
+    stack = int(lines.site[top])
     # A pause that came once says nothing of what the forward pass asks for again and again.
     of_gap = np.bincount(samples.gap[own], samples.time_ns[own], len(gaps(trace)))
     once = 2 * int(np.minimum(of_gap, gaps(trace).idle_ns).max(initial=0)) >= time_ns
+    asked = backward and not undone and not once and launch_lines.in_backward(trace)[stack]
     return LineSite(
         file=str(cells["file"]),
         line=None if cells["line"] is None else int(cells["line"]),
@@ -262,11 +272,11 @@ def _site(
         other_work=2 * int(samples.time_ns[own & works_on_cpu(trace, samples)].sum()) > time_ns,
         row={name: cells[name] for name in ROW},
         number=int(lines.line[top]),
-        native=bool(stack_sites(trace).native[lines.site[top]]),
+        native=bool(stack_sites(trace).native[stack]),
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
         samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
         undone=undone,
-        asks=launch_lines.forward_line(trace) if backward and not undone and not once else None,
+        asks=launch_lines.forward_line(trace) if asked else None,
     )
 
 

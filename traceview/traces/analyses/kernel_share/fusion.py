@@ -440,13 +440,15 @@ _IN_PROGRAM = (
 def _unfused(trace: Trace) -> Iterator[TimeClaim]:
     kernels = trace.recorded("kernels")
     for device, rows in costliest_gpu(trace, steady(trace, unfused_attention(trace))):
-        softmax = np.count_nonzero(kernel_classes(trace)[rows] == KernelClass.SOFTMAX)
+        softmaxes = rows[kernel_classes(trace)[rows] == KernelClass.SOFTMAX]
+        forward = softmaxes[~named(trace, _SOFTMAX_BACKWARD)[softmaxes]]
         parts = _attention(trace).of(kernels["device"] == device)
         left_ns = np.where(parts.product, kernels.duration_ns[parts.rows], 0)
         one = savings.become_one(parts.call, kernels.duration_ns[parts.rows], left_ns)
-        claim = class_claim(trace, device, rows, {"softmaxes": int(softmax)}, one, parts.rows)
+        values = {"softmaxes": len(softmaxes)}
+        claim = class_claim(trace, device, rows, values, one, parts.rows, forward)
         # The type that most products of attention multiply, as their kernels name it.
-        names = trace.recorded("kernels").texts("name")
+        names = kernels.texts("name")
         codes = names.codes[parts.rows[parts.product]]
         of = tile(str(names.values[np.argmax(np.bincount(codes))]))
         narrow = _NARROW.match((of and of.inputs) or "")

@@ -200,6 +200,12 @@ _REMEDIES = {
     "compile before the loop with wp.load_module().",
     code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
+_KEPT_BY_DEFAULT = (code.CUPY, code.TRITON, code.WARP, code.EXTENSION)
+"""Compilers that keep results below the home folder: the next run on this machine finds them."""
+_MOVE_OUT = (
+    "Move that line out of the compiled function, or write it in operations of torch: fewer graphs "
+    "compile sooner. "
+)
 _ONE_BY_ONE = 6
 """From so many windows on, JAX compiled operations one by one as they were called."""
 _ONE_PROGRAM = (
@@ -348,8 +354,21 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         remedy += f" Record with {how} to see which compiler this is."
     if compilation.only_by_pauses(trace, tool):
         severity = "medium" if severity == "high" else severity
-    values = {"compile_pct": min(100.0 * fraction, 100.0), "working_ns": whole_ns}
+    if tool in _KEPT_BY_DEFAULT:
+        severity = "medium" if severity == "high" else severity
+    values: dict[str, Cell] = {
+        "compile_pct": min(100.0 * fraction, 100.0),
+        "working_ns": whole_ns,
+    }
+    broken = python_events.of_kind(trace, python_events.BREAK, process)
+    if tool == code.TORCH_COMPILE and broken:
+        at = broken[0]
+        values |= {"code": at.function, "site": at.place, "source": at.source}
+        values["reason"] = at.reasons[0] if at.reasons else None
+        remedy = _MOVE_OUT + remedy
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
+    if tool == code.TORCH_COMPILE and broken:
+        claim = replace(claim, subject=broken[0].subject)
     idle = "idle" if _gpus_idle(trace, chosen) else ""
     lead = "" if trials else "Compilation by "
     words = {**claim.words, "lead": lead, "since": since, "idle": idle}
@@ -540,6 +559,12 @@ RULES = (
         _compiled_once,
         "{lead}{compiler}[ in process {number}] took {compile_ns} ({compile_pct} of the "
         "{working_ns} {since}, {stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
+        clauses=(
+            Clause(
+                " The graph of `{code}` breaks at {site}[ (`{source}`)][: {reason}]: each part is "
+                "compiled apart."
+            ),
+        ),
     ),
     FindingRule(
         _replayed,
