@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from traceback import FrameSummary
+from types import SimpleNamespace
 
 import pytest
 
@@ -167,6 +169,27 @@ class Old:
 
     def exceeds_cache_size_limit(self):
         return self.exceeds, "cache_size_limit"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("Data-dependent branching", "Data-dependent branching"),
+        ("generic_jump TensorVariable()", "Data-dependent branching"),
+        ("step_unsupported", ""),
+        ("Tensor.item() call", "Tensor.item() call"),
+    ],
+)
+def test_a_graph_break_is_of_the_function_with_the_line(monkeypatch, reason, told):
+    frame = compilations._Frame()
+    monkeypatch.setattr(compilations, "_now", SimpleNamespace(frame=frame))
+    at = FrameSummary("/work/net.py", 23, "torch_dynamo_resume_in_forward_at_21", line="if x > 1:")
+
+    compilations._keep_break(
+        (SimpleNamespace(graph_break=True, reason=reason, user_stack=[at]), True)
+    )
+
+    assert frame.breaks == {("/work/net.py", 23): ("forward", "if x > 1:", told)}
 
 
 Unsupported = type("Unsupported", (Exception,), {})
