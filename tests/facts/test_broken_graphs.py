@@ -2,10 +2,13 @@
 
 import pytest
 
-from tests.analyses.gpu_idle.test_lines import BACKWARD, LINEAR, MAIN, SITE, loop, sample_gaps
+from tests.analyses.gpu_idle.test_lines import BACKWARD, LINEAR, MAIN, MS, SITE, loop, sample_gaps
 from tests.analyses.single_answer import ask
+from tests.build import Export
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 from traceview.traces.analyses.phases.analysis import ANALYSIS as PHASES
+from traceview.traces.recorders.injected.traceview_injected import sync_call_sites
+from traceview.traces.trace import model
 
 COMPILED = (f"{SITE}/torch/_dynamo/eval_frame.py", 800, "compile_wrapper")
 PART = ("/work/layers.py", 20, "forward")
@@ -70,3 +73,37 @@ def test_a_line_that_waits_and_breaks_a_graph_has_both(tmp_path):
     assert finding.message.endswith(
         " torch.compile breaks the graph of `forward` there: logging.Logger method not supported."
     )
+
+
+HASHED = "/data/cache/cq/ccqe6lkyzvtzn5gnhh4egwqdpbhbp3l7dj7nrwqsyzabc234567x.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (HASHED, True),
+        (HASHED.replace("/cq/", "/ab/"), False),
+        ("/home/me/ab/cab.py", False),
+        ("/opt/lib/python3.13t/threading.py", True),
+        ("/work/python3.13t/train.py", False),
+    ],
+)
+def test_code_that_inductor_generated_and_the_standard_library_are_libraries(file, expected):
+    assert model.is_library(file) is expected
+    if "threading" not in file:
+        assert (sync_call_sites.rank_of(file) == sync_call_sites.FRAMEWORK) is expected
+
+
+@pytest.mark.parametrize(("ran_on", "severity"), [(False, "high"), (True, "medium")])
+def test_compilation_of_a_program_that_ran_on_is_of_unknown_share(tmp_path, ran_on, severity):
+    export = Export().python_event("compilation", 0, 900 * MS, at=("train.py", 9, "step"))
+    if ran_on:
+        export.run(first_s="20")
+    for step in range(40):
+        now = (901 + step) * MS
+        export.launch((now, now + 5_000), (now + 6_000, now + MS))
+
+    [finding] = [each for each in ask(PHASES, export, tmp_path).findings if each.severity != "info"]
+
+    assert finding.message.startswith("Compilation by torch.compile took 900 ms")
+    assert finding.severity == severity

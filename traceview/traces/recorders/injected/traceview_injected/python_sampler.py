@@ -73,6 +73,9 @@ class Sampler:
                 return
             # CPU time: on a busy machine a sample waits for a core, at no cost to the program.
             cost, before = thread_time() - spent, cost
+            if self._dumps:
+                # All threads of the program stood still.
+                cost = max(cost, self._dumps.took_s)
 
     def sample(self, own: int) -> None:
         """Take one sample of every thread but our own."""

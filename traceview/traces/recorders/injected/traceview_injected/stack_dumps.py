@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from time import perf_counter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,18 +20,21 @@ _ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 
 
 class StackDumps:
-    """A file in memory to which the stacks are written."""
+    """A file in memory to which the stacks are written; `took_s` is the time the threads stood."""
 
     def __init__(self) -> None:
         import faulthandler
 
         self._dump = faulthandler.dump_traceback
         self._file = os.memfd_create("traceview-stacks")
+        self.took_s = 0.0
 
     def take(self) -> Iterator[tuple[int, str]]:
         """The identity of each thread but our own, and its stack as faulthandler writes it."""
         os.lseek(self._file, 0, os.SEEK_SET)
+        began = perf_counter()
         self._dump(self._file)
+        self.took_s = perf_counter() - began
         size = os.lseek(self._file, 0, os.SEEK_CUR)
         for text in os.pread(self._file, size, 0).decode("ascii", "replace").split("\n\n"):
             head, _, stack = text.partition("\n")
