@@ -151,6 +151,30 @@ def test_only_long_collections_are_noted(tmp_path, monkeypatch):
     assert not collected(tmp_path / "young", monkeypatch, took_ns=2_000_000, generation=0)
 
 
+INTERRUPTED = """
+import gc, signal
+kept = [[number] for number in range(2_000_000)]
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    gc.collect()
+    for number in range(10_000_000):
+        pass
+    print("went on")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_during_a_collection_reaches_the_program(tmp_path):
+    added = environment(RecordOptions(kernels=False, annotate="off"), tmp_path / "gathered")
+    command = [sys.executable, "-c", INTERRUPTED]
+
+    ended = subprocess.run(command, env={**os.environ, **added}, capture_output=True, text=True)
+
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
+
+
 class Old:
     """torch._dynamo.convert_frame as in 2.4: one reason function, another name of the limit."""
 
