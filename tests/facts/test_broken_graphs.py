@@ -64,6 +64,16 @@ def test_a_break_elsewhere_is_no_reason(tmp_path, stack):
     assert finding.subject.name != "layers.py:23"
 
 
+@pytest.mark.parametrize("kind", ["compile-limit", "uncompiled"])
+def test_code_that_runs_without_compilation_is_no_broken_graph(tmp_path, kind):
+    export = sample_gaps(loop(gap_ms=2), GRAPH, PART, LINEAR, COMPILED, MAIN, gap_ms=2)
+    export.python_event(kind, 0, 0, at=("layers.py", 20, "forward"), reason="n == 3")
+
+    [finding] = findings(broken(export), tmp_path)
+
+    assert "breaks" not in finding.message
+
+
 def test_a_line_that_waits_and_breaks_a_graph_has_both(tmp_path):
     export = loop(gap_ms=4)
     sample_gaps(export, ("/work/layers.py", 23, "forward"), MAIN, gap_ms=4)

@@ -43,7 +43,9 @@ def broken_graphs(trace: Trace) -> dict[int, BrokenGraph]:
             of_process = operations.operations(trace).process[every.after[own.gap]]
             process = int(np.bincount(of_process).argmax())
             breaks = python_events.of_kind(trace, python_events.BREAK, process)
-            if breaks:
+            # What runs without compilation has lines of the program, too.
+            without = (python_events.LIMIT, python_events.UNCOMPILED)
+            if breaks and not any(python_events.of_kind(trace, kind, process) for kind in without):
                 result[device] = BrokenGraph(
                     _of_most(trace, breaks, own.site, own.time_ns), late_ns
                 )
