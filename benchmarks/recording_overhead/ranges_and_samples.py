@@ -5,6 +5,7 @@
     nsys profile --capture-range=cudaProfilerApi --capture-range-end=repeat:99 … \\
         python -m benchmarks.recording_overhead.ranges_and_samples --captures 8 --json FILE
     python -m benchmarks.recording_overhead.ranges_and_samples --quotient WITH.json WITHOUT.json
+    python -m benchmarks.recording_overhead.ranges_and_samples --show FILE
 
 Processes of the same program differ by some 10 % on the H200, and so do blocks of steps inside a
 process: more than what is measured. So each step runs with or without, at random. Shown is the
@@ -36,7 +37,6 @@ import sys
 import tempfile
 import threading
 import time
-from _thread import start_new_thread
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recording_overhead.parts import gpu_bound, launch_bound
-from traceview.traces.recorders.injected.traceview_injected import python_sampler
+from benchmarks.recording_overhead.switching import (
+    Samples,
+    Switch,
+    Times,
+    python_sampler,
+    timed_ms,
+    turn_ms,
+)
 from traceview.traces.recorders.injected.traceview_injected.annotations import (
     module_names,
     nvtx_ranges,
@@ -53,8 +60,8 @@ from traceview.traces.recorders.injected.traceview_injected.annotations import (
 )
 
 RESAMPLES = 4_000
-TURN, BLOCK = 40, 10
-"""Steps of a thing until it is the turn of the next, and steps of a block of `--captures`."""
+BLOCK = 10
+"""Steps of a block of `--captures`."""
 LONGEST = 0.1
 MOST_FOLLOWED = module_names.MOST_FOLLOWED
 NOTHING, CAPTURE = "nothing", "the whole recording"
@@ -87,7 +94,6 @@ def fed_by_threads(device: str) -> Callable[[], object]:
 
 
 LOOPS = {"launch-bound": launch_bound, "GPU-bound": gpu_bound, "fed by threads": fed_by_threads}
-Switch = Callable[[bool], object]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -128,30 +134,6 @@ class Ranges:
             setattr(*slot, value)
 
 
-class Samples(python_sampler.Sampler):
-    """The sampler inside the process; while it is off, its thread sleeps."""
-
-    def __init__(self, folder: str, period_s: float) -> None:
-        super().__init__(folder)
-        self._period_s, self._on = period_s, threading.Event()
-        self._usual_s = sys.getswitchinterval()
-        start_new_thread(self.run, ())
-
-    def sample(self, own: int) -> None:
-        if self._on.is_set():
-            super().sample(own)
-        else:
-            self._on.wait()
-
-    def turn(self, on: bool) -> None:
-        sys.setswitchinterval(python_sampler.SWITCH_S if on else self._usual_s)
-        if on:
-            python_sampler.PERIOD_S = self._period_s
-            self._on.set()
-        else:
-            self._on.clear()
-
-
 class Outside:
     """A sampler that reads this process from another one, stopped and continued."""
 
@@ -180,26 +162,6 @@ def ranges_go_nowhere() -> None:
     """Without CUDA torch has no NVTX: the wrappers then end in functions that do nothing."""
     nvtx_ranges._carrier = (str, str)
     nvtx_ranges.choose = lambda _: True
-
-
-def timed_ms(
-    step: Callable[[], object], steps: int = 1, wait: Callable[[], None] = lambda: None
-) -> float:
-    """Time per step."""
-    begun = time.perf_counter()
-    for _ in range(steps):
-        step()
-    wait()
-    return 1e3 * (time.perf_counter() - begun) / steps
-
-
-def turn_ms(step: Callable[[], object], switch: Switch) -> Iterator[tuple[bool, float]]:
-    """Whether each step of a turn was with the thing, and its time in ms."""
-    for _ in range(TURN):
-        on = random.random() < 0.5
-        switch(on)
-        yield on, timed_ms(step)
-    switch(False)
 
 
 def blocks_ms(
@@ -279,9 +241,6 @@ def _capture(torch: Any, on: bool) -> None:
         _capturing = on
 
 
-Times = dict[str, dict[str, list[tuple[bool, float]]]]
-
-
 def measure(
     seconds: float, captures: int, out: Path | None, only: list[str], loops: list[str]
 ) -> Times:
@@ -358,9 +317,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="what to switch")
     parser.add_argument("--json", type=Path, help="write the times of all pairs to this file")
     parser.add_argument("--quotient", nargs=2, type=Path, metavar="JSON")
+    parser.add_argument("--show", type=Path, metavar="JSON", help="show times written before")
     options = parser.parse_args()
     if options.quotient:
         show_quotient(*options.quotient)
+        return
+    if options.show:
+        show(json.loads(options.show.read_text("utf-8")))
         return
     random.seed(0)
     show(measure(options.seconds, options.captures, options.json, options.only, options.loops))

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from traceback import FrameSummary
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,6 +151,30 @@ def test_only_long_collections_are_noted(tmp_path, monkeypatch):
     assert not collected(tmp_path / "young", monkeypatch, took_ns=2_000_000, generation=0)
 
 
+INTERRUPTED = """
+import gc, signal
+kept = [[number] for number in range(2_000_000)]
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    gc.collect()
+    for number in range(10_000_000):
+        pass
+    print("went on")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_during_a_collection_reaches_the_program(tmp_path):
+    added = environment(RecordOptions(kernels=False, annotate="off"), tmp_path / "gathered")
+    command = [sys.executable, "-c", INTERRUPTED]
+
+    ended = subprocess.run(command, env={**os.environ, **added}, capture_output=True, text=True)
+
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
+
+
 class Old:
     """torch._dynamo.convert_frame as in 2.4: one reason function, another name of the limit."""
 
@@ -167,6 +193,27 @@ class Old:
 
     def exceeds_cache_size_limit(self):
         return self.exceeds, "cache_size_limit"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("Data-dependent branching", "Data-dependent branching"),
+        ("generic_jump TensorVariable()", "Data-dependent branching"),
+        ("step_unsupported", ""),
+        ("Tensor.item() call", "Tensor.item() call"),
+    ],
+)
+def test_a_graph_break_is_of_the_function_with_the_line(monkeypatch, reason, told):
+    frame = compilations._Frame()
+    monkeypatch.setattr(compilations, "_now", SimpleNamespace(frame=frame))
+    at = FrameSummary("/work/net.py", 23, "torch_dynamo_resume_in_forward_at_21", line="if x > 1:")
+
+    compilations._keep_break(
+        (SimpleNamespace(graph_break=True, reason=reason, user_stack=[at]), True)
+    )
+
+    assert frame.breaks == {("/work/net.py", 23): ("forward", "if x > 1:", told)}
 
 
 Unsupported = type("Unsupported", (Exception,), {})

@@ -30,7 +30,13 @@ from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, picked
 from traceview.base.units import Value
 from traceview.base.vocabulary.frameworks import Framework
-from traceview.traces.facts import launch_lines, module_lines, operations, savings
+from traceview.traces.facts import (
+    launch_lines,
+    module_lines,
+    operations,
+    python_events,
+    savings,
+)
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes, terms
 from traceview.traces.facts.savings import GONE, Effect, Gain
@@ -97,6 +103,7 @@ _MORE_AT, _MORE_FOR = (
     for where in ("at", "in the backward pass of")
 )
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
+_BREAKS = " torch.compile breaks the graph of `{broken}` there[: {broken_reason}]."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
 
 
@@ -131,7 +138,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     severity = claim.severity or _severity(claim)
     if severity is None:
         return None
-    claim = _launched(trace, claim)
+    claim = _broken(trace, _launched(trace, claim))
     figures = {"saved_ns": claim.saved_ns, **claim.figures}
     known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
@@ -177,6 +184,18 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     by_line = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR)
     said = (*(each for each in claim.said if each not in by_line), _LAUNCHED)
     return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
+
+
+def _broken(trace: Trace, claim: TimeClaim) -> TimeClaim:
+    """A claim on a line, with what torch.compile says of it where that breaks a graph."""
+    file, line = claim.subject.file, claim.subject.line
+    if not claim.saved_ns or claim.subject.kind != "line" or not file or line is None:
+        return claim
+    at = python_events.breaks_at(trace, file, line)
+    if at is None or "broken" in claim.values:
+        return claim
+    values = {"broken": at.function, **({"broken_reason": at.reasons[0]} if at.reasons else {})}
+    return replace(claim, values={**claim.values, **values}, said=(*claim.said, _BREAKS))
 
 
 def _severity(claim: TimeClaim) -> Severity | None:

@@ -41,9 +41,11 @@ def test_a_pause_every_seventh_step_is_named_with_its_share(tmp_path):
 
     assert finding.message == (
         "The GPU sat idle for 3.60 s (6 gaps) while Python collected garbage. It took 6 "
-        "collections of 600 ms each (median)."
+        "collections of 600 ms each (median), mostly begun by the objects made at train.py:1 in "
+        "step."
     )
     assert "gc.freeze()" in finding.action
+    assert finding.subject.name == "train.py:1"
     assert finding.severity == "high"
     assert 55 < finding.share_of_step_pct < 65
     # No second story of the same time, at the line that was running then.
@@ -72,6 +74,20 @@ def test_lines_that_ask_in_turn_are_not_named(tmp_path):
     [finding] = garbage(export, tmp_path)
 
     assert finding.message.endswith("It took 6 collections of 600 ms each (median).")
+
+
+def test_a_line_that_begins_few_collections_is_not_named(tmp_path):
+    export = program(set(range(6, 42, 7)))
+    events = export._rows["TRACEVIEW_PYTHON_EVENTS"]
+    for row, event in enumerate(events):
+        event["line"] = row // 2
+
+    [spread] = garbage(export, tmp_path)
+    for event in events:
+        event |= {"line": 3, "file": "traceview_injected/python_sampler.py"}
+    [ours] = garbage(export, tmp_path)
+
+    assert {spread.subject.kind, ours.subject.kind} == {"device"}
 
 
 def test_one_long_pause_is_no_loss_of_each_step(tmp_path):

@@ -1,11 +1,13 @@
 """How often the sampler inside a program samples, by what its samples cost."""
 
 import itertools
+import threading
 
 import pytest
 
-from traceview.traces.recorders.injected.traceview_injected import python_sampler
+from traceview.traces.recorders.injected.traceview_injected import python_sampler, stack_dumps
 from traceview.traces.recorders.injected.traceview_injected.python_sampler import PERIOD_S, Sampler
+from traceview.traces.recorders.options import gathered_notes
 
 
 @pytest.fixture
@@ -42,3 +44,59 @@ def test_dear_samples_take_one_percent_of_a_core(pauses):
 
 def test_a_collection_of_garbage_in_one_sample_ends_no_sampling(pauses):
     assert pauses(1e-5, 0.3, 1e-5, 1e-5) == [PERIOD_S] * 5
+
+
+# A Python without a GIL: faulthandler writes the stacks while it stops all threads.
+
+
+@pytest.fixture
+def without_gil(monkeypatch):
+    monkeypatch.setattr(python_sampler, "has_gil", lambda: False)
+
+
+@pytest.mark.parametrize("has_gil", [True, False])
+def test_both_ways_to_read_stacks_give_the_same_frames(monkeypatch, tmp_path, has_gil):
+    monkeypatch.setattr(python_sampler, "has_gil", lambda: has_gil)
+    begun, ended = threading.Event(), threading.Event()
+
+    def wärmt_auf():
+        begun.set()
+        ended.wait()
+
+    thread = threading.Thread(target=wärmt_auf)
+    thread.start()
+    begun.wait()
+    sampler = Sampler(str(tmp_path))
+    for _ in range(2):
+        sampler.sample(threading.get_ident())
+    ended.set()
+    thread.join()
+
+    rows = [line.rstrip("\n").split("\t") for line in sampler._lines]
+    stack = {row[3] for row in rows if row[0] == "S" and row[2] == str(thread.native_id)}
+    frames = [row[2:] for row in rows if row[:1] == ["F"] and {row[1]} == stack]
+    line = wärmt_auf.__code__.co_firstlineno + 2
+    assert [str(line), wärmt_auf.__code__.co_filename, "wärmt_auf"] in frames
+    assert frames[-1][2] == "_bootstrap"
+
+
+def test_a_python_whose_threads_cannot_be_stopped_is_not_sampled(
+    without_gil, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(python_sampler, "LEAST_WITHOUT_GIL", (99,))
+
+    python_sampler.install(str(tmp_path))
+
+    [note] = gathered_notes(tmp_path)
+    assert note.startswith("Python stacks are not sampled: without a GIL")
+    assert not [*tmp_path.glob("*.stacks")]
+
+
+def test_samples_for_which_all_threads_stand_still_take_one_percent(
+    without_gil, monkeypatch, pauses
+):
+    monkeypatch.setattr(
+        stack_dumps.StackDumps, "took_s", property(lambda _: 0.003, lambda *_: None), raising=False
+    )
+
+    assert pauses(1e-5, 1e-5, 1e-5) == pytest.approx([PERIOD_S, PERIOD_S, 0.3, 0.3])

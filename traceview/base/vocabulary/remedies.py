@@ -54,5 +54,8 @@ SHORT: Mapping[str, str] = {
     "Look at what the work waited for": "look at what the work awaits",
     "Check whether input sizes change": "check the sizes of inputs",
     "Take this CPU work out of the way": "take out this CPU work",
+    "Call gc.freeze() once": "collect garbage less often",
+    "Call gc.collect() between": "collect garbage less often",
+    "Move the line out of the compiled function": "remove graph breaks",
 }
 """The beginning of an action and the words for it, an imperative of at most 30 characters."""

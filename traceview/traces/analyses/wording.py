@@ -78,6 +78,12 @@ AS_NODES = (
     "--trace=cuda,nvtx --cuda-graph-trace=node"
 )
 """Remedy that shows the kernels inside graphs."""
+KEEP_GRAPH_WHOLE = (
+    "Move the line out of the compiled function, or write it in operations of torch (torch.where, "
+    "torch.cond). For .item(), set torch._dynamo.config.capture_scalar_outputs = True, or keep the "
+    "value on the GPU."
+)
+"""Remedy for graph breaks of torch.compile."""
 AS_WHOLE = (
     "Record with traceview record --graph-trace graph SCRIPT, or nsys profile "
     "--cuda-graph-trace=graph, to time graphs undisturbed."

@@ -18,6 +18,8 @@ COMPILATION, RECOMPILATION, BACKWARD = "compilation", "recompilation", "backward
 BREAK, LIMIT, UNCOMPILED = "graph-break", "compile-limit", "uncompiled"
 OF_TORCH = (COMPILATION, RECOMPILATION, BACKWARD, BREAK, LIMIT, UNCOMPILED)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+"""Of the functions for the rest of a frame behind a graph break."""
 MOST_VALUES = 3
 
 
@@ -35,6 +37,29 @@ def asked_for(events: Table) -> int | None:
     if 2 * int(took_ns.max(initial=0)) <= int(events.duration_ns.sum()):
         return None
     return int(called[each.first[np.argmax(took_ns)]])
+
+
+LEAST_BEGUN = 3
+"""Collections of fewer may begin at one line by chance."""
+
+
+def begun_at(events: Table) -> int | None:
+    """The first of the collections, not asked for, that one line began, if these are most.
+
+    A collection begins where an object is made once there are enough new ones: most often at the
+    line that makes most.
+    """
+    file = events.texts("file")
+    # The recorder's own thread makes objects, too.
+    ours = file.isin([name for name in file.values if "traceview_injected/" in str(name)])
+    own = np.flatnonzero((events.texts("source").codes < 0) & ~events.is_null("line") & ~ours)
+    if not len(own):
+        return None
+    each = groups.group(file.codes[own], events["line"][own])
+    count = groups.count(each)
+    most = int(np.argmax(count))
+    enough = count[most] >= LEAST_BEGUN and 2 * count[most] > len(events)
+    return int(own[each.first[most]]) if enough else None
 
 
 def compilations(trace: Trace, process: int) -> Intervals:
@@ -79,6 +104,22 @@ class CompiledCode(NamedTuple):
     def subject(self) -> Subject:
         """The line as the subject of a finding."""
         return Subject.of_line(self.file, self.line)
+
+    def is_in(self, file: str) -> bool:
+        """Whether it is in a file of that path: an event's is relative to the working folder."""
+        return f"/{file}".endswith(f"/{self.file}")
+
+
+def plain_name(function: str) -> str:
+    """The function that the program has, of one for the rest of a frame behind a graph break."""
+    return _RESUMED.sub(r"\1", function)
+
+
+def breaks_at(trace: Trace, file: str, line: int) -> CompiledCode | None:
+    """What torch.compile reported of a line at which it breaks a graph."""
+    processes = groups.different(events_of(trace, BREAK)["process"]).tolist()
+    every = (each for process in processes for each in of_kind(trace, BREAK, process))
+    return next((each for each in every if each.line == line and each.is_in(file)), None)
 
 
 def of_kind(

@@ -57,8 +57,8 @@ UNNAMED_FUNCTIONS = ("<module>", "[Unknown]")
 """Functions that a sentence does not name: the top of a file, and one that nsys could not name."""
 
 _OWN = r"(^|/)traceview_injected/"
-_INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/"
-_GENERATED = r"/torchinductor_[^/]*/"
+_INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+t?)/"
+_GENERATED = rf"/torchinductor_[^/]*/|{model.INDUCTOR}"
 # Frames are written `torch/nn/functional.py::linear`.
 # nsys leaves out the frames of importlib, but not those of the modules that are imported.
 _IMPORTS = r"^<frozen importlib\._bootstrap|::<module>$"
@@ -75,6 +75,7 @@ _PROCESSES = (
 _FILES = r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py::"
 # Functions that read an array or wait for it; array methods written in C++ have no frame.
 _RESULTS = r"jax/_src/(array\.py::(_value|__array__)|api\.py::(block_until_ready|device_get))$"
+_COMPILED = re.compile(r"(^|/)torch/_dynamo/eval_frame\.py::")
 _BACKWARD = r"torch/autograd/graph\.py::_engine_run_backward$"
 
 
@@ -154,6 +155,21 @@ def program_frames(trace: Trace) -> Integers:
     """The rows of python_frames in the user's program."""
     own = _named_frames(trace).matching(re.compile(_OWN))
     return np.flatnonzero(~_of_library(trace.recorded("python_frames")) & ~own)
+
+
+@fact
+def in_broken_graphs(trace: Trace) -> Mask:
+    """True for the stacks with a frame of the program inside of what torch.compile compiled.
+
+    In a whole graph there is none: behind a graph break, Python runs the program's function on.
+    """
+    frame = stack_lines(trace).frame
+    rows = np.flatnonzero(_named_frames(trace).matching(_COMPILED))
+    outermost = np.full(len(frame), -1, np.int64)
+    # Frames come by stack, innermost first.
+    outermost[trace.recorded("python_frames")["stack"][rows]] = rows
+    result: Mask = (frame >= 0) & (frame < outermost)
+    return result
 
 
 def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:

@@ -242,10 +242,13 @@ def recording_options(trace: Trace) -> RecordingOptions:
     )
 
 
+INDUCTOR = r"/(?P<hash>[a-z2-7]{2})/c(?P=hash)[a-z2-7]{49}\.py$"
+"""What Inductor generates, by its hash: TORCHINDUCTOR_CACHE_DIR may be any folder."""
 _LIBRARY = (
-    r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+(\.zip)?/|/bin/[^/]*$"
+    r"(^|/)(site|dist)-packages/|/lib(64)?/python[\d.]+t?(\.zip)?/|/bin/[^/]*$"
     # The last of these is how networkx names what it generates.
     r"|^\(unnamed\)$|^<(frozen|eval_with_key|torch|__array|attrs|decorator|class )|/torchinductor_"
+    rf"|{INDUCTOR}"
     # Wrappers that `traceview record` puts around the program's calls.
     r"|/traceview_injected/"
     # Source builds, and templates that PyTorch Geometric writes to the temporary folder.

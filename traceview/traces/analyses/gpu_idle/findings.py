@@ -21,7 +21,7 @@ from traceview.traces.analyses.gpu_idle import (
 )
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit, is_other_work
-from traceview.traces.facts.idle import gap_bounds, gaps, lines
+from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
 from traceview.traces.facts.operations import gpu_cells, operations
@@ -124,21 +124,27 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         text = " No recorded call frees what {kept:call} to {kept_api} allocated."
         idle.say(text, kept=kept[1], kept_api=kept[0])
     sentences.not_counted(idle, usual.by_doing())
-    if line:
+    late = cause == causes.LAUNCH_LATE
+    broken = broken_graphs.broken_graphs(trace).get(device) if late else None
+    if broken:
+        sentences.in_broken_graph(idle, broken)
+    elif line:
         sentences.at_line(idle, line, cause)
     elif site and not usual.parts:
         # The time of a site is that of all late launches: the parts are in it.
         sentences.at_late_site(idle, site)
-    if cause == causes.LAUNCH_LATE and not line:
+    if late and not line:
         idle.remedy += remedies.how_to_see_lines(trace)
     severity = sentences.details(idle, cause, severity, by_line=line is not None)
-    if cause == causes.LAUNCH_LATE:
+    if late:
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
+    claim = _shown(idle, severity, cause, line, usual.rest)
     return replace(
-        _shown(idle, severity, cause, line, usual.rest),
+        claim,
+        subject=broken.at.subject if broken else claim.subject,
         edit=edit,
-        general=not _names_one_place(trace, cause, usual),
+        general=not broken and not _names_one_place(trace, cause, usual),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from traceview.base.findings import Severity
+from traceview.base.findings import Severity, Subject
 from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.analyses.wording import lost_in
@@ -32,7 +32,8 @@ class IdleClaim:
     """Idle gaps of a GPU (row in devices), a mask, of whose time `idle_ns` counts.
 
     `lost` follows `The GPU sat idle for 147 ms (135 gaps)`. `names_part` is True once a sentence
-    names less than all of the idle time: "of that" would refer to it.
+    names less than all of the idle time: "of that" would refer to it. `subject` is the line to
+    change, if one is known.
     """
 
     trace: Trace
@@ -45,6 +46,7 @@ class IdleClaim:
     words: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     names_part: bool = False
+    subject: Subject | None = None
 
     def say(self, text: str, **values: Cell) -> None:
         """Add a sentence, which starts with a blank, and its values."""
@@ -78,7 +80,7 @@ class IdleClaim:
         counted = " ({gaps:gap})" if every.idle_ns[own].sum() >= self.idle_ns else ""
         gpu = "The GPU" if alone else gpu_name(self.trace, self.device)
         return TimeClaim(
-            gpu_subject(self.trace, self.device),
+            self.subject or gpu_subject(self.trace, self.device),
             {"idle_ns": self.idle_ns, "gaps": every.count(own), **self.values},
             table,
             row,

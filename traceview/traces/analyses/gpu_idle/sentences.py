@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import SEVERITIES, Severity
+from traceview.base.findings import SEVERITIES, Severity, Subject
 from traceview.base.tables import Cell, Mask, Table
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
@@ -13,6 +13,7 @@ from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, line_si
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
 from traceview.traces.facts.idle import cpu_activity, gaps
+from traceview.traces.facts.idle.broken_graphs import BrokenGraph
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
@@ -57,6 +58,21 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
             if line.other_work
             else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )
+
+
+def in_broken_graph(idle: IdleClaim, broken: BrokenGraph) -> None:
+    """Name the graph break in whose function most of the time passes, and set its remedy."""
+    idle.say_part(
+        "broken_ns",
+        min(broken.late_ns, idle.idle_ns),
+        "was between parts of a graph: torch.compile breaks that of `{broken}` at {broken_at}"
+        "[ (`{broken_source}`)][: {broken_reason}].",
+        broken=broken.at.function,
+        broken_at=broken.at.place,
+        broken_source=broken.at.source,
+        broken_reason=broken.at.reasons[0] if broken.at.reasons else None,
+    )
+    idle.remedy = wording.KEEP_GRAPH_WHOLE
 
 
 def in_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
@@ -207,15 +223,21 @@ def in_collections(idle: IdleClaim) -> None:
     events = events.take(2 * took_ns > events.duration_ns)
     if not len(events):
         return
-    row, values = python_events.asked_for(events), dict[str, Cell]()
+    asked, values = python_events.asked_for(events), dict[str, Cell]()
+    row = python_events.begun_at(events) if asked is None else asked
     if row is not None:
-        name, line = str(events.texts("file")[row]).rpartition("/")[2], events["line"][row]
-        values = {"site": f"{name}:{line}", "source": events.texts("source")[row]}
+        file, line = str(events.texts("file")[row]), int(events["line"][row])
+        idle.subject = Subject.of_line(file, line)
+        values["site" if asked is not None else "begun_at"] = idle.subject.name
+        values["source"] = events.texts("source")[row]
+        values["begun_in"] = events.texts("function")[row] if asked is None else None
+    if asked is not None:
         idle.remedy = COLLECT_SELDOM
     each = "" if len(events) == 1 else " each (median)"
     idle.say(
         f" It took {{collections:collection}} of {{collection_ns}}{each}"
-        "[, called at {site} (`{source}`)].",
+        "[, called at {site} (`{source}`)][, mostly begun by the objects made at {begun_at} in "
+        "{begun_in}].",
         collections=len(events),
         collection_ns=round(float(np.median(events.duration_ns))),
         **values,

@@ -20,9 +20,10 @@ from traceview.base.findings import Clause, LostTime, Severity, Subject, severit
 from traceview.base.records import record
 from traceview.base.tables import Cell, Integers, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
+from traceview.traces.analyses import wording
 from traceview.traces.analyses.phases import guards, phases
-from traceview.traces.analyses.wording import by_recorder
 from traceview.traces.facts import code, compilation, launches, operations, python_events
+from traceview.traces.facts.idle.broken_graphs import broken_graphs
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import SampledLine, compiler_frames, line_of, stack_lines
@@ -321,12 +322,14 @@ def _reported(kind: str) -> Claims:
             },
             "compiled",
             {"kind": kind, "file": first.file, "line": first.line},
+            # What gpu-idle says of late launches names the break where it makes them.
             severity="low"
             if any(
                 severity_of(int(every.idle_ns[every.steady(device, LAUNCH_LATE)].sum()), span_ns)
                 in ("high", "medium")
                 for device, span_ns in steady_spans_ns(trace).items()
             )
+            and (kind != python_events.BREAK or not broken_graphs(trace))
             else "info",
         )
 
@@ -350,9 +353,10 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         remedy = _ONE_PROGRAM
     if tool == code.UNKNOWN and not model.recording_options(trace).python_samples:
         ours = "traceview record"
-        how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
+        how = wording.by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
-    if compilation.only_by_pauses(trace, tool):
+    # Of a program that ran on, nobody knows what share of the run it is.
+    if compilation.only_by_pauses(trace, tool) or "first_s" in trace.run:
         severity = "medium" if severity == "high" else severity
     if tool in _KEPT_BY_DEFAULT:
         severity = "medium" if severity == "high" else severity
@@ -536,9 +540,7 @@ RULES = (
         "torch.compile breaks the graph of `{code}` at {site}[ (`{source}`)][: {reason}].[ "
         "{others:other line} {others?breaks|break} graphs, too.][ Instead of one graph per "
         "function, there are {graphs} in all.]",
-        "Move the line out of the compiled function, or write it in operations of torch "
-        "(torch.where, torch.cond). For .item(), set "
-        "torch._dynamo.config.capture_scalar_outputs = True, or keep the value on the GPU.",
+        wording.KEEP_GRAPH_WHOLE,
     ),
     FindingRule(
         _reported(python_events.LIMIT),

@@ -141,7 +141,7 @@ xformers
 _PACKAGES = frozenset(_PACKAGES_LISTED.split())
 """Packages whose files are named with their folders, as analyses know some of them."""
 _INSTALLED = re.compile(r"(?:^|/)((?:site|dist)-packages)/(?:([^/]+)/)?")
-_STANDARD = re.compile(r"/(lib(?:64)?/python[\d.]+(?:\.zip)?)/(?:([\w]+/)*)([\w.]+)$")
+_STANDARD = re.compile(r"/(lib(?:64)?/python[\d.]+t?(?:\.zip)?)/(?:([\w]+/)*)([\w.]+)$")
 _TORCH = re.compile(r"(?:^|/)(torch/(?:nn|optim|autograd|utils|cuda|_\w+)/[\w./]+)$")
 _GENERATED = re.compile(r"/(torchinductor_)[^/]*/|/(traceview_injected)/")
 _FILE = re.compile(r"[\w.<>+() -]*[\w>)]\.(?:py[xi]?|cuh?|cc|cpp|cxx|c|hpp|h|inc|inl|mojo|jl)")

@@ -23,6 +23,8 @@ COMPILATION, RECOMPILATION, BREAK = "compilation", "recompilation", "graph-break
 LIMIT, UNCOMPILED, BACKWARD = "compile-limit", "uncompiled", "backward-compilation"
 _RESUMED = "torch_dynamo_resume_in_"
 """Of the functions for the rest of a frame behind a graph break, such as `…step_at_31`."""
+_CASES = {"generic_jump": "Data-dependent branching"}
+"""Reasons that begin with torch's name of the case, such as `generic_jump TensorVariable()`."""
 _REASONS = ("get_and_maybe_log_recompilation_reasons", "get_and_maybe_log_recompilation_reason")
 _LIMITS = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
 
@@ -31,11 +33,14 @@ _now: Any = _local()
 
 
 class _Frame:
-    """What is known of a frame while it is compiled; `breaks` by file and line."""
+    """What is known of a frame while it is compiled.
+
+    `breaks` are function, text of the line and reason, by file and line.
+    """
 
     def __init__(self) -> None:
         self.reason, self.limit = "", ""
-        self.breaks: dict[tuple[str, int], tuple[str, str]] = {}
+        self.breaks: dict[tuple[str, int], tuple[str, str, str]] = {}
 
 
 def wrap_frames(convert_frame: Any) -> None:
@@ -100,9 +105,10 @@ def _keep_break(values: tuple[Any, ...]) -> None:
         at = (own or stack)[-1]
         # A frame that is traced again finds the same breaks.
         text = str(reason.reason).partition("\n")[0]
-        # One word, such as step_unsupported, is torch's name of the case and no reason.
-        text = "" if text.isidentifier() else text
-        _now.frame.breaks[at.filename, at.lineno] = (at.line or "", text)
+        case = text.partition(" ")[0]
+        if "_" in case and case.isidentifier():
+            text = _CASES.get(case, "")
+        _now.frame.breaks[at.filename, at.lineno] = (_shown(at.name), at.line or "", text)
 
 
 def _noted(original: Any) -> Any:
@@ -125,10 +131,7 @@ def _noted(original: Any) -> Any:
 
 
 def _write(code: Any, frame: _Frame, took_ns: int, error: BaseException | None) -> None:
-    function = code.co_name
-    if function.startswith(_RESUMED):
-        function = function.removeprefix(_RESUMED).rpartition("_at_")[0]
-    where = code.co_filename, code.co_firstlineno, function, ""
+    where = code.co_filename, code.co_firstlineno, _shown(code.co_name), ""
     if rank_of(code.co_filename) == FRAMEWORK:
         where = _caller() or where
     kind, reason = RECOMPILATION if frame.reason else COMPILATION, frame.reason
@@ -138,8 +141,15 @@ def _write(code: Any, frame: _Frame, took_ns: int, error: BaseException | None) 
         kind, reason = UNCOMPILED, str(error).partition("\n")[0]
     guards_ns = 0 if error else _guards_ns(code)
     python_events.add(kind, took_ns, *where, reason, guards_ns)
-    for (file, line), (source, why) in frame.breaks.items():
-        python_events.add(BREAK, 0, file, line, function, source, why)
+    for (file, line), told in frame.breaks.items():
+        python_events.add(BREAK, 0, file, line, *told)
+
+
+def _shown(function: str) -> str:
+    """The function that the program has, of one for the rest of a frame behind a graph break."""
+    if function.startswith(_RESUMED):
+        function = function.removeprefix(_RESUMED).rpartition("_at_")[0]
+    return function
 
 
 def _caller() -> tuple[str, int, str, str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from _thread import get_native_id
+from _thread import get_native_id, interrupt_main, start_new_thread
 from time import perf_counter_ns, time_ns
 
 from .import_hooks import after
@@ -37,10 +37,29 @@ def install(folder: str) -> None:
     is_first = not _folder
     _folder[:] = [folder]
     if is_first:
-        gc.callbacks.append(_Collections().changed)
+        changed = _Collections().changed
+        gc.callbacks.append(changed)
+        _pass_interrupts_on(changed)
         after("torch._dynamo.convert_frame", _watch_compilation)
         after("torch._dynamo.output_graph", _watch_graph_breaks)
         after("torch._dynamo", _hide)
+
+
+def _pass_interrupts_on(callback: Any) -> None:
+    """Send an interrupt again that comes during a collection.
+
+    Python raises it where it next runs Python code, in our callback, and ignores it there.
+    """
+    earlier = sys.unraisablehook
+
+    def unraisablehook(lost: Any) -> None:
+        if lost.exc_type is KeyboardInterrupt and lost.object == callback:
+            # By another thread: here it would be raised at once, and ignored again.
+            start_new_thread(interrupt_main, ())
+        else:
+            earlier(lost)
+
+    sys.unraisablehook = unraisablehook
 
 
 # Imported only if the program compiles.

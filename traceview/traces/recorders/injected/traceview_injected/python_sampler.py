@@ -17,6 +17,7 @@ from time import perf_counter, sleep, thread_time, time_ns
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
+    from typing import Any
 
 PERIOD_S = 0.01
 """A sample stops a Python thread for some 0.1 ms: docs/record.md has what that costs."""
@@ -28,6 +29,8 @@ MOST_COST = 0.01
 FLUSH_S = 1.0
 MOST_FRAMES = 200
 MOST_STACKS = 200_000
+LEAST_WITHOUT_GIL = (3, 13, 2)
+"""From here on faulthandler stops the threads whose stacks it writes (python/cpython#128400)."""
 SUFFIX = ".stacks"
 CLOCK = "traceview:clock:"
 """Prefix of NVTX ranges that hold the time of day, to place the samples on the timeline."""
@@ -38,13 +41,19 @@ class Sampler:
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, f"{os.getpid()}-{time_ns()}{SUFFIX}")
-        self._stacks: dict[tuple[int, ...], int] = {}
+        self._stacks: dict[tuple[int, ...] | str, int] = {}
         # Keeps code objects alive: the stacks above are keyed by their ids.
         self._code: dict[int, CodeType] = {}
         self._lines: list[str] = []
         self._native: dict[int, int] = {get_ident(): get_native_id()}
         self._start_folder = os.getcwd()
         self._stopped = False
+        self._dumps = None
+        if not has_gil():
+            # Other Pythons do not pay for its import.
+            from . import stack_dumps
+
+            self._dumps = stack_dumps.StackDumps()
 
     def run(self) -> None:
         """Sample until stopped; runs on the sampler's own thread."""
@@ -64,14 +73,18 @@ class Sampler:
                 return
             # CPU time: on a busy machine a sample waits for a core, at no cost to the program.
             cost, before = thread_time() - spent, cost
+            if self._dumps:
+                # All threads of the program stood still.
+                cost = max(cost, self._dumps.took_s)
 
     def sample(self, own: int) -> None:
         """Take one sample of every thread but our own."""
         now = time_ns()
-        for ident, frame in sys._current_frames().items():
+        taken: Any = self._dumps.take() if self._dumps else sys._current_frames().items()
+        for ident, top in taken:
             thread = None if ident == own else self._native_id(ident)
             if thread is not None:
-                stack = self._number(frame)
+                stack = self._number_of_text(top) if self._dumps else self._number(top)
                 if stack is not None:
                     self._lines.append(f"S\t{now}\t{thread}\t{stack}\n")
 
@@ -99,6 +112,14 @@ class Sampler:
             self._describe(number, innermost)
         return number
 
+    def _number_of_text(self, stack: str) -> int | None:
+        number = self._stacks.get(stack)
+        if number is None and len(self._stacks) < MOST_STACKS:
+            number = self._stacks[stack] = len(self._stacks)
+            for frame in self._dumps.frames(stack) if self._dumps else ():
+                self._add_frame(number, *frame)
+        return number
+
     def _describe(self, number: int, innermost: FrameType) -> None:
         frame: FrameType | None = innermost
         for _ in range(MOST_FRAMES):
@@ -106,9 +127,12 @@ class Sampler:
                 return
             code = frame.f_code
             self._code[id(code)] = code
-            where = f"{_plain(self._absolute(code.co_filename))}\t{_plain(code.co_name)}"
-            self._lines.append(f"F\t{number}\t{frame.f_lineno or 0}\t{where}\n")
+            self._add_frame(number, frame.f_lineno or 0, code.co_filename, code.co_name)
             frame = frame.f_back
+
+    def _add_frame(self, number: int, line: int, file: str, function: str) -> None:
+        where = f"{_plain(self._absolute(file))}\t{_plain(function)}"
+        self._lines.append(f"F\t{number}\t{line}\t{where}\n")
 
     def _absolute(self, file: str) -> str:
         return file if file.startswith("<") else os.path.join(self._start_folder, file)
@@ -140,9 +164,22 @@ class Sampler:
         self._stopped, self._lines = True, []
 
 
+def has_gil() -> bool:
+    """Whether one Python thread runs at a time, so that another may read its frames."""
+    enabled: Any = getattr(sys, "_is_gil_enabled", None)
+    return enabled is None or enabled()
+
+
 def install(folder: str) -> None:
     """Start to sample this process."""
     import atexit
+
+    if not has_gil() and sys.version_info < LEAST_WITHOUT_GIL:
+        from . import notes
+
+        text = "Python stacks are not sampled: without a GIL that takes Python 3.13.2 or newer"
+        notes.note(folder, text)
+        return
 
     sampler = Sampler(folder)
     atexit.register(sampler.stop)

@@ -77,7 +77,15 @@ def rank_of(filename: str) -> int:
         return FRAMEWORK
     if any(folder in path for folder in _INSTALLED):
         return PACKAGE
+    if _of_inductor(path):
+        return FRAMEWORK
     return FRAMEWORK if path.startswith(_standard()) else USER
+
+
+def _of_inductor(path: str) -> bool:
+    """Whether torch.compile generated a file: the folder is a part of its hash, and name."""
+    folder, _, name = path.rpartition("/")
+    return len(name) == 55 and name.startswith("c") and folder.endswith(f"/{name[1:3]}")
 
 
 def _frameworks() -> tuple[str, ...]:
