@@ -2,7 +2,7 @@
 
     python examples/six_steps.py                             as first written
     python examples/six_steps.py workers bf16                with two changes
-    python examples/six_steps.py --time "" workers "workers bf16"    time versions in turns
+    python examples/six_steps.py --time "" workers "workers bf16"    three versions in turns
 
 docs/from-slow-to-fast.md follows the report from change to change; its recordings are in
 examples/six_steps/.
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-CHANGES = ("workers", "bf16", "padded", "printing", "fused", "graph")
+CHANGES = ("workers", "bf16", "graph", "padded", "compile", "fused", "printing")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WORDS = 16_001
 WIDTH, HEADS, LAYERS, BATCH, LENGTH, STEPS = (
@@ -104,16 +104,15 @@ def train(changes: list[str]) -> float:
     embedding, body = nn.Embedding(words, WIDTH).to(DEVICE), Body(words).to(DEVICE)
     parameters = [*embedding.parameters(), *body.parameters()]
     optimizer = torch.optim.AdamW(parameters, 3e-4, fused="fused" in changes or None)
+    if "compile" in changes:
+        body = torch.compile(body)
     if "graph" in changes and DEVICE == "cuda":
         x = torch.randn(BATCH, LENGTH, WIDTH, device=DEVICE, requires_grad=True)
         following = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device=DEVICE)
         with precision(changes):
             body = torch.cuda.make_graphed_callables(body, (x, following))
-    begun = 0.0
+    times = []
     for step, batch in enumerate(batches(changes)):
-        if step == STEPS // 2:
-            wait()
-            begun = time.perf_counter()
         with precision(changes):
             loss = body(embedding(batch[:, :-1]), batch[:, 1:].contiguous())
         loss.backward()
@@ -121,18 +120,17 @@ def train(changes: list[str]) -> float:
         optimizer.zero_grad()
         if "printing" not in changes or step % 10 == 0:
             print(f"step {step}: loss {loss.item():.3f}")
-    wait()
-    return (time.perf_counter() - begun) / (STEPS - STEPS // 2) * 1e3
-
-
-def wait() -> None:
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
+        if step in (STEPS // 2 - 1, STEPS - 1):
+            if DEVICE == "cuda":
+                torch.cuda.synchronize()
+            times.append(time.perf_counter())
+    print(f"last loss {loss.item():.3f}")
+    return (times[1] - times[0]) / (STEPS - STEPS // 2) * 1e3
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--time"]:
-        for version in sys.argv[2:]:
-            print(f"{train(version.split()):.2f} ms per step: {version or 'as written'}")
-    else:
-        train(sys.argv[1:])
+    timed = sys.argv[1:2] == ["--time"]
+    if unknown := {*" ".join(sys.argv[1 + timed :]).split()} - {*CHANGES}:
+        sys.exit(f"no such change: {', '.join(unknown)}; there are {', '.join(CHANGES)}")
+    for version in sys.argv[2:] if timed else [" ".join(sys.argv[1:])]:
+        print(f"{train(version.split()):.2f} ms per step: {version or 'as written'}", flush=True)

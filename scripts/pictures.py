@@ -19,7 +19,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-RECORDING = Path("examples/loader.sqlite.xz")
+RECORDING = Path("examples/training.sqlite.xz")
 RANKS = Path("tests/data/ddp_late.sqlite.xz")
 IMAGES = REPOSITORY / "docs/images"
 COLUMNS = 96

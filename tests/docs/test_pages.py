@@ -56,10 +56,10 @@ def test_the_program_in_steps_is_the_one_recorded(path, tmp_path):
     recording = tmp_path / "recording.sqlite"
     recording.write_bytes(lzma.decompress(path.read_bytes()))
     with contextlib.closing(sqlite3.connect(recording)) as connection:
-        query = "SELECT line, text FROM TRACEVIEW_SOURCE_LINES WHERE file = 'six_steps.py'"
+        query = "SELECT line, text FROM TRACEVIEW_SOURCE_LINES WHERE file = 'examples/six_steps.py'"
         recorded = connection.execute(query).fetchall()
     lines = (REPOSITORY / "examples/six_steps.py").read_text().splitlines()
-    assert len(recorded) > 20
+    assert len(recorded) > 10
     assert all(lines[number - 1].strip() == text for number, text in recorded)
 
 
