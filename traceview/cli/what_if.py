@@ -105,7 +105,9 @@ def _edit(
     "Scale kernels of known bytes or FLOP near a ceiling by the peak rates of another GPU, such "
     "as H200, B200 or 'A100 SXM 80GB'",
 )
-@option("--no-recorder", "Take off what nsys adds: a quarter of each call and pause, or as measured.")
+@option(
+    "--no-recorder", "Take off what nsys adds: a quarter of each call and pause, or as measured."
+)
 @option(
     "--rank N",
     "Edit only this rank, of recordings of several (repeatable).",
