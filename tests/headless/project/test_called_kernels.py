@@ -164,8 +164,8 @@ ASKED = """@triton.jit
 def halved(x_ptr, y_ptr, n, KIND: tl.constexpr, segment_size: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)[:, None] * segment_size + tl.arange(0, segment_size)[None, :]
     x = tl.reshape(tl.load(x_ptr + at), (BLOCK, segment_size // BLOCK, BLOCK))
-    y = tl.make_block_ptr(y_ptr, (n, n), (n, 1), (0, 0), (BLOCK, BLOCK), (1, 0))
-    tl.store(y, tl.sum(x, 1).to(KIND), boundary_check=(0, 1))
+    rows, columns = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    tl.store(y_ptr + rows * n + columns, tl.sum(x, 1).to(KIND), mask=(rows < n) & (columns < n))
 
 
 def run(x, y, blocks, segments, kinds={torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}):

@@ -237,7 +237,6 @@ _SCALARS = Diagnosis(
     "each load moves one value",
     "Give each block a tile: offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) for the "
     "index that selects the value, with a mask at the end of the array",
-    "high",
 )
 _SERIALIZED_WGMMA = Diagnosis(
     "ptxas serializes the wgmma instructions ({remarks:remark}): each waits for the previous one",
@@ -299,6 +298,8 @@ def scalar_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
     if kernel.ttgir is None or not kernel.compiled.num_warps:
         return
     opcodes = [op.opcode for op in kernel.ttgir.operations]
+    # A few blocks of bookkeeping take no time; of how many there are, a guess says nothing.
+    blocks = math.prod(kernel.compiled.grid or (0,))
     if "tt.load" in opcodes and not any(op.shape for op in kernel.ttgir.operations):
         yield CodeClaim(
             _SCALARS,
@@ -307,6 +308,7 @@ def scalar_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
                 "loads": opcodes.count("tt.load"),
             },
             "TTGIR: no operation on a tensor",
+            severity="high" if kernel.sms and blocks > kernel.sms.count else "medium",
         )
 
 
