@@ -357,15 +357,18 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         "compile_pct": min(100.0 * fraction, 100.0),
         "working_ns": whole_ns,
     }
-    broken = python_events.of_kind(trace, python_events.BREAK, process)
+    broken, subject = python_events.of_kind(trace, python_events.BREAK, process), None
     if tool == code.TORCH_COMPILE and broken:
         at = broken[0]
         values |= {"code": at.function, "site": at.place, "source": at.source}
         values["reason"] = at.reasons[0] if at.reasons else None
-        remedy = _MOVE_OUT + remedy
+        remedy, subject = _MOVE_OUT + remedy, at.subject
+    elif not trials and (call := _compiled_line(trace, process, chosen)):
+        values |= {"called": call.place, "calling": call.named_function}
+        values["called_source"] = call.source
+        subject = call.subject
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
-    if tool == code.TORCH_COMPILE and broken:
-        claim = replace(claim, subject=broken[0].subject)
+    claim = replace(claim, subject=subject or claim.subject)
     idle = "idle" if _gpus_idle(trace, chosen) else ""
     lead = "" if trials else "Compilation by "
     words = {**claim.words, "lead": lead, "since": since, "idle": idle}
@@ -561,6 +564,7 @@ RULES = (
                 " The graph of `{code}` breaks at {site}[ (`{source}`)][: {reason}]: each part is "
                 "compiled apart."
             ),
+            Clause(" Most of it is called at {called}[ in {calling}][ (`{called_source}`)]."),
         ),
     ),
     FindingRule(
