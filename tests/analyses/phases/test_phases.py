@@ -81,7 +81,8 @@ def test_without_gpu_work_nothing_is_said_of_the_gpu(tmp_path):
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.message.endswith(", 1 stretch).")
+    assert finding.message.endswith(", 1 stretch). Most of it is called at train.py:7.")
+    assert finding.subject.name == "train.py:7"
 
 
 @pytest.mark.parametrize(
