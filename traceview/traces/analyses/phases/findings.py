@@ -200,8 +200,6 @@ _REMEDIES = {
     "compile before the loop with wp.load_module().",
     code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
-_KEPT_BY_DEFAULT = (code.CUPY, code.TRITON, code.WARP, code.EXTENSION)
-"""Compilers that keep results below the home folder: the next run on this machine finds them."""
 _MOVE_OUT = (
     "Move that line out of the compiled function, or write it in operations of torch: fewer graphs "
     "compile sooner. "
@@ -350,8 +348,6 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         how = by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
         remedy += f" Record with {how} to see which compiler this is."
     if compilation.only_by_pauses(trace, tool):
-        severity = "medium" if severity == "high" else severity
-    if tool in _KEPT_BY_DEFAULT:
         severity = "medium" if severity == "high" else severity
     values: dict[str, Cell] = {
         "compile_pct": min(100.0 * fraction, 100.0),
