@@ -30,6 +30,8 @@ LEAST_SAMPLES, LEAST_FRACTION, LEAST_NAMED = 10, 0.5, 0.05
 less than half is named with its part, as `gpu-idle` names lines."""
 _UPDATES = re.compile(r"torch\.(optim|amp|nn\.utils)\b")
 """Libraries that launch beside the two passes."""
+_LONG_PASS = 4
+"""Launches between two backward passes count at most as so many usual forward passes."""
 _DERIVATIVES = re.compile(r"torch/autograd/__init__\.py::grad$")
 
 
@@ -78,8 +80,8 @@ def forward_line(trace: Trace) -> SampledLine | None:
     """The innermost line that half of the launches of forward passes pass through, callees too.
 
     None without a backward pass, and where most of these pass through it as well, as through a
-    function with the whole step. Launches between two backward passes count as one forward pass,
-    however many they are: a rollout or an evaluation asks for no backward pass.
+    function with the whole step. A rollout or an evaluation asks for no backward pass, however much
+    it launches between two of them: it counts as a few forward passes.
     """
     lines, frames, rows = stack_lines(trace), trace.recorded("python_frames"), program_frames(trace)
     frame, call = _launching(trace)
@@ -94,7 +96,8 @@ def forward_line(trace: Trace) -> SampledLine | None:
     if not backward.any() or not len(forward):
         return None
     asks = groups.group(np.cumsum(groups.opens(backward))[chosen])
-    part = 1 / groups.count(asks)[asks.ids]
+    number = groups.count(asks)
+    part = np.minimum(1, _LONG_PASS * np.median(number) / number)[asks.ids]
     each = groups.group(frames.texts("file").codes[rows], frames["line"][rows])
     # A line that calls itself is in a stack once.
     once = groups.group(frames["stack"][rows], each.ids).first
@@ -105,7 +108,7 @@ def forward_line(trace: Trace) -> SampledLine | None:
         for at, weights in ((forward, None), (launching[backward], None), (forward, part))
     )
     fits = (2 * back < np.count_nonzero(backward)) & (through >= LEAST_SAMPLES)
-    fits &= parts >= LEAST_FRACTION * asks.size
+    fits &= parts >= LEAST_FRACTION * part.sum()
     if not fits.any():
         return None
     depth = frames["depth"][rows[each.first]]

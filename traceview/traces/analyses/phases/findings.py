@@ -201,8 +201,6 @@ _REMEDIES = {
     "compile before the loop with wp.load_module().",
     code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
-_KEPT_BY_DEFAULT = (code.CUPY, code.TRITON, code.WARP, code.EXTENSION)
-"""Compilers that keep results below the home folder: the next run on this machine finds them."""
 _MOVE_OUT = (
     "Move that line out of the compiled function, or write it in operations of torch: fewer graphs "
     "compile sooner. "
@@ -358,21 +356,22 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     # Of a program that ran on, nobody knows what share of the run it is.
     if compilation.only_by_pauses(trace, tool) or "first_s" in trace.run:
         severity = "medium" if severity == "high" else severity
-    if tool in _KEPT_BY_DEFAULT:
-        severity = "medium" if severity == "high" else severity
     values: dict[str, Cell] = {
         "compile_pct": min(100.0 * fraction, 100.0),
         "working_ns": whole_ns,
     }
-    broken = python_events.of_kind(trace, python_events.BREAK, process)
+    broken, subject = python_events.of_kind(trace, python_events.BREAK, process), None
     if tool == code.TORCH_COMPILE and broken:
         at = broken[0]
         values |= {"code": at.function, "site": at.place, "source": at.source}
         values["reason"] = at.reasons[0] if at.reasons else None
-        remedy = _MOVE_OUT + remedy
+        remedy, subject = _MOVE_OUT + remedy, at.subject
+    elif not trials and (call := _compiled_line(trace, process, chosen)):
+        values |= {"called": call.place, "calling": call.named_function}
+        values["called_source"] = call.source
+        subject = call.subject
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
-    if tool == code.TORCH_COMPILE and broken:
-        claim = replace(claim, subject=broken[0].subject)
+    claim = replace(claim, subject=subject or claim.subject)
     idle = "idle" if _gpus_idle(trace, chosen) else ""
     lead = "" if trials else "Compilation by "
     words = {**claim.words, "lead": lead, "since": since, "idle": idle}
@@ -566,6 +565,7 @@ RULES = (
                 " The graph of `{code}` breaks at {site}[ (`{source}`)][: {reason}]: each part is "
                 "compiled apart."
             ),
+            Clause(" Most of it is called at {called}[ in {calling}][ (`{called_source}`)]."),
         ),
     ),
     FindingRule(
