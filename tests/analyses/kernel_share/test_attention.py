@@ -35,7 +35,7 @@ def test_what_runs_between_the_products_is_saved(tmp_path):
     assert finding.saving == "at-least"
     assert finding.message == (
         "Attention is not fused. 8 softmaxes run between two GEMMs each, and the 20 kernels "
-        "between these take 1.32 µs (13.9 % of kernel time after warm-up). A fused kernel needs "
+        "between these take 1.32 µs (13.9 % of kernel time). A fused kernel needs "
         "none of them."
     )
     assert finding.action.startswith("Use torch.nn.functional.scaled_dot_product_attention")

@@ -42,7 +42,7 @@ def test_convolutions_in_tf32(tmp_path):
     [finding] = advice(in_turn(H200, TF32, RELU), tmp_path, "Convolutions in TF32")
 
     assert finding.message.startswith(
-        "Convolutions in TF32 take 2.00 ms (50.0 % of kernel time after warm-up); bf16 is up to "
+        "Convolutions in TF32 take 2.00 ms (50.0 % of kernel time); bf16 is up to "
         "2.0× faster. Other 32-bit kernels between them, such as normalization, take 2.00 ms, and "
         "half of that at best in 16 bits."
     )
@@ -110,7 +110,7 @@ def test_conversions_of_the_layout(tmp_path):
 
     assert finding.message == (
         "cuDNN's conversions of images between NCHW and NHWC take 2.00 ms (33.3 % of kernel "
-        "time after warm-up) in 40 kernels."
+        "time) in 40 kernels."
     )
     assert finding.time_at_stake_ns == 2_000 * US
     assert finding.saving == "at-least"

@@ -227,7 +227,8 @@ def _phrases(
         yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
     losses = _losses(parts, limit)
     for each in losses:
-        yield from _loss_phrases(trace, parts, each)
+        where = " outside the steps" if _is_outside(trace, parts.device, each) else ""
+        yield from _loss_phrases(parts, each, where)
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
     if pace := pacing.paced(trace, parts.device):
@@ -314,9 +315,8 @@ def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
         yield f"{units.duration(moved)} of page migrations before and after"
 
 
-def _loss_phrases(trace: Trace, parts: SteadyParts, limit: causes.Limit) -> Iterator[str]:
+def _loss_phrases(parts: SteadyParts, limit: causes.Limit, where: str = "") -> Iterator[str]:
     """Phrases on the share of the time of a limit, those of its named parts apart."""
-    where = " outside the steps" if _is_outside(trace, parts.device, limit) else ""
     named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
     phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), causes.LOST[limit]), *named]
     if named:
