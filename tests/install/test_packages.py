@@ -38,7 +38,9 @@ def test_an_archive_of_zstd_is_read(installed, tmp_path):
     """By the module of Python 3.14, or by the backport that older ones install."""
     archive = tmp_path / "training.sqlite.zst"
     archive.write_bytes(compress(lzma.decompress(RECORDING.read_bytes())))
-    assert "7 steps of 20.3 ms" in installed.traceview("report", archive)
+    (read, expected) = (installed.traceview("report", each) for each in (archive, RECORDING))
+    assert "steps of" in read
+    assert read.splitlines()[1:] == expected.splitlines()[1:]
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler here")

@@ -102,6 +102,10 @@ _MORE_AT, _MORE_FOR = (
     "({launched_pct})."
     for where in ("at", "in the backward pass of")
 )
+_TIME_AT = (
+    " At least {launched_pct} of that time is launched at {launched_at}[ in {launched_in}]"
+    "[ (`{launched_source}`)]."
+)
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 _BREAKS = " torch.compile breaks the graph of `{broken}` there[: {broken_reason}]."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
@@ -181,7 +185,7 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     if known is None or subject.file:
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
-    by_line = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR)
+    by_line = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR, _TIME_AT)
     said = (*(each for each in claim.said if each not in by_line), _LAUNCHED)
     return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
 
@@ -356,13 +360,15 @@ def kernel_claim(
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
     gains = rows if gaining is None else gaining
     gain = of_kernels(trace, gains, effect)
-    launched = launch_lines.launch_line(trace, rows if lines_of is None else lines_of)
+    gpu_limits = not gain_sentence(gain.saved_ns, gain.own_ns)
+    lines_of = rows if lines_of is None else lines_of
+    launched = launch_lines.launch_line(trace, lines_of, gpu_limits)
     said: tuple[str, ...] = ()
     at: dict[str, Value] = {}
     if launched:
         line, all_of_it = launched.line, launched.fraction == 1
         of = (_MORE_FOR, _FOR_LINE) if launched.of_forward else (_MORE_AT, _AT_LINE)
-        said = (of[all_of_it],)
+        said = (_TIME_AT if launched.of_time else of[all_of_it],)
         at = {
             "launched_at": line.place,
             "launched_in": line.named_function,

@@ -241,6 +241,46 @@ def test_the_line_that_launches_most_of_the_kernels_is_told(tmp_path, lines, tol
     assert told in chains[0].message
 
 
+@pytest.mark.parametrize(
+    ("took_ns", "told"),
+    [
+        (800_000, "At least 63.4 % of that time is launched at train.py:8 in step."),
+        (300_000, "At least 40.7 % of that time is launched at train.py:8 in step."),
+        # Line 7 takes more.
+        (100_000, "Most are launched in the backward pass of train.py:7 in step."),
+        # The CPU limits the program: launches count.
+        (2_000, "Most are launched in the backward pass of train.py:7 in step."),
+    ],
+)
+def test_a_long_kernel_in_few_samples_is_told_by_its_time(tmp_path, took_ns, told):
+    """Of each step line 7 launches six kernels, line 8 two, and the backward pass ten."""
+    backward = (
+        ("/site-packages/torch/autograd/graph.py", 865, "_engine_run_backward"),
+        ("train.py", 9, "step"),
+    )
+    each_ns = 30_000 if took_ns > 2_000 else 200
+    gemm = ("gemm", GEMM, each_ns)
+    forward = [*[("line 7", ADD, each_ns)] * 6, gemm, *[("line 8", NORM, each_ns)] * 2]
+    passes = [*forward, gemm, *[("backward", CAST, each_ns)] * 10, gemm]
+    passes[8] = ("line 8", NORM, took_ns)
+    export, now, free = Export(), 0, 0
+    for step in range(60):
+        for place, (at, name, ns) in enumerate(passes):
+            now += 20_000
+            # One launch of a step is sampled.
+            if step % len(passes) == place:
+                line = {"line 7": 7, "line 8": 8, "gemm": 6}.get(at)
+                stack = backward if line is None else (("train.py", line, "step"),)
+                export.python_sample(now - 10_000, *stack)
+            begin = max(free, now + 6_000)
+            free = begin + ns
+            export.launch((now, now + 5_000), (begin, free), name=name)
+
+    [chain] = [each for each in ask(ANALYSIS, export, tmp_path).findings if "chain" in each.message]
+
+    assert told in chain.message
+
+
 @pytest.mark.parametrize("called", [True, False])
 def test_kernels_of_a_backward_pass_are_told_with_the_line_of_the_forward_pass(tmp_path, called):
     autograd = ("/site-packages/torch/autograd/graph.py", 865, "_engine_run_backward")
