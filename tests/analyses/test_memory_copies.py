@@ -146,8 +146,8 @@ def test_a_pageable_upload_is_at_the_line_that_python_samples_show(tmp_path):
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        (1, "They are made at train.py:31 in log."),
-        (12, "62.4 ms of 91.2 ms is at train.py:31 in log, the most of any line."),
+        (1, "They are made at train.py:31 in log (`x`)."),
+        (12, "62.4 ms of 91.2 ms is at train.py:31 in log (`x`), the most of any line."),
     ],
 )
 def test_a_pageable_copy_is_at_the_line_that_the_program_marks(
@@ -371,7 +371,7 @@ def test_copies_launched_in_a_warm_up_range_are_of_warm_up(name, tmp_path):
 
     assert {each.severity for each in findings} == {"info"}
     assert sorted(each.time_at_stake_ns for each in findings) == [pytest.approx(100, abs=10), 1000]
-    assert "during warm-up" in findings[-1].message
+    assert "of warm-up or start-up" in findings[-1].message
 
 
 NUMBA = "heat[abi:v1,cw51cXTLSUwv1s](Array<float, 2>)"

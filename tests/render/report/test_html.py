@@ -182,7 +182,7 @@ def test_a_finding_on_a_kernel_has_its_code_where_the_recording_carries_it():
 def test_the_bar_names_launch_late_time_besides_data_loading_as_other(names, labels):
     parts = tuple(TimePart("idle", name, 40) for name in names)
 
-    bar = time_bar(RunTime(0, 1, 0, 100, parts))
+    bar = time_bar(RunTime(0, 1, 0, 100, parts), None)
 
     assert [each.name for each in bar.idle] == labels
     assert all(f"idle: {label}: 40 ns" in bar.drawn for label in labels)

@@ -25,7 +25,7 @@ def plain(tmp_path):
 
 
 def page(path):
-    return traceview.analyze(load(path)).to_html()
+    return traceview.analyze(load(path), "sync-stalls").to_html()
 
 
 def add_lines(path, lines):

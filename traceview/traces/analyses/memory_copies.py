@@ -189,7 +189,7 @@ def _exposed_claim(
     if staging_ns:
         values["staging_ns"] = staging_ns
     if line:
-        values |= {"site": line.place, "function": line.function}
+        values |= {"site": line.place, "function": line.function, "source": line.source}
         values |= {"site_ns": line_ns} if line_ns else {"all_at": line.place}
         subject = line.subject
     only = exposed_ns >= _ONLY_COPIES_FRACTION * spans[device]
@@ -328,7 +328,8 @@ def _copying_line(
     if of_site[most] < _MUCH_FRACTION * time_ns.sum():
         return None, None
     function = str(sites.site[first]).rpartition(" in ")[2]
-    line = SampledLine(str(sites.file[first]), int(sites.line[first]), function, 0)
+    source = str(sites.source[first]) or None
+    line = SampledLine(str(sites.file[first]), int(sites.line[first]), function, 0, source)
     nearly_all = of_site[most] >= _NEARLY_ALL_FRACTION * time_ns.sum()
     return line, None if nearly_all else int(of_site[most])
 
@@ -408,8 +409,11 @@ RULES = (
                 " Before {calls?it|them}, the GPU idles for {staging_ns} more while the CPU moves "
                 "the bytes to pinned memory."
             ),
-            Clause(" {calls?It is|They are} made at {all_at}[ in {within}]."),
-            Clause(" {site_ns} of {total_ns} is at {site}[ in {within}], the most of any line."),
+            Clause(" {calls?It is|They are} made at {all_at}[ in {within}][ (`{source}`)]."),
+            Clause(
+                " {site_ns} of {total_ns} is at {site}[ in {within}][ (`{source}`)], the most of "
+                "any line."
+            ),
         ),
     ),
     FindingRule(

@@ -363,7 +363,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     broken, subject = python_events.of_kind(trace, python_events.BREAK, process), None
     if tool == code.TORCH_COMPILE and broken:
         at = broken[0]
-        values |= {"code": at.function, "site": at.place, "source": at.source}
+        values |= {"broken": at.function, "site": at.place, "source": at.source}
         values["reason"] = at.reasons[0] if at.reasons else None
         remedy, subject = _MOVE_OUT + remedy, at.subject
     elif not trials and (call := _compiled_line(trace, process, chosen)):
@@ -562,8 +562,8 @@ RULES = (
         "{working_ns} {since}, {stretches:stretch|stretches}).[ The GPU was mostly {idle} then.]",
         clauses=(
             Clause(
-                " The graph of `{code}` breaks at {site}[ (`{source}`)][: {reason}]: each part is "
-                "compiled apart."
+                " The graph of `{broken}` breaks at {site}[ (`{source}`)][: {reason}]: each part "
+                "is compiled apart."
             ),
             Clause(" Most of it is called at {called}[ in {calling}][ (`{called_source}`)]."),
         ),

@@ -151,10 +151,14 @@ def _in_layers(tree: RangeTree) -> Mask:
     result = origins.JoinedTexts(patterns.names.tolist()).meeting(
         lambda name: _LAYER.match(name) and not is_step(name), _NEAR_LAYER
     )[patterns.name]
-    outermost_first = np.argsort(patterns.depth, kind="stable") if result.any() else ()
+    if not result.any():
+        return result
+    # A program that tries numbers of layers has steps in layers_#.
+    steps = origins.JoinedTexts(patterns.names.tolist()).meeting(is_step, _NEAR_STEP)[patterns.name]
+    outermost_first = np.argsort(patterns.depth, kind="stable")
     for row in outermost_first:
         parent = int(patterns.parent[row])
-        result[row] |= parent >= 0 and result[parent]
+        result[row] |= parent >= 0 and result[parent] and not steps[row]
     return result
 
 
