@@ -185,6 +185,16 @@ def test_html_and_json_to_named_files(asked, tmp_path, capsys):
     assert capsys.readouterr().err == "Wrote a.html\nWrote b.json\n"
 
 
+def test_an_output_file_names_the_page_that_an_option_asks_for(tmp_path, monkeypatch, unpack):
+    path = str(unpack("mlp_sync"))
+    monkeypatch.chdir(tmp_path)
+
+    assert run(["report", path, "--html", "-o", "page.html"]) == 0
+    assert run(["report", path, "--html", "a.html", "-o", "b.html"]) == 2
+
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+
+
 @pytest.mark.parametrize(
     "option", [["--json"], ["--json", "-"], ["--json", "-", "--html", "a.html"]]
 )

@@ -275,9 +275,12 @@ class Asked:
         the `sources`, each of that `kind`.
         """
         html, output = self.html, self.output
-        if self.opens and html is None and not (output and output.suffix.startswith(".htm")):
+        if self.opens and html is None:
             html = ""
         page = f"{stem}.html" if html == "" else html
+        if html == "" and output and output.suffix.lower().startswith(".htm"):
+            # -o names the page that --html asks for.
+            page = None
         paths = {"html": page, "json": self.json_, "markdown": self.markdown}
         if output is not None:
             ending = _SUFFIXES.get(output.suffix.lower(), "")
