@@ -152,12 +152,19 @@ def test_a_job_whose_cpus_set_the_pace_says_so():
     assert report.verdict.limit == "cpu-launch"
 
 
-def test_what_the_cpu_does_instead_comes_from_the_report_of_a_rank():
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("The GPU sat idle for 9.00 ms while the CPU allocated memory.", "the GPU sat idle"),
+        ("GPU 1 sat idle for 9.00 ms at train.py:7 (`log(f'{rank} {ranks}')`).", "GPU 1 sat idle"),
+    ],
+)
+def test_what_the_cpu_does_instead_comes_from_the_report_of_a_rank(message, said):
     """CUDA graphs help nobody whose CPU waits for memory."""
     found = RankFinding(
         analysis="gpu-idle",
         severity="high",
-        message="The GPU sat idle for 9.00 ms while the CPU allocated memory.",
+        message=message,
         action="Use less memory at the peak.",
         time_at_stake_ns=9 * MS,
         share_of_step_pct=None,
@@ -166,10 +173,8 @@ def test_what_the_cpu_does_instead_comes_from_the_report_of_a_rank():
     ranks = [replace(each, findings=(other, found)) for each in launch_bound(paused=False)]
     finding = job_report(ranks).result.findings[0]
 
-    assert finding.message.endswith(
-        "6.00 ms without waits. On rank 0: the GPU sat idle for 9.00 ms while the CPU allocated "
-        "memory."
-    )
+    rest = message.partition("sat idle")[2].replace("{ranks}", "{ ranks }")
+    assert finding.message.endswith(f"6.00 ms without waits. On rank 0: {said}{rest}")
     assert finding.action == found.action
 
 

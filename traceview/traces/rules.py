@@ -103,8 +103,8 @@ _MORE_AT, _MORE_FOR = (
     for where in ("at", "in the backward pass of")
 )
 _TIME_AT = (
-    " At least {launched_pct} of that time is launched at {launched_at}[ in {launched_in}]"
-    "[ (`{launched_source}`)]."
+    " By samples, about {launched_pct} of that time is launched at {launched_at}"
+    "[ in {launched_in}][ (`{launched_source}`)]."
 )
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 _BREAKS = " torch.compile breaks the graph of `{broken}` there[: {broken_reason}]."

@@ -244,8 +244,8 @@ def test_the_line_that_launches_most_of_the_kernels_is_told(tmp_path, lines, tol
 @pytest.mark.parametrize(
     ("took_ns", "told"),
     [
-        (800_000, "At least 63.4 % of that time is launched at train.py:8 in step."),
-        (300_000, "At least 40.7 % of that time is launched at train.py:8 in step."),
+        (800_000, "By samples, about 63.4 % of that time is launched at train.py:8 in step."),
+        (300_000, "By samples, about 40.7 % of that time is launched at train.py:8 in step."),
         # Line 7 takes more.
         (100_000, "Most are launched in the backward pass of train.py:7 in step."),
         # The CPU limits the program: launches count.

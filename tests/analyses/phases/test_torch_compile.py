@@ -132,7 +132,7 @@ def test_compilation_is_told_with_the_line_that_breaks_its_graph(tmp_path):
         "compiled apart."
     )
     assert finding.subject.name == "train.py:27"
-    assert finding.action.startswith("Move that line out of the compiled function")
+    assert finding.action.startswith("Move the line out of the compiled function")
 
 
 @pytest.mark.parametrize(("pause", "severity"), [(0, "info"), (10 * MS, "low")])

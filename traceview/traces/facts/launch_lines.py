@@ -47,8 +47,8 @@ class LaunchLine(NamedTuple):
     """The line that makes most launches of some kernels, or more of them than any other.
 
     `of_forward` is True where it is that of a forward pass, the launches being made in the backward
-    pass, and `fraction` is its part of the samples, 1 where it is most; with `of_time`, the part of
-    the kernels' time that it launches at least.
+    pass, and `fraction` is its part of the samples, 1 where it is most; with `of_time`, its part of
+    the kernels' time.
     """
 
     line: SampledLine
@@ -94,6 +94,8 @@ def _by_time(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
 
     As far as is known: kinds that samples show at several lines count for none.
     """
+    if len(_launching(trace)[0]) < LEAST_SAMPLES:
+        return None
     frame, kernel = _sampled_kernels(trace)
     kinds, kernels = _kinds(trace), trace.recorded("kernels")
     time_ns = np.bincount(kinds[rows], kernels.duration_ns[rows], int(kinds.max(initial=0)) + 1)

@@ -369,6 +369,11 @@ _LAUNCH_LESS = (
 )
 
 
+def _continued(sentence: str) -> str:
+    """A sentence behind a colon: `the GPU sat idle`, but `GPU 1 sat idle`."""
+    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+
+
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
     """A finding where the CPU, not the GPU, sets the pace of the step on most ranks."""
     if job.needs is None or len(job.ranks) < 2:  # the report of one rank has its own findings
@@ -393,10 +398,10 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         "cpu_ns": round(float(np.nanmedian(cpu[bound]))),
         "step_ns": round(step_ns),
     }
-    of_rank = ""
-    if found:
-        values["rank"] = rank
-        of_rank = f" On rank {{rank}}: {found.message[0].lower()}{found.message[1:]}"
+    of_rank = f" On rank {rank}: {_continued(found.message)}" if found else ""
+    # The message may quote a line of the program with {ranks}, which is no field of ours.
+    for name in values:
+        of_rank = of_rank.replace(f"{{{name}}}", f"{{ {name} }}")
     which = "all {ranks:rank}" if bound.all() else "{ranks:rank}"
     if bound.all() and len(bound) == 2:
         which = "both ranks"

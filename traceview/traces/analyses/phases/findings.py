@@ -201,10 +201,6 @@ _REMEDIES = {
     "compile before the loop with wp.load_module().",
     code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
-_MOVE_OUT = (
-    "Move that line out of the compiled function, or write it in operations of torch: fewer graphs "
-    "compile sooner. "
-)
 _ONE_BY_ONE = 6
 """From so many windows on, JAX compiled operations one by one as they were called."""
 _ONE_PROGRAM = (
@@ -365,7 +361,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         at = broken[0]
         values |= {"broken": at.function, "site": at.place, "source": at.source}
         values["reason"] = at.reasons[0] if at.reasons else None
-        remedy, subject = _MOVE_OUT + remedy, at.subject
+        remedy, subject = f"{wording.KEEP_GRAPH_WHOLE} {remedy}", at.subject
     elif not trials and (call := _compiled_line(trace, process, chosen)):
         values |= {"called": call.place, "calling": call.named_function}
         values["called_source"] = call.source
