@@ -1,5 +1,7 @@
 """Warm-up and outliers of many loops at once are those of each loop by itself."""
 
+from itertools import groupby, takewhile
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,12 @@ def limit_of(took):
     return round(median), round(median + max(5 * deviation, 0.1 * median))
 
 
+def runs(flags):
+    """The places of each run of flags that are set."""
+    places = enumerate(flags)
+    return [[at for at, _ in run] for is_set, run in groupby(places, lambda p: p[1]) if is_set]
+
+
 def plainly(took):
     """Warm-up steps, outliers, median and limit of one loop."""
     early = 0
@@ -25,6 +33,13 @@ def plainly(took):
     median, limit = limit_of(took[early:])
     comparable = len(took) - early >= 5
     outliers = [comparable and at >= early and each > limit for at, each in enumerate(took)]
+    for run in runs(outliers):
+        # What outliers take longer, the shorter steps right behind them may have given them.
+        after = list(takewhile(lambda each: each < 0.9 * median, took[run[-1] + 1 :]))
+        longer = sum(took[at] - median for at in run)
+        if 2 * sum(median - each for each in after) >= longer:
+            for at in run:
+                outliers[at] = False
     return [at < early for at in range(len(took))], outliers, median, limit
 
 
