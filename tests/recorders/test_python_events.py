@@ -133,6 +133,39 @@ def test_a_program_that_compiles_nothing_imports_nothing_for_it(tmp_path):
     assert "traceview_injected.python_events" in hooked
 
 
+COLLECTS = """
+import gc, sys
+from _thread import get_ident
+from traceview_injected import python_events
+
+class Watching:
+    def find_spec(self, name, *_):
+        imports.append((name, get_ident()))
+
+gc.disable()
+imports = []
+sys.meta_path.insert(0, Watching())
+python_events.install(sys.argv[1])
+kept = [[number] for number in range(300_000)]
+imports.clear()
+gc.collect()
+assert get_ident() not in {thread for _, thread in imports}, imports
+"""
+
+
+def test_a_collection_imports_nothing(tmp_path):
+    # One import of torch in 120 failed with a KeyError: an import in a callback of the collector
+    # breaks the import during which the collection ran.
+    environment = {**os.environ, "PYTHONPATH": str(Path(python_events.__file__).parents[1])}
+    command = [sys.executable, "-c", COLLECTS, str(tmp_path)]
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    [events] = tmp_path.glob("*.events")
+    assert events.read_text()
+
+
 def collected(folder, monkeypatch, *, took_ns, generation=2):
     """The events of a collection that takes so long."""
     folder.mkdir()
@@ -141,6 +174,7 @@ def collected(folder, monkeypatch, *, took_ns, generation=2):
     watched = python_events._Collections()
     watched.changed("start", {})
     watched.changed("stop", {"generation": generation, "collected": 7})
+    watched.write()
     return [path.read_text() for path in folder.glob("*.events")]
 
 

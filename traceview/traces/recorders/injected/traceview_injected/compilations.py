@@ -12,7 +12,7 @@ from functools import wraps
 from time import perf_counter_ns
 
 from . import python_events
-from .sync_call_sites import FRAMEWORK, USER, innermost, rank_of
+from .sync_call_sites import FRAMEWORK, USER, innermost, rank_of, source_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _caller() -> tuple[str, int, str, str] | None:
     code = frame.f_code
     if rank_of(code.co_filename) != USER:
         return None
-    return code.co_filename, frame.f_lineno, code.co_name, python_events.source_of(frame)
+    return code.co_filename, frame.f_lineno, code.co_name, source_of(frame)
 
 
 def _guards_ns(code: Any) -> int:

@@ -7,13 +7,13 @@ another package is used.
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
+    from typing import Any
 
 SOURCE_CHARACTERS = 120
 NAME_CHARACTERS = 200
@@ -106,12 +106,19 @@ def _absolute(filename: str) -> str:
 
 
 def _described(frame: FrameType, hint: str) -> str:
-    code = frame.f_code
-    line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+    code, line = frame.f_code, source_of(frame)
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     where = f"{bounded(shown(code.co_filename), NAME_CHARACTERS)}:{frame.f_lineno}"
     source = bounded(line, SOURCE_CHARACTERS)
     return f"{where} in {bounded(name, NAME_CHARACTERS)}: {source} [{hint}]"
+
+
+def source_of(frame: Any) -> str:
+    """The text of the line that a frame executes."""
+    # Imported late: a program may have a module named as one of those that it imports.
+    import linecache
+
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
 def bounded(text: str, most: int) -> str:
