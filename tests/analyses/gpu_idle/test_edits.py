@@ -214,7 +214,7 @@ def test_a_call_that_blocked_takes_the_usual_time(tmp_path):
 
     assert saved_us(trace, edit) == pytest.approx(19_995 / 18, abs=1)
     once, often = ask(ANALYSIS, program(step), tmp_path).findings
-    assert "each in one cudaLaunchKernel. It took 20.0 ms for k; 5.00 µs is usual." in once.message
+    assert ", in one cudaLaunchKernel. It took 20.0 ms for k; 5.00 µs is usual." in once.message
     assert saved_us(trace, once.edit) == saved_us(trace, edit)
     assert often.message.startswith("The GPU sat idle for 1.40 ms (93 gaps)")
 

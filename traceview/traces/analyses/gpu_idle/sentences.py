@@ -157,7 +157,8 @@ def of_accident(idle: IdleClaim, accident: line_sites.Accident, whole_ns: int) -
         took_ns = calls.duration_ns[accident.calls]
         call, each_ns = int(accident.calls[np.argmax(took_ns)]), round(float(np.median(took_ns)))
         what = "before CUDA graphs" if cause == causes.GRAPH_LAUNCH else "waiting for launches"
-        idle.lost = f"of {{whole_ns}} {what}, each in one {{call}}"
+        each = "each " if len(accident.gaps) > 1 else ""
+        idle.lost = f"of {{whole_ns}} {what}, {each}in one {{call}}"
         late = cause == causes.LAUNCH_LATE
         idle.remedy = remedies.CALL_BEFORE if late else remedies.action_for(trace, cause)
         values = {"call": trace.api_calls.texts("name")[call]}
