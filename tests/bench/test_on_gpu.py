@@ -15,9 +15,6 @@ pytestmark = [
 
 from traceview.trials.bench import (  # noqa: E402 (needs torch)
     BenchRequest,
-    BlockSizes,
-    TuningCache,
-    autotune,
     benchmark,
     describe,
     measure,
@@ -140,29 +137,6 @@ def test_describing_counts_the_memory_of_a_call():
     x = torch.randn(MIB, device="cuda")
     found = describe(lambda x: (x + 1) * 2, x)
     assert 2 * 4 * MIB <= found.peak_memory_bytes <= 3 * 4 * MIB
-
-
-def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
-    import triton
-
-    from kernels.gelu import gelu_kernel
-
-    x = torch.randn(16 * MIB, device="cuda")
-    y = torch.empty_like(x)
-
-    def run(block, warps=4):
-        grid = (triton.cdiv(x.numel(), block),)
-        gelu_kernel[grid](x, y, x.numel(), BLOCK=block, num_warps=warps)
-
-    found = autotune(
-        lambda config: run(**config),
-        [{"block": block, "warps": warps} for block in (32, 1024, 4096) for warps in (1, 4)],
-    )
-    assert found.config["block"] > 32
-    cache = TuningCache(tmp_path)
-    sizes = BlockSizes("gelu", cache=cache)
-    best = sizes.tune(run, x.numel(), "float32")
-    assert BlockSizes("gelu", cache=cache).choose(x.numel(), "float32") == best
 
 
 def test_a_declared_range_reaches_the_text(monkeypatch):

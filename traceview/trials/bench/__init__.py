@@ -16,22 +16,12 @@ from traceview.trials.bench.operation import Operation, Version, load_operation
 from traceview.trials.bench.plan import BenchRequest
 from traceview.trials.bench.profiling import Description, Profile, TensorFacts, describe, profile
 from traceview.trials.bench.program import ProgramSweep, sweep_program
-from traceview.trials.bench.tuning import (
-    BlockSizes,
-    Candidate,
-    TuningCache,
-    TuningResult,
-    autotune,
-    cache_key,
-)
 
 __all__ = [
     "Axis",
     "Bandwidth",
     "BenchReport",
     "BenchRequest",
-    "BlockSizes",
-    "Candidate",
     "Description",
     "Fit",
     "Operation",
@@ -40,14 +30,10 @@ __all__ = [
     "Sweep",
     "TensorFacts",
     "Timing",
-    "TuningCache",
-    "TuningResult",
     "Version",
     "VersionResult",
-    "autotune",
     "bandwidth",
     "benchmark",
-    "cache_key",
     "describe",
     "fit",
     "load_operation",
