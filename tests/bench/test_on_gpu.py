@@ -19,8 +19,8 @@ from traceview.trials.bench import (  # noqa: E402 (needs torch)
     describe,
     measure,
     profile,
-    sweep,
 )
+from traceview.trials.bench.growth import fit_timings  # noqa: E402 (needs torch)
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -82,10 +82,11 @@ def test_the_wall_clock_shows_where_launches_are_the_limit():
         return run
 
     # Forty launches take the CPU longer than the GPU needs for so few numbers.
-    found = sweep(make, [1 << k for k in range(8, 17, 2)])
-    assert found.fit.kind == "flat"
-    assert found.fit.launch_bound
-    assert str(found).endswith("(launch-bound)")
+    sizes = [1 << k for k in range(8, 17, 2)]
+    found = fit_timings([(size, benchmark(make(size), 2, 10, wall=True)) for size in sizes])
+    assert found.kind == "flat"
+    assert found.launch_bound
+    assert found.sentence().endswith("(launch-bound)")
 
 
 def test_gelu_is_right_and_fast():

@@ -4,13 +4,11 @@ torch and triton are imported only by the functions that need them, when called.
 """
 
 from traceview.trials.bench.comparison import (
-    Bandwidth,
     BenchReport,
     VersionResult,
-    bandwidth,
     measure,
 )
-from traceview.trials.bench.growth import Axis, Fit, Sweep, fit, sweep
+from traceview.trials.bench.growth import Axis, Fit, Sweep, fit
 from traceview.trials.bench.measurement import Timing, benchmark
 from traceview.trials.bench.operation import Operation, Version, load_operation
 from traceview.trials.bench.plan import BenchRequest
@@ -19,7 +17,6 @@ from traceview.trials.bench.program import ProgramSweep, sweep_program
 
 __all__ = [
     "Axis",
-    "Bandwidth",
     "BenchReport",
     "BenchRequest",
     "Description",
@@ -32,13 +29,11 @@ __all__ = [
     "Timing",
     "Version",
     "VersionResult",
-    "bandwidth",
     "benchmark",
     "describe",
     "fit",
     "load_operation",
     "measure",
     "profile",
-    "sweep",
     "sweep_program",
 ]
