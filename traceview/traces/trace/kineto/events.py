@@ -22,7 +22,6 @@ class Arguments(
     msgspec.Struct,
     gc=False,
     rename={
-        "external_id": "External id",
         "python_id": "Python id",
         "registers": "registers per thread",
         "shared_memory": "shared memory",
@@ -51,7 +50,6 @@ class Arguments(
 ):
     """The arguments that are read; all others are skipped without being decoded."""
 
-    external_id: Any = None
     correlation: Any = None
     device: Any = None
     context: Any = None
