@@ -13,7 +13,6 @@ from traceview.kernels.headless import client
 from traceview.traces.recorders import nsys as exports
 from traceview.traces.trace.load import load
 from traceview.traces.trace.scrub.facts import remove_environment
-from traceview.trials.bench.tuning import TuningCache
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -33,14 +32,13 @@ def test_folders_and_files_of_every_cache_are_private(before, tmp_path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TRACEVIEW_CACHE_DIR", raising=False)
     if before is not None:
-        for name in ("traceview", "traceview/triton", "traceview/bench"):
+        for name in ("traceview", "traceview/triton"):
             (tmp_path / name).mkdir()
             (tmp_path / name).chmod(before)
     kernels = client.kernel_cache("a.py")
     (kernels / "kernel").mkdir()
     (kernels / "kernel" / "k.cubin").write_bytes(b"0")
     client.kernel_cache("a.py")
-    TuningCache().put({"a": "b"}, {"c": 1})
     for path in (tmp_path / "traceview").rglob("*"):
         assert mode(path) == (0o700 if path.is_dir() else 0o600), path
     assert mode(tmp_path / "traceview") == 0o700
@@ -88,9 +86,8 @@ def test_what_is_not_the_users_own_is_no_cache(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir(mode=0o755)
     (tmp_path / "traceview").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="traceview"):
-        cache_folder("bench")
+        cache_folder("triton")
     assert client.kernel_cache("a.py") is None
-    assert TuningCache().update({"a": "b"}, lambda _: {"c": 1}) == {"c": 1}
     assert mode(tmp_path / "elsewhere") == 0o755
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

@@ -13,7 +13,7 @@ from traceview.base.errors import InputError  # noqa: E402
 from traceview.render.bench_json import BenchDocument, render_flame, render_speedscope  # noqa: E402
 from traceview.render.bench_text import render_bench  # noqa: E402
 from traceview.render.json import render_json  # noqa: E402
-from traceview.trials.bench import BenchRequest, Version, bandwidth, describe, measure, profile  # noqa: E402
+from traceview.trials.bench import BenchRequest, Version, describe, measure, profile  # noqa: E402
 from traceview.trials.bench.case import compare, reference_outputs  # noqa: E402
 from traceview.trials.bench.plan import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
 
@@ -226,13 +226,6 @@ def test_the_fit_needs_four_sizes():
     found = measured("manual", sizes=[4, 8, 16, 32])
     assert list(found.fits) == [("float32", "manual")]
     assert "Time over size" in render_bench(found)
-
-
-def test_bandwidth_over_sizes():
-    found = bandwidth(OPERATION, [1 << 10, 1 << 14], versions=["manual", "wrong"], trials=3)
-    assert [row.version for row in found.rows] == ["manual", "manual"]
-    assert found.saturated_from["manual"] in (1 << 10, 1 << 14)
-    assert all(row.bytes_per_s > 0 for row in found.rows)
 
 
 def test_a_call_is_described_by_its_inputs_and_outputs():

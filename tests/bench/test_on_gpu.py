@@ -15,15 +15,12 @@ pytestmark = [
 
 from traceview.trials.bench import (  # noqa: E402 (needs torch)
     BenchRequest,
-    BlockSizes,
-    TuningCache,
-    autotune,
     benchmark,
     describe,
     measure,
     profile,
-    sweep,
 )
+from traceview.trials.bench.growth import fit_timings  # noqa: E402 (needs torch)
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -85,10 +82,11 @@ def test_the_wall_clock_shows_where_launches_are_the_limit():
         return run
 
     # Forty launches take the CPU longer than the GPU needs for so few numbers.
-    found = sweep(make, [1 << k for k in range(8, 17, 2)])
-    assert found.fit.kind == "flat"
-    assert found.fit.launch_bound
-    assert str(found).endswith("(launch-bound)")
+    sizes = [1 << k for k in range(8, 17, 2)]
+    found = fit_timings([(size, benchmark(make(size), 2, 10, wall=True)) for size in sizes])
+    assert found.kind == "flat"
+    assert found.launch_bound
+    assert found.sentence().endswith("(launch-bound)")
 
 
 def test_gelu_is_right_and_fast():
@@ -140,29 +138,6 @@ def test_describing_counts_the_memory_of_a_call():
     x = torch.randn(MIB, device="cuda")
     found = describe(lambda x: (x + 1) * 2, x)
     assert 2 * 4 * MIB <= found.peak_memory_bytes <= 3 * 4 * MIB
-
-
-def test_tuning_and_block_sizes_on_a_real_kernel(tmp_path):
-    import triton
-
-    from kernels.gelu import gelu_kernel
-
-    x = torch.randn(16 * MIB, device="cuda")
-    y = torch.empty_like(x)
-
-    def run(block, warps=4):
-        grid = (triton.cdiv(x.numel(), block),)
-        gelu_kernel[grid](x, y, x.numel(), BLOCK=block, num_warps=warps)
-
-    found = autotune(
-        lambda config: run(**config),
-        [{"block": block, "warps": warps} for block in (32, 1024, 4096) for warps in (1, 4)],
-    )
-    assert found.config["block"] > 32
-    cache = TuningCache(tmp_path)
-    sizes = BlockSizes("gelu", cache=cache)
-    best = sizes.tune(run, x.numel(), "float32")
-    assert BlockSizes("gelu", cache=cache).choose(x.numel(), "float32") == best
 
 
 def test_a_declared_range_reaches_the_text(monkeypatch):

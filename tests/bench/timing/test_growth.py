@@ -1,7 +1,6 @@
 """Fits of times: each form is found from points that follow it."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.bench.timing.test_measurement import timing
 from traceview.base.errors import InputError
 from traceview.trials.bench import fit
-from traceview.trials.bench.growth import fit_timings, sweep
+from traceview.trials.bench.growth import fit_timings
 
 SIZES = [2**k for k in range(4, 20)]
 
@@ -143,17 +142,6 @@ def test_on_a_cpu_nothing_is_launch_bound():
     assert fit_timings(points).launch_bound is None
 
 
-@pytest.mark.usefixtures("only_sleeping_takes_time")
-def test_a_sweep_of_steps():
-    def make(steps):
-        return lambda: time.sleep(steps * 0.005)
-
-    found = sweep(make, [1, 2, 4, 8, 16], over="steps", trials=5)
-    assert [value for value, _ in found.points] == [1, 2, 4, 8, 16]
-    assert found.fit.slope_ns == pytest.approx(5_000_000)
-    assert " per step (r² " in str(found)
-
-
 @pytest.mark.parametrize(
     ("unit", "slope", "text"),
     [
@@ -174,8 +162,3 @@ def test_the_swept_parameter_is_named():
     power = fit([(n, float(n**3)) for n in (2, 4, 8, 16)])
     assert power.sentence("layer", "layers") == "grows as layers to the power of 3.00 (r² 1.0)"
     assert fit([(1, 1.0), (2, 2.0)]).sentence("step", "steps").startswith("2 values of steps, ")
-
-
-def test_a_sweep_over_nothing():
-    with pytest.raises(InputError, match="no values"):
-        sweep(lambda _: lambda: None, [])

@@ -22,7 +22,6 @@ from traceview.base.errors import MissingTableError
 from traceview.traces.analyses.base import Result
 from traceview.traces.reporting import analyze
 from traceview.traces.trace import Trace
-from traceview.traces.trace.kineto.gpu_work import short_name
 from traceview.traces.trace.kineto.stacks import parse_frame
 from traceview.traces.trace.load import load
 
@@ -228,22 +227,6 @@ class TestOwners:
         trace = loaded(tmp_path, events, header={"deviceProperties": [MI300]})
         assert trace.devices.cells("device_id") == [3]
         assert trace.devices.cells("name") == ["AMD Instinct MI300X"]
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("gemm", "gemm"),
-        ("void at::native::(anonymous namespace)::cat<int, 4>(int*)", "cat"),
-        ("void a::b<c::d<e>, 2>::run<f>(g)", "run"),
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-         "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
-        ("(((", "((("),
-        ("", ""),
-    ],
-)  # fmt: skip
-def test_short_names(name: str, short: str):
-    assert short_name(name) == short
 
 
 @pytest.mark.parametrize(

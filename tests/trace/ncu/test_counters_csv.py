@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.places import DATA
 from traceview.base.errors import InputError
+from traceview.kernels.ptx.producers import base_name
 from traceview.traces.trace.ncu import (
-    base_name,
     decimal_sign,
     factor,
     number,
@@ -221,6 +221,8 @@ def test_many_launches_are_read_in_seconds(tmp_path):
         ),
         ("void (anonymous namespace)::k<(a::B)1>(int)", "k"),
         ("at::native::k(int)", "k"),
+        ("void at::native::(anonymous namespace)::cat<int, 4>(int*)", "cat"),
+        ("void a::b<c::d<e>, 2>::run<f>(g)", "run"),
         ("operator<", "operator"),
         ("(((", "((("),
         ("", ""),

@@ -113,6 +113,22 @@ def plain_name(symbol: str) -> str:
     return name if name and at <= len(symbol) else symbol
 
 
+def base_name(name: str) -> str:
+    """A kernel's name without return type, namespaces, template arguments and parameters."""
+    bare: list[str] = []
+    depth = 0
+    for character in name.replace("(anonymous namespace)", "")[:10_000]:
+        opens, closes = character in "<([{", character in ">)]}"
+        if opens and character == "(" and depth == 0 and "".join(bare).strip():
+            break
+        depth += opens
+        if depth == 0:
+            bare.append(character)
+        depth = max(depth - closes, 0)
+    words = "".join(bare).replace("::", " ").split()
+    return words[-1] if words else name[:80]
+
+
 _ABI_TAG = re.compile(r"\[abi:\w*\]")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from traceview.base.findings import Finding
 from traceview.base.hardware import Occupancy
@@ -34,8 +34,6 @@ from traceview.render.base import json_text
 from traceview.render.base.json_text import JsonKey, JsonShape, Keys, Maybe
 from traceview.render.kernels.diff import names_of
 from traceview.render.kernels.names import SourceNames
-
-Value = TypeVar("Value")
 
 
 @record

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from traceview.base.tables import Column, TableSpec, column_list
+from traceview.base.tables import TableSpec, column_list
 
-_nullable = partial(Column, nullable=True)
 _PER_STEP = "mean of a steady step; of all steady time without steps"
 _RANK = "rank int64: number of the rank"
 _PLACE = "place text?: where the rank's program is meanwhile: file and line, or range"

@@ -14,6 +14,7 @@ from traceview.base.records import record
 from traceview.base.tables import Cell, Table
 from traceview.base.vocabulary.kernel_words import KernelClass
 from traceview.base.vocabulary.libraries import classify
+from traceview.kernels.ptx import producers
 from traceview.traces.trace.schema import KERNEL_COUNTERS
 
 # Bytes and FLOP of kernel launches from the metrics of Nsight Compute.
@@ -194,22 +195,6 @@ def _tensor(metrics: Metrics) -> dict[str, float]:
     return {**parts, **whole}
 
 
-def base_name(name: str) -> str:
-    """A kernel's name without return type, namespaces, template arguments and parameters."""
-    bare: list[str] = []
-    depth = 0
-    for character in name.replace("(anonymous namespace)", "")[:10_000]:
-        opens, closes = character in "<([{", character in ">)]}"
-        if opens and character == "(" and depth == 0 and "".join(bare).strip():
-            break
-        depth += opens
-        if depth == 0:
-            bare.append(character)
-        depth = max(depth - closes, 0)
-    words = "".join(bare).replace("::", " ").split()
-    return words[-1] if words else name[:80]
-
-
 def launches_of(table: Table) -> dict[tuple[Any, ...], list[int]]:
     """Rows of kernel_counters by base name, grid and block, in launch order."""
     keys = ("short_name", *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"))
@@ -317,7 +302,7 @@ def _launch(sheet: _Sheet, row: Sequence[str]) -> dict[str, Cell] | None:
     if grid is None or block is None:
         return None
     process = number(row[sheet.column["Process ID"]], sheet.decimal) or 0
-    name = base_name(row[sheet.column["Kernel Name"]])
+    name = producers.base_name(row[sheet.column["Kernel Name"]])
     return counted_launch(name, int(process), grid, block, metrics)
 
 

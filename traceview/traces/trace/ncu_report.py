@@ -19,6 +19,7 @@ from pathlib import Path
 from traceview.base.errors import MALFORMED, InputError
 from traceview.base.records import record
 from traceview.base.tables import Cell, Table
+from traceview.kernels.ptx import producers
 from traceview.traces.trace import ncu
 from traceview.traces.trace.archives import ARCHIVES, damage, unpacked_pieces
 from traceview.traces.trace.schema import KERNEL_COUNTERS
@@ -242,7 +243,7 @@ def _launch(entry: bytes, names: list[str], process: int) -> dict[str, Cell]:
         raise ValueError("a launch without a size")
     if ncu.DURATION in metrics:
         metrics[ncu.DURATION] /= 1e9
-    name = ncu.base_name(texts.get(_DEMANGLED) or texts.get(_FUNCTION, ""))
+    name = producers.base_name(texts.get(_DEMANGLED) or texts.get(_FUNCTION, ""))
     return ncu.counted_launch(name, process, sizes[_GRID], sizes[_BLOCK], metrics)
 
 

@@ -21,7 +21,7 @@ from traceview.base.errors import MALFORMED, InputError, TraceFormatError, unrea
 from traceview.base.records import record
 from traceview.kernels.ptx import cubin as cubin_file
 from traceview.kernels.ptx.model import SourceLine
-from traceview.kernels.ptx.producers import plain_name
+from traceview.kernels.ptx.producers import base_name, plain_name
 from traceview.kernels.ptx.scoreboards import INSTRUCTION_BYTES
 from traceview.traces.trace import ncu, ncu_report
 
@@ -76,7 +76,7 @@ class KernelSamples:
 
     def is_named(self, symbol: str) -> bool:
         """Whether it is of a kernel that is linked under this name."""
-        names = {self.symbol, plain_name(self.symbol), ncu.base_name(self.symbol)}
+        names = {self.symbol, plain_name(self.symbol), base_name(self.symbol)}
         return symbol in names or plain_name(symbol) in names
 
 

@@ -4,34 +4,21 @@ torch and triton are imported only by the functions that need them, when called.
 """
 
 from traceview.trials.bench.comparison import (
-    Bandwidth,
     BenchReport,
     VersionResult,
-    bandwidth,
     measure,
 )
-from traceview.trials.bench.growth import Axis, Fit, Sweep, fit, sweep
+from traceview.trials.bench.growth import Axis, Fit, Sweep, fit
 from traceview.trials.bench.measurement import Timing, benchmark
 from traceview.trials.bench.operation import Operation, Version, load_operation
 from traceview.trials.bench.plan import BenchRequest
 from traceview.trials.bench.profiling import Description, Profile, TensorFacts, describe, profile
 from traceview.trials.bench.program import ProgramSweep, sweep_program
-from traceview.trials.bench.tuning import (
-    BlockSizes,
-    Candidate,
-    TuningCache,
-    TuningResult,
-    autotune,
-    cache_key,
-)
 
 __all__ = [
     "Axis",
-    "Bandwidth",
     "BenchReport",
     "BenchRequest",
-    "BlockSizes",
-    "Candidate",
     "Description",
     "Fit",
     "Operation",
@@ -40,19 +27,13 @@ __all__ = [
     "Sweep",
     "TensorFacts",
     "Timing",
-    "TuningCache",
-    "TuningResult",
     "Version",
     "VersionResult",
-    "autotune",
-    "bandwidth",
     "benchmark",
-    "cache_key",
     "describe",
     "fit",
     "load_operation",
     "measure",
     "profile",
-    "sweep",
     "sweep_program",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -19,8 +19,7 @@ import numpy.typing as npt
 from traceview.base import units
 from traceview.base.errors import InputError
 from traceview.base.records import record
-from traceview.trials.bench.clock import Run
-from traceview.trials.bench.measurement import Timing, benchmark
+from traceview.trials.bench.measurement import Timing
 
 Kind = Literal["flat", "linear", "flat-then-linear", "power", "none"]
 Floats = npt.NDArray[np.float64]
@@ -248,28 +247,6 @@ class Sweep:
 
     def __str__(self) -> str:
         return self.fit.sentence(one_of(self.over), self.over)
-
-
-def sweep(
-    make: Callable[[int], Run],
-    values: Iterable[int],
-    *,
-    over: str = "size",
-    warmup: int = 2,
-    trials: int = 10,
-    wall: bool = True,
-) -> Sweep:
-    """Time `make(value)()` at each value, and fit the growth.
-
-    `make(value)` prepares the call and is not timed. `over` names the values in the plural, as in
-    "steps". By default wall time until the GPU is done is measured, which shows where a program is
-    launch-bound; with `wall` False, GPU time. Raises InputError without values.
-    """
-    listed = list(values)
-    if not listed:
-        raise InputError("a sweep over no values", "pass at least three")
-    points = tuple((value, benchmark(make(value), warmup, trials, wall=wall)) for value in listed)
-    return Sweep(over, points, fit_timings(points))
 
 
 def one_of(many: str) -> str:

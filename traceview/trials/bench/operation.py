@@ -269,14 +269,6 @@ def broke_cuda(message: str) -> bool:
     return any(text in message for text in _BREAKING)
 
 
-def broken_cuda_error(what: str, error: BaseException) -> InputError:
-    """The error to raise after an error that broke CUDA: later results would be meaningless."""
-    return InputError(
-        f"{what} broke CUDA in this process: {error_line(error)}",
-        "exclude it, or debug it with compute-sanitizer",
-    )
-
-
 def error_line(error: BaseException, place: str = "") -> str:
     """An exception on one line: its type, the place, and the first line of its message."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")

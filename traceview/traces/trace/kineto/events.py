@@ -7,10 +7,8 @@ nanoseconds since 1970.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -24,7 +22,6 @@ class Arguments(
     msgspec.Struct,
     gc=False,
     rename={
-        "external_id": "External id",
         "python_id": "Python id",
         "registers": "registers per thread",
         "shared_memory": "shared memory",
@@ -53,7 +50,6 @@ class Arguments(
 ):
     """The arguments that are read; all others are skipped without being decoded."""
 
-    external_id: Any = None
     correlation: Any = None
     device: Any = None
     context: Any = None
@@ -92,8 +88,8 @@ class Arguments(
     input_dims: msgspec.Raw = NOTHING
 
 
-class KinetoEvent(msgspec.Struct, gc=False):
-    """One event of traceEvents; in a known category, with only the arguments that `_READ` lists."""
+class LooseEvent(msgspec.Struct, gc=False):
+    """One event of traceEvents without its arguments, which may be anything but an object."""
 
     ph: Any = None
     cat: Any = None
@@ -102,87 +98,16 @@ class KinetoEvent(msgspec.Struct, gc=False):
     tid: Any = None
     ts: msgspec.Raw = NOTHING
     dur: msgspec.Raw = NOTHING
+
+
+class KinetoEvent(LooseEvent, gc=False):
+    """One event of traceEvents."""
+
     args: Arguments | None = None
-
-
-class LooseEvent(msgspec.Struct):
-    """An event whose arguments are anything but an object."""
-
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: msgspec.Raw = NOTHING
-    dur: msgspec.Raw = NOTHING
 
 
 Events = Sequence[KinetoEvent]
 NO_ARGUMENTS = Arguments()
-_PLACE = "device context stream correlation graph_node"
-_COLLECTIVE = (
-    "collective elements_in elements_out splits_in splits_out group_size group_name "
-    "group_ranks group_description dtype source_rank target_rank"
-)
-_CALL = "correlation grid block shared_memory size"
-_COPY = f"{_PLACE} bytes copy_kind source_kind target_kind"
-_KERNEL = f"{_PLACE} grid block registers shared_memory"
-_READ = {
-    "python_function": "python_id",
-    "cpu_op": f"input_dims {_COLLECTIVE}",
-    "Operator": f"input_dims {_COLLECTIVE}",
-    "cuda_runtime": _CALL,
-    "cuda_driver": _CALL,
-    "hip_runtime": _CALL,
-    "hip_driver": _CALL,
-    "Runtime": _CALL,
-    "kernel": _KERNEL,
-    "Kernel": _KERNEL,
-    "gpu_memcpy": _COPY,
-    "Memcpy": _COPY,
-    "gpu_memset": f"{_PLACE} bytes",
-    "Memset": f"{_PLACE} bytes",
-    "cuda_sync": f"{_PLACE} sync_kind",
-    "cpu_instant_event": "device_type device_id allocated_bytes total_allocated",
-    "user_annotation": "",
-    "overhead": "",
-}
-"""The arguments that are read, by category. Fewer fields make smaller objects."""
-_UNREAD = ("gpu_user_annotation", "ac2g", "fwdbwd", "async_gpu", "async_cpu_to_gpu", "Trace")
-"""Categories whose events are reduced to their phase."""
-
-
-def _arguments(names: str) -> Any:
-    """A Struct type with only these fields of Arguments."""
-    wanted = names.split()
-    fields = [field for field in msgspec.structs.fields(Arguments) if field.name in wanted]
-    assert len(fields) == len(wanted)
-    listed = [(field.name, field.type, field.default) for field in fields]
-    rename = {field.name: field.encode_name for field in fields}
-    return msgspec.defstruct("SomeArguments", listed, gc=False, rename=rename)
-
-
-def _known() -> Any:
-    """A union of event types, told apart by `cat`."""
-    shared: list[tuple[str, Any, Any]] = [
-        (field.name, field.type, field.default)
-        for field in msgspec.structs.fields(KinetoEvent)
-        if field.name not in ("cat", "args")
-    ]
-    fields_of = {
-        name: [*shared, ("args", _arguments(names) | None, None)] for name, names in _READ.items()
-    }
-    fields_of |= {name: [("ph", Any, None)] for name in _UNREAD}
-    kinds: list[Any] = [
-        msgspec.defstruct(
-            f"Event_{name}", fields, gc=False, tag_field="cat", tag=name, namespace={"cat": name}
-        )
-        for name, fields in fields_of.items()
-    ]
-    return functools.reduce(operator.or_, kinds)
-
-
-_KNOWN = msgspec.json.Decoder(list[_known()])  # type: ignore[misc]
 _EVENTS = msgspec.json.Decoder(list[KinetoEvent])
 _VALUES = msgspec.json.Decoder(list[msgspec.Raw])
 _ONE = msgspec.json.Decoder(LooseEvent)
@@ -203,15 +128,11 @@ def decode_events(text: bytes) -> list[KinetoEvent]:
     """
     check_length(text.count(b"}"), len(text))
     try:
-        for decoder in (_KNOWN, _EVENTS):
-            try:
-                return cast(list[KinetoEvent], decoder.decode(text))
-            except msgspec.ValidationError:
-                # First an unknown category, or none, as in metadata events; then a wrong type.
-                continue
+        return _EVENTS.decode(text)
     except RecursionError as error:
         raise msgspec.DecodeError("nested too deeply") from error
-    return [event for raw in _VALUES.decode(text) if (event := _loose(raw))]
+    except msgspec.ValidationError:
+        return [event for raw in _VALUES.decode(text) if (event := _loose(raw))]
 
 
 def check_length(events: int, size: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, Texts, constant
+from traceview.kernels.ptx import producers
 from traceview.kernels.toolchain import tools
 from traceview.traces.trace.kineto.columns import (
     ABSENT,
@@ -265,7 +266,7 @@ def kernels(work: GpuWork, launches: LaunchCalls, main: int) -> Staged:
         **staged,
         **_shapes(parts, launches, launch),
         "name": names,
-        "short_name": names.map([short_name(str(name)) for name in names.values]),
+        "short_name": names.map([producers.base_name(str(name)) for name in names.values]),
         "mangled_name": symbols.map([n if plain[n] != n else None for n in recorded]),
         "registers_per_thread": parts.take("registers", np.int32),
         "static_shared_memory_bytes": constant(0, count, np.int32),
@@ -296,24 +297,6 @@ def _shapes(parts: ColumnParts, launches: LaunchCalls, launch: Integers) -> dict
         for values, of_calls in zip(columns.values(), of_launch.T, strict=True):
             values[bare] = of_calls
     return columns
-
-
-def short_name(name: str) -> str:
-    """The base name: without return type, template arguments, parameters and namespaces."""
-    text = name.split("(anonymous namespace)::")[-1] if name.startswith("(anon") else name
-    text = text.replace("(anonymous namespace)", "{anonymous}")
-    depth, kept = 0, []
-    for character in text:
-        if character in "<":
-            depth += 1
-        elif character == ">" and depth:
-            depth -= 1
-        elif not depth:
-            if character == "(":
-                break
-            kept.append(character)
-    base = "".join(kept).strip().split(" ")[-1].split("::")[-1]
-    return base or name
 
 
 def _nodes(parts: ColumnParts, staged: Staged, launches: LaunchCalls, launch: Integers) -> Integers:

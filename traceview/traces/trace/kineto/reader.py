@@ -133,24 +133,11 @@ class Gathered:
 
 
 def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
-    """Events with a duration by category, metadata as M; flows and marks are left out.
-
-    Events of a category stay in the order of the file, whatever their Struct types.
-    """
+    """Events with a duration by category, metadata as M; flows and marks are left out."""
     result: dict[str, list[KinetoEvent]] = defaultdict(list)
-    kinds: set[Any] = set(map(type, events))
-    if KinetoEvent in kinds:
-        for event in events:
-            if category := _category(event):
-                result[category].append(event)
-        return result
-    tags = {kind: str(kind.__struct_config__.tag) for kind in kinds}
-    add_to = {kind: result[_CATEGORIES.get(tag, tag)].append for kind, tag in tags.items()}
     for event in events:
-        add_to[type(event)](event)
-    for category, some in result.items():
-        if [event.ph for event in some].count("X") < len(some):
-            result[category] = [event for event in some if _category(event)]
+        if category := _category(event):
+            result[category].append(event)
     return result
 
 
