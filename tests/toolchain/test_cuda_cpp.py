@@ -132,13 +132,61 @@ def test_a_header_and_a_macro_of_the_project(program):
     assert re.search(r"[, -]640;", ptx)
 
 
-def test_headers_of_pytorch(tmp_path, monkeypatch):
-    include = tmp_path / "site/torch/include"
-    include.mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("folder", "header"),
+    [
+        ("nvidia/cu13/include", "cublas_v2.h"),
+        ("nvidia/cublas/include", "cublas_v2.h"),
+        ("nvidia/cu13/include/cccl", "cub/cub.cuh"),
+        ("torch/include", "ATen/ATen.h"),
+        ("torch/include/torch/csrc/api/include", "torch/all.h"),
+        ("pybind11/include", "pybind11/pybind11.h"),
+        ("cutlass_library/source/include", "cute/tensor.hpp"),
+    ],
+)
+def test_headers_of_installed_packages(folder, header, tmp_path, monkeypatch):
+    include = tmp_path / "site" / folder
+    (include / header).parent.mkdir(parents=True)
+    (include / header).write_text("constexpr int WIDTH = 4321;\n")
+    (tmp_path / "site/other/include").mkdir(parents=True)
+    (tmp_path / "site/other/include/common.h").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
-    source, missing = tmp_path / "project/a.cu", "a.cu:1: {}: No such file or directory"
+    source = tmp_path / "project/a.cu"
     source.parent.mkdir()
-    api = include / "torch/csrc/api/include"
-    folders = [f"-I{include}", f"-I{api}"]
-    assert cuda_cpp.project_flags(missing.format("ATen/ATen.h"), source) == folders
-    assert cuda_cpp.project_flags(missing.format("cufft.h"), source) == []
+    missing = "a.cu:1: {}: No such file or directory"
+    assert cuda_cpp.project_flags(missing.format("common.h"), source) == []
+    assert cuda_cpp.project_flags(missing.format(header), source) == [
+        f"-Xcompiler=-idirafter{include}"
+    ]
+
+
+def test_a_header_of_an_installed_package_is_compiled(program, monkeypatch):
+    need_compiler()
+    packages = program.parent / ".venv/lib/python3.13/site-packages"
+    include = packages / "nvidia/cu13/include"
+    include.mkdir(parents=True)
+    (include / "of_a_wheel.h").write_text("constexpr int WIDTH = 4321;\n")
+    # The toolkit has this one itself.
+    (include / "cuda_fp16.h").write_text("#error of another release\n")
+    monkeypatch.setattr(sys, "path", [str(packages), *sys.path])
+    headers = "#include <of_a_wheel.h>\n#include <cuda_fp16.h>\n"
+    program.write_text(headers + PROGRAM.replace("to[i]", "to[i % WIDTH]"))
+    assert re.search(r"[, -]4321;", compile_cuda(program)[0])
+
+
+@pytest.mark.parametrize(
+    ("header", "package"),
+    [
+        ("curand_of_tomorrow.h", "nvidia-curand"),
+        ("cudnn_of_tomorrow.h", "nvidia-cudnn-cu1"),
+        ("cutlass/of_tomorrow.h", "nvidia-cutlass"),
+        ("of_nobody.h", ""),
+    ],
+)
+def test_a_missing_header_is_named_with_its_package(header, package, program):
+    need_compiler()
+    program.write_text(f'#include "{header}"\n{PROGRAM}')
+    install = f"`pip install {package}\\d?`, or " if package else ""
+    remedy = f"{install}name its folder with NVCC_APPEND_FLAGS=-I<folder of {header}>"
+    with pytest.raises(TraceviewError, match=f"{header}: No such file or directory; {remedy}$"):
+        compile_cuda(program)
