@@ -14,6 +14,7 @@ from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.toolchain import cuda_cpp
 from traceview.kernels.toolchain.cuda_cpp import compile_cuda
 from traceview.kernels.toolchain.listings import disassemble
+from traceview.kernels.toolchain.tools import find, release_of
 
 pytest.importorskip("elftools", reason="pyelftools is not installed")
 
@@ -190,3 +191,43 @@ def test_a_missing_header_is_named_with_its_package(header, package, program):
     remedy = f"{install}name its folder with NVCC_APPEND_FLAGS=-I<folder of {header}>"
     with pytest.raises(TraceviewError, match=f"{header}: No such file or directory; {remedy}$"):
         compile_cuda(program)
+
+
+def test_a_word_of_windows_and_a_function_of_another_file(program):
+    need_compiler()
+    program.write_text(
+        '#define DLL __declspec(dllexport)\nextern "C" DLL int shown(int);\n'
+        "__device__ float other(float);\n"
+        "__global__ void k(float* x) { x[threadIdx.x] = other(x[threadIdx.x]); }\n"
+    )
+    ptx, cubin = compile_cuda(program)
+    assert cuda_cpp.called_elsewhere(ptx) == ("_Z5otherf",)
+    (function,) = disassemble(cubin).functions
+    assert {i.source.line for i in function.instructions if i.source} == {4}
+
+
+@pytest.mark.parametrize(
+    "bounds", ["", "__launch_bounds__(THREADS) ", "__launch_bounds__(64, 2)\n"]
+)
+@pytest.mark.parametrize("parameters", ["typename T", "const int A,\n  const int THREADS"])
+def test_the_names_of_templates(bounds, parameters):
+    kernel = f"__global__ void {bounds}k(float* x) {{\n  x[0] = 1;\n}}\n"
+    text = f"template <{parameters}>\n{kernel}template <typename U> U other(U x) {{ return x; }}\n"
+    assert cuda_cpp.templates(f"{kernel}{text}// {text}") == ("k",)
+    assert cuda_cpp.templates(kernel) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("#include <__clang_of_tomorrow.h>", "remove this #include"),
+        ("namespace cub {}\nint x = cub::Max;", "CUDA 13 removed names"),
+    ],
+)
+def test_what_no_flag_can_mend(program, text, remedy):
+    need_compiler()
+    program.write_text(f"{text}\n{PROGRAM}")
+    with pytest.raises(TraceviewError) as raised:
+        compile_cuda(program)
+    major = (release_of(find("nvcc")[0]) or (13, 0))[0]
+    assert (remedy in str(raised.value)) == ("CUDA 13" not in remedy or major >= 13)

@@ -131,7 +131,10 @@ def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
 
 
 def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
-    """Compile with nvcc, with the folders and macros that its errors show to be missing."""
+    """Compile with nvcc, with the folders and macros that its errors show to be missing.
+
+    Code that calls functions of other files is assembled without them, as for a linker.
+    """
     flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
     result = _run_nvcc(nvcc, flags)
     while not result.ok or result.written is None:
@@ -145,15 +148,24 @@ def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
     ptx = ptx_text(result.written)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
-    return ptx, listings.assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin
+    ptxas = beside if beside.is_file() else None
+    try:
+        return ptx, listings.assemble(ptx, arch, ptxas=ptxas).cubin
+    except TraceviewError as error:
+        linked = _run_nvcc(nvcc, [*flags, "-rdc=true"])
+        if "Unresolved extern" not in error.what or linked.written is None:
+            raise
+        ptx = ptx_text(linked.written)
+        return ptx, listings.assemble(ptx, arch, ["--compile-only"], ptxas).cubin
 
 
 def _run_nvcc(nvcc: Path, flags: Sequence[str]) -> tools.ProcessResult:
     return tools.run(nvcc, lambda _, target: (*flags, "-o", target), None)
 
 
-# What builds of kernels mostly allow; it changes no code that compiles without.
-_LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda")
+# What builds of kernels mostly allow, and a word of Windows that says nothing of kernels; they
+# change no code that compiles without.
+_LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
 _NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 # Names of macros, as projects write them.
 _UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9]*(?:max|min)?_*|_[A-Z]_)" is undefined')
@@ -166,6 +178,8 @@ _PACKAGES = {
     r"(torch|ATen|c10|caffe2)/": "torch",
     r"(pybind11)/": "pybind11",
 }
+# Names of CUB and Thrust that code for CUDA 12 uses.
+_REMOVED = re.compile(r'namespace "(?:cub|thrust)\b[^"]*" has no member')
 # A CPU build of PyTorch has the headers of CUDA without this one.
 _GENERATED = "c10/cuda/impl/cuda_cmake_macros.h"
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "setup.py", "pyproject.toml")
@@ -210,8 +224,13 @@ def _remedy(error: str, release: tuple[int, int] | None) -> str:
     missing, macro = _NO_HEADER.search(error), _UNDEFINED.search(error)
     if macro:
         return f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64"
+    if _REMOVED.search(error) and release and release >= (13, 0):
+        old = "an nvcc of CUDA 12, such as of `pip install nvidia-cuda-nvcc-cu12`"
+        return f"CUDA 13 removed names of its C++ libraries: set $TRACEVIEW_NVCC to {old}"
     if not missing:
         return ""
+    if missing["header"].startswith("__clang"):
+        return "remove this #include, as editors with clangd add it"
     flag = f"name its folder with NVCC_APPEND_FLAGS=-I<folder of {missing['header']}>"
     for form, package in _PACKAGES.items():
         found = re.match(form, missing["header"])
@@ -276,6 +295,27 @@ def _first_error(log: str, path: Path) -> str | None:
         if error:
             return f"{error['place']}: {error['text'].strip()[:300]}"
     return None
+
+
+_BOUNDS = re.compile(r"__launch_bounds__\s*\([^)]*\)")
+_EXTERNAL = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", re.MULTILINE)
+_OF_THE_DRIVER = {"vprintf", "malloc", "free", "__assertfail"}
+
+
+def called_elsewhere(ptx: str) -> tuple[str, ...]:
+    """The functions of other files that PTX calls."""
+    return tuple(each for each in _EXTERNAL.findall(ptx) if each not in _OF_THE_DRIVER)
+
+
+_TEMPLATE = re.compile(
+    r"\btemplate\s*<[^;{}]*>\s*(?:static\s+)?__global__[^;{}]*?\b(?P<name>\w+)\s*\([^;{}]*\)\s*\{"
+)
+
+
+def templates(source: str) -> tuple[str, ...]:
+    """The names of the kernel templates that CUDA C++ source defines."""
+    text = _BOUNDS.sub("", _COMMENT.sub("", source))
+    return tuple(found["name"] for found in _TEMPLATE.finditer(text))
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
