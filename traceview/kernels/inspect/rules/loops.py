@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from traceview.base import units
+from traceview.base.hardware import lanes_of, limits_of
 from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.headless.compile_options import Change
@@ -54,6 +56,15 @@ _ONE_STAGE = Diagnosis(
     "Use num_stages=2 or more, as far as shared memory suffices",
     "high",
     then=", and measure it",
+)
+_LEAST_PRODUCTS = 8
+_SHARED_BOUND = Diagnosis(
+    "The hottest loop reads shared memory {loads:time} for {fmas:FMA} at {places}: shared memory "
+    "takes longer than the arithmetic",
+    "Let each thread compute several results, such as 4 × 4, in registers, so that each value it "
+    "reads serves several FMAs; for matrix products, tensor cores (wmma, CUTLASS) or cuBLAS are "
+    "faster still",
+    "medium",
 )
 _MOST_STAGES = 3
 # An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
@@ -196,6 +207,29 @@ def older_tensor_cores(kernel: KernelContext) -> Iterator[CodeClaim]:
         clause = results_clause(helped, tries, lambda after: f"{after} × {newer}")
         recompiled = {**values, "proven": bool(helped)}
         yield CodeClaim(_FEW_WARPS, recompiled, basis + clause, helped=helped)
+
+
+def shared_memory_bound(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A loop of FMAs on CUDA cores for which shared memory takes at least twice as long."""
+    loop, sass = kernel.mix.hottest_loop if kernel.mix else None, kernel.code.sass
+    if loop is None or sass is None or kernel.ttgir or "MMA" in loop.counts.by_class:
+        return
+    code = [sass.instructions[at] for at in sorted(loop.instructions)]
+    products = [each for each in code if each.opcode.startswith("FFMA")]
+    loads = [each for each in code if each.opcode.startswith("LDS")]
+    lanes = lanes_of(limits_of(kernel.compiled.arch).compute_capability) or WARP_THREADS
+    # Shared memory serves a warp per cycle, the lanes several.
+    if len(products) < _LEAST_PRODUCTS or len(loads) * lanes < 2 * len(products) * WARP_THREADS:
+        return
+    lines = Counter(each.source for each in products)
+    yield CodeClaim(
+        _SHARED_BOUND,
+        {"loads": len(loads), "fmas": len(products), "proven": True},
+        f"SASS: {len(loads)} × LDS and {len(products)} × FFMA in the hottest loop; an SM has "
+        f"{lanes} fp32 lanes and serves {WARP_THREADS} threads of shared memory per cycle",
+        source := lines.most_common(1)[0][0],
+        [source],
+    )
 
 
 def newer_generation(kernel: KernelContext) -> str:
