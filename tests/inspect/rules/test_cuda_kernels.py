@@ -65,3 +65,32 @@ def test_adjacent_elements_of_a_thread_are_moved_at_once(tmp_path, moved, other)
     assert "reverse" not in loads.message
     assert ("float4" in loads.action) == (moved == 4)
     assert loads.severity == ("medium" if moved == 4 else "high")
+
+
+SUMS = """
+__global__ void sums(const float* {restrict} x, float* {restrict} y, int* hits, int n) {{
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  float sum = 0;
+  for (int k = 0; k < n; k++) {{
+    {body}
+  }}
+  if (sum != 0) y[at] = sum;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("restrict", "body", "said"),
+    [
+        ("", "y[at] += x[k * n + at];", "Accumulate in a register"),
+        ("__restrict__", "hits[k] = k; sum += x[at] * k;", ""),
+        ("", "hits[k] = k; sum += x[at] * k;", "Load before the loop"),
+        ("", "hits[k] = k; sum += x[k + at];", ""),
+        ("", "y[at + k] += 1;", ""),
+        ("", "sum += *(volatile const float*)x;", ""),
+    ],
+)
+def test_what_each_iteration_of_a_loop_repeats(tmp_path, restrict, body, said):
+    found = findings(tmp_path, SUMS.format(restrict=restrict, body=body))
+    kinds = ("Accumulate in a register", "Load before the loop")
+    assert [k for k in kinds if any(f.action.startswith(k) for f in found)] == [said] * bool(said)

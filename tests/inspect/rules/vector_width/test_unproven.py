@@ -192,9 +192,9 @@ def test_few_elements_beside_a_tile_are_no_loss(retried, rows):
 def test_what_moves_too_little_to_show_is_information(retried, block, severity):
     """128 scales per block, beside tiles of 128 rows."""
     signature = f"*fp32:16, *fp32:16, *fp32:16, i32, 4, {block}"
-    (scales,) = retried("scaled_rows", signature).findings()
-    assert "a tile of 128 elements is too small" in scales.message
-    assert scales.severity == severity
+    found = retried("scaled_rows", signature).findings()
+    (loads,) = (f for f in found if "Global loads" in f.message)
+    assert loads.severity == severity
 
 
 @pytest.mark.parametrize("rows", [32, 64, 256])

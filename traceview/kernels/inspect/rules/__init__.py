@@ -24,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     loops.waiting_operands,
     loops.older_tensor_cores,
     loops.shared_memory_bound,
+    loops.unchanging_loads,
     shared_memory.serialized_copies,
     global_memory.spills,
     global_memory.local_memory,

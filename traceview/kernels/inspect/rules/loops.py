@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from traceview.base import units
@@ -12,10 +13,12 @@ from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.kernels.inspect.kernel_report import line_name
-from traceview.kernels.inspect.recompilations import Outcome
+from traceview.kernels.inspect.recompilations import Outcome, Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tested_remedies
 from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
+from traceview.kernels.ptx.addresses.strides import LoopSteps
+from traceview.kernels.ptx.model import Instruction, SourceLine
 from traceview.kernels.ptx.ttgir.loop_loads import (
     LEAST_COPY_BITS,
     WaitingLoad,
@@ -56,6 +59,18 @@ _ONE_STAGE = Diagnosis(
     "Use num_stages=2 or more, as far as shared memory suffices",
     "high",
     then=", and measure it",
+)
+# What other threads may change meanwhile.
+_AWAITED = re.compile(r"\.(?:volatile|acquire|relaxed|mmio)\b")
+_ACCUMULATED = Diagnosis(
+    "Global stores at {places} write the same address in each iteration of their loop",
+    "Accumulate in a register, and store once after the loop",
+    "medium",
+)
+_UNCHANGING = Diagnosis(
+    "Global loads at {places} read the same address in each iteration of their loop",
+    "Load before the loop; the compiler does that by itself where no store can change the array: "
+    "with const and __restrict__ in CUDA C++",
 )
 _LEAST_PRODUCTS = 8
 _SHARED_BOUND = Diagnosis(
@@ -230,6 +245,41 @@ def shared_memory_bound(kernel: KernelContext) -> Iterator[CodeClaim]:
         source := lines.most_common(1)[0][0],
         [source],
     )
+
+
+def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Loads and stores that each iteration of a loop repeats, as their address does not change."""
+    if kernel.provenance is None:
+        return
+    slices = kernel.provenance.slices
+    steps = LoopSteps(slices)
+    # By line and kind, and by the pointers that addresses start from.
+    streams: dict[tuple[Place, frozenset[str]], list[Instruction]] = defaultdict(list)
+    for (place, _), contexts in kernel.global_accesses.items():
+        for each in (instruction for context in contexts for instruction in context.instructions):
+            streams[place, slices.address(each).pointers].append(each)
+    fixed = {s for s, listed in streams.items() if all(steps.of(each) == 0 for each in listed)}
+    writes = [stream for stream in streams if stream[0][1] in ("store", "atomic")]
+    in_sass = {(a.source, a.kind) for a in kernel.accesses if a.level == "sass" and a.loop_depth}
+    found: dict[Diagnosis, list[SourceLine | None]] = defaultdict(list)
+    for (source, kind, space), pointers in fixed:
+        listed = streams[(source, kind, space), pointers]
+        is_kept = kernel.code.sass is None or (source, kind) in in_sass
+        if not is_kept or any(_AWAITED.search(each.opcode) for each in listed):
+            continue
+        if kind == "store":
+            found[_ACCUMULATED].append(source)
+        elif kind == "load" and all(pointers and s[1] and not pointers & s[1] for s in writes):
+            found[_UNCHANGING].append(source)
+    for says, sources in found.items():
+        lines = sorted({*sources}, key=lambda at: (at.file, at.line) if at else ("", 0))
+        yield CodeClaim(
+            says,
+            {"accesses": len(sources)},
+            "the address in PTX does not depend on the innermost loop around it",
+            lines[0],
+            lines,
+        )
 
 
 def newer_generation(kernel: KernelContext) -> str:
