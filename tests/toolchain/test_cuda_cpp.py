@@ -14,6 +14,7 @@ from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.toolchain import cuda_cpp
 from traceview.kernels.toolchain.cuda_cpp import compile_cuda
 from traceview.kernels.toolchain.listings import disassemble
+from traceview.kernels.toolchain.tools import find, release_of
 
 pytest.importorskip("elftools", reason="pyelftools is not installed")
 
@@ -132,13 +133,101 @@ def test_a_header_and_a_macro_of_the_project(program):
     assert re.search(r"[, -]640;", ptx)
 
 
-def test_headers_of_pytorch(tmp_path, monkeypatch):
-    include = tmp_path / "site/torch/include"
-    include.mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("folder", "header"),
+    [
+        ("nvidia/cu13/include", "cublas_v2.h"),
+        ("nvidia/cublas/include", "cublas_v2.h"),
+        ("nvidia/cu13/include/cccl", "cub/cub.cuh"),
+        ("torch/include", "ATen/ATen.h"),
+        ("torch/include/torch/csrc/api/include", "torch/all.h"),
+        ("pybind11/include", "pybind11/pybind11.h"),
+        ("cutlass_library/source/include", "cute/tensor.hpp"),
+    ],
+)
+def test_headers_of_installed_packages(folder, header, tmp_path, monkeypatch):
+    include = tmp_path / "site" / folder
+    (include / header).parent.mkdir(parents=True)
+    (include / header).write_text("constexpr int WIDTH = 4321;\n")
+    (tmp_path / "site/other/include").mkdir(parents=True)
+    (tmp_path / "site/other/include/common.h").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
-    source, missing = tmp_path / "project/a.cu", "a.cu:1: {}: No such file or directory"
+    source = tmp_path / "project/a.cu"
     source.parent.mkdir()
-    api = include / "torch/csrc/api/include"
-    folders = [f"-I{include}", f"-I{api}"]
-    assert cuda_cpp.project_flags(missing.format("ATen/ATen.h"), source) == folders
-    assert cuda_cpp.project_flags(missing.format("cufft.h"), source) == []
+    missing = "a.cu:1: {}: No such file or directory"
+    assert cuda_cpp.project_flags(missing.format("common.h"), source) == []
+    assert cuda_cpp.project_flags(missing.format(header), source) == [
+        f"-Xcompiler=-idirafter{include}"
+    ]
+
+
+def test_a_header_of_an_installed_package_is_compiled(program, monkeypatch):
+    need_compiler()
+    packages = program.parent / ".venv/lib/python3.13/site-packages"
+    include = packages / "nvidia/cu13/include"
+    include.mkdir(parents=True)
+    (include / "of_a_wheel.h").write_text("constexpr int WIDTH = 4321;\n")
+    # The toolkit has this one itself.
+    (include / "cuda_fp16.h").write_text("#error of another release\n")
+    monkeypatch.setattr(sys, "path", [str(packages), *sys.path])
+    headers = "#include <of_a_wheel.h>\n#include <cuda_fp16.h>\n"
+    program.write_text(headers + PROGRAM.replace("to[i]", "to[i % WIDTH]"))
+    assert re.search(r"[, -]4321;", compile_cuda(program)[0])
+
+
+@pytest.mark.parametrize(
+    ("header", "package"),
+    [
+        ("curand_of_tomorrow.h", "nvidia-curand"),
+        ("cudnn_of_tomorrow.h", "nvidia-cudnn-cu1"),
+        ("cutlass/of_tomorrow.h", "nvidia-cutlass"),
+        ("of_nobody.h", ""),
+    ],
+)
+def test_a_missing_header_is_named_with_its_package(header, package, program):
+    need_compiler()
+    program.write_text(f'#include "{header}"\n{PROGRAM}')
+    install = f"`pip install {package}\\d?`, or " if package else ""
+    remedy = f"{install}name its folder with NVCC_APPEND_FLAGS=-I<folder of {header}>"
+    with pytest.raises(TraceviewError, match=f"{header}: No such file or directory; {remedy}$"):
+        compile_cuda(program)
+
+
+def test_a_word_of_windows_and_a_function_of_another_file(program):
+    need_compiler()
+    program.write_text(
+        '#define DLL __declspec(dllexport)\nextern "C" DLL int shown(int);\n'
+        "__device__ float other(float);\n"
+        "__global__ void k(float* x) { x[threadIdx.x] = other(x[threadIdx.x]); }\n"
+    )
+    ptx, cubin = compile_cuda(program)
+    assert cuda_cpp.called_elsewhere(ptx) == ("_Z5otherf",)
+    (function,) = disassemble(cubin).functions
+    assert {i.source.line for i in function.instructions if i.source} == {4}
+
+
+@pytest.mark.parametrize(
+    "bounds", ["", "__launch_bounds__(THREADS) ", "__launch_bounds__(64, 2)\n"]
+)
+@pytest.mark.parametrize("parameters", ["typename T", "const int A,\n  const int THREADS"])
+def test_the_names_of_templates(bounds, parameters):
+    kernel = f"__global__ void {bounds}k(float* x) {{\n  x[0] = 1;\n}}\n"
+    text = f"template <{parameters}>\n{kernel}template <typename U> U other(U x) {{ return x; }}\n"
+    assert cuda_cpp.templates(f"{kernel}{text}// {text}") == ("k",)
+    assert cuda_cpp.templates(kernel) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("#include <__clang_of_tomorrow.h>", "remove this #include"),
+        ("namespace cub {}\nint x = cub::Max;", "CUDA 13 removed names"),
+    ],
+)
+def test_what_no_flag_can_mend(program, text, remedy):
+    need_compiler()
+    program.write_text(f"{text}\n{PROGRAM}")
+    with pytest.raises(TraceviewError) as raised:
+        compile_cuda(program)
+    major = (release_of(find("nvcc")[0]) or (13, 0))[0]
+    assert (remedy in str(raised.value)) == ("CUDA 13" not in remedy or major >= 13)

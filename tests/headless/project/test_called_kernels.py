@@ -251,3 +251,58 @@ def run(x):
 
 def test_a_kernel_that_writes_nothing_with_any_arguments(tmp_path):
     assert types_of(tmp_path, READS)["BLOCK"] == 64
+
+
+SCALED = """@triton.jit
+def scaled(x_ptr, w_ptr, y_ptr, batch, stride, N, BLOCK: tl.constexpr):
+    columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    w = {weights}
+    x = tl.load(x_ptr + columns)
+    tl.store(y_ptr + columns, x * w)
+
+
+def run(x, w):
+    y = torch.empty_like(x)
+    scaled[(4,)](x, w, y, w.numel(), w.stride(0), x.shape[0], BLOCK=512)
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "stride"),
+    [
+        ("tl.load(w_ptr + columns * stride)", 1),
+        ("tl.load(w_ptr + tl.program_id(1) * batch + columns * stride)", 1),
+        ("tl.load(tl.make_block_ptr(w_ptr, (N,), (stride,), (0,), (BLOCK,), (0,)))", 1),
+        ("tl.load(w_ptr + columns * stride + tl.program_id(1))", "i32"),
+        ("tl.load(w_ptr + tl.program_id(1) * stride + columns)", "i32"),
+    ],
+)
+def test_the_only_stride_of_a_tile_is_that_of_adjacent_elements(tmp_path, weights, stride):
+    assert types_of(tmp_path, SCALED.replace("{weights}", weights))["stride"] == stride
+
+
+ROTATED = """@triton.jit
+def rotated(x_ptr, cos_ptr, y_ptr, stride_b, stride_s, N, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    row = tl.program_id(0) % N
+    {cos}
+    tl.store(y_ptr + columns, tl.load(x_ptr + columns) * cos)
+
+
+def run(x, cos):
+    y = torch.empty_like(x)
+    rotated[(4,)](x, cos, y, cos.stride(0), cos.stride(1), x.shape[0], BLOCK=512)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cos", "stride"),
+    [
+        ("cos = tl.load(cos_ptr + stride_b + row * stride_s + columns)", "i32"),
+        ("cos_ptr += row * stride_s\n    cos = tl.load(cos_ptr + columns)", "i32"),
+        ("cos = tl.load(cos_ptr + row * stride_b + columns * stride_s)", 1),
+        ("cos = tl.load(cos_ptr + row * stride_s)", 1),
+    ],
+)
+def test_a_stride_of_rows_beside_adjacent_columns_is_not_1(tmp_path, cos, stride):
+    assert types_of(tmp_path, ROTATED.replace("{cos}", cos))["stride_s"] == stride

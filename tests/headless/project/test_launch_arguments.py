@@ -121,6 +121,20 @@ def test_unpacked_strides_fill_what_is_left(tmp_path):
     assert [found.values[p.name] for p in strided[2:]] == [1024, 1, 1024, 1]
 
 
+@pytest.mark.parametrize("rank", [2, 3, 4])
+@pytest.mark.parametrize("rest", ["(None, y, None)", "((None, y, None) if flag else others)"])
+def test_what_is_unpacked_behind_strides_takes_none_of_them(tmp_path, rank, rest):
+    strides = [f"x_stride_{at}" for at in range(rank)]
+    found = arguments(
+        tmp_path,
+        f"def f(x, y, others, flag):\n    kernel[(1,)](x, *x.stride(), *{rest}, BLOCK=64)\n",
+        [Parameter(n) for n in ("x_ptr", *strides, "a", "b", "c")]
+        + [Parameter("BLOCK", is_constexpr=True)],
+    )
+    assert [found.values[n] for n in strides] == [1024] * (rank - 1) + [1]
+    assert (found.values["a"], found.values["c"]) == (None, None)
+
+
 @pytest.mark.parametrize("ranks", [(3, 4), (4, 2), (1, 3)])
 @pytest.mark.parametrize("known", ["a, b, c, d", "a, b"])
 def test_unpacked_strides_are_those_that_are_named_so(tmp_path, ranks, known):

@@ -61,6 +61,20 @@ def test_a_file_that_imports_from_its_own_folder_by_name_belongs_to_it(tree):
         assert package_of(root / "kernels/softmax.py", ast.parse(text)) is None, text
 
 
+@pytest.mark.parametrize("above", [("app",), ("app", "app/lib")])
+def test_a_copied_package_keeps_the_name_it_imports_itself_by(tree, above):
+    root = tree(*(f"{f}/__init__.py" for f in above), "app/lib/tiles/__init__.py",
+                "app/lib/tiles/ops/__init__.py", "app/lib/tiles/ops/a.py")  # fmt: skip
+    for text, expected in [
+        ("from tiles.ops import a", (root / "app/lib", "tiles.ops.a")),
+        ("from .b import c\nfrom tiles.ops.a import d", (root / "app/lib", "tiles.ops.a")),
+        ("from ...b import c\nfrom tiles.ops.a import d", (root, "app.lib.tiles.ops.a")),
+        ("from app.lib.tiles.ops import a", (root, "app.lib.tiles.ops.a")),
+    ]:
+        package = package_of(root / "app/lib/tiles/ops/a.py", ast.parse(text))
+        assert (package.root, package.module) == expected, text
+
+
 def test_the_packages_of_a_project_lie_in_its_root_and_in_src(tree):
     root = tree("setup.py", "src/ops/__init__.py", "tests/fast/test_ops.py")
     assert project_folders(root / "tests/fast/test_ops.py") == [root, root / "src"]

@@ -211,6 +211,20 @@ def upcast(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr, SCALE: tl.constexpr):
 
 
 @triton.jit
+def values(s_ptr, v_ptr, o_ptr, n, BLOCK: tl.constexpr, MASKED: tl.constexpr, EXP: tl.constexpr):
+    m, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, n, BLOCK):
+        s = tl.load(s_ptr + m[:, None] * n + start + k[None, :])
+        p = tl.exp(s) if EXP else s + 1
+        if MASKED:
+            p = tl.where(m[:, None] >= start + k[None, :], p, 0.0)
+        v = tl.load(v_ptr + (start + m[:, None]) * BLOCK + k[None, :]).to(tl.float32)
+        total = tl.dot(p, v, total)
+    tl.store(o_ptr + m[:, None] * BLOCK + m[None, :], total)
+
+
+@triton.jit
 def quaternion_norm(q_ptr, y_ptr, n):
     at = tl.program_id(0)
     if at < n:

@@ -135,6 +135,15 @@ def test_what_depends_on_the_block_or_on_data_does_not_queue():
     assert len(about_atomics(alike)) == 1
 
 
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_one_address_in_each_iteration_of_a_loop(in_loop):
+    add = "red.global.add.u32 [%rd1], %r4;"
+    loop = f"$L: {add} setp.lt.s32 %p1, %r6, %r2; @%p1 bra $L;" if in_loop else add
+    (finding,) = inspect(a_compiled(ptx_kernel(loop)), sass=False).findings
+    assert finding.severity == ("medium" if in_loop else "low")
+    assert finding.action.startswith("Sum in a register" if in_loop else "Let each block write")
+
+
 @pytest.mark.parametrize(
     ("type_", "operation", "wide"),
     [

@@ -46,6 +46,19 @@ def test_operands_that_16_bits_do_not_hold(kernels, pointers, scale):
     assert products(kernels, pointers, scale) == []
 
 
+@pytest.mark.parametrize("element", ["fp16", "bf16"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("is_exponential", [False, True])
+def test_values_that_attention_converts(kernels, element, masked, is_exponential):
+    signature = f"*fp32:16, *{element}:16, *fp32:16, i32:16, 64, {masked}, {is_exponential}"
+    tried = Retried(kernels.values, signature, with_ttgir=True, sass=False)
+    found = [f for f in tried.findings() if "matrix product" in f.message]
+    assert [f.severity for f in found] == ["medium"] * is_exponential
+    for finding in found:
+        assert f"in fp32 an operand that was loaded as {element} and converted" in finding.message
+        assert finding.action.startswith(f"Where the other operand may be rounded to {element}")
+
+
 def test_a_block_of_one_value(kernels):
     tried = Retried(kernels.quaternion_norm, "*fp32:16, *fp32:16, i32", with_ttgir=True)
     (finding,) = tried.findings()

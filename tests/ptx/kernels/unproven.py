@@ -146,3 +146,20 @@ def windows(x_ptr, y_ptr, pitch, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     x = tl.load(x_ptr + tl.program_id(0) * ROWS * pitch + rows * pitch + columns)
     start = tl.program_id(0) * ROWS * COLUMNS
     tl.store(y_ptr + start + rows * COLUMNS + columns, x)
+
+
+@triton.jit
+def pairs(x_ptr, y_ptr, PITCH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    first = x_ptr + rows * PITCH + 2 * tl.program_id(0) * COLUMNS + columns
+    a, b = tl.load(first), tl.load(first + COLUMNS)
+    tl.store(y_ptr + rows * PITCH + columns, a * b)
+
+
+@triton.jit
+def scaled_rows(x_ptr, scale_ptr, y_ptr, n, TURNS: tl.constexpr, BLOCK: tl.constexpr):
+    scale = tl.load(scale_ptr + tl.arange(0, 128))
+    at = tl.arange(0, 128)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    for turn in range(TURNS):
+        x = tl.load(x_ptr + turn * 128 * BLOCK + at)
+        tl.store(y_ptr + turn * 128 * BLOCK + at, x * scale[:, None])

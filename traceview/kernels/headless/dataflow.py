@@ -150,7 +150,7 @@ class Usage:
 
     @cached_property
     def row_strides(self) -> frozenset[str]:
-        """The parameters that scale a tl.arange where that of another axis is not scaled.
+        """The parameters that scale a row, or a tl.arange, where that of an axis is not scaled.
 
         In `x + rows[:, None] * stride + columns[None, :]`, columns are adjacent and rows are not.
         """
@@ -160,7 +160,55 @@ class Usage:
             bare = {axis for axis, scales in terms if axis and not scales}
             for axis, scales in terms:
                 found |= scales if axis and bare - {axis} else set()
+            if any(not scales for _, scales in terms):
+                found.update(self._scaling_one(address, frozenset()))
         return frozenset(found)
+
+    def _scaling_one(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
+        """The parameters that scale an addend of an address that has no tl.arange."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            if not any(True for _ in self._ranges(node, "", frozenset())):
+                named = (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+                yield from (name for name in named if name in self.parameters)
+        elif isinstance(node, ast.BinOp):
+            for each in (node.left, node.right):
+                yield from self._scaling_one(each, seen)
+        elif isinstance(node, ast.Name) and node.id not in seen:
+            for value in self._last_assigned(node)[:1]:
+                yield from self._scaling_one(value, seen | {node.id})
+
+    @cached_property
+    def only_strides(self) -> frozenset[str]:
+        """The parameters that scale the one tile of an address, whose other terms are scaled, too.
+
+        In `w + batch * stride_b + columns * stride_c`, those of the columns are rather adjacent.
+        """
+        found: set[str] = set()
+        others: set[str] = set()
+        for call, address in self._accesses():
+            if _called(call) in _MADE:
+                given = [k.value for k in call.keywords if k.arg == "strides"] or call.args[2:3]
+                named = [n.id for each in given for n in ast.walk(each) if isinstance(n, ast.Name)]
+                (found if len(named) == 1 else others).update(named)
+            scales = [names - {""} for _, names in self._ranges(address, "", frozenset())]
+            is_only = len(scales) == len(scales[:1] and scales[0]) == 1
+            is_only = is_only and not self._adds_unscaled(address, frozenset())
+            (found if is_only else others).update(*scales)
+        return frozenset(found - others)
+
+    def _adds_unscaled(self, node: ast.expr, seen: frozenset[str]) -> bool:
+        """Whether an address adds an offset that no parameter scales."""
+        if isinstance(node, ast.Name):
+            values = self._last_assigned(node)[:1] if node.id not in seen else []
+            is_known = node.id in self.pointers or bool(values)
+            return not is_known or any(self._adds_unscaled(v, seen | {node.id}) for v in values)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            return any(self._adds_unscaled(each, seen) for each in (node.left, node.right))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            return names.isdisjoint(self.parameters)
+        parts = _passed_on(node)
+        return not parts or any(self._adds_unscaled(part, seen) for part in parts)
 
     def _ranges(
         self, node: ast.expr, axis: str, seen: frozenset[str]

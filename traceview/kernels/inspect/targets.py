@@ -292,10 +292,13 @@ def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
     ptx, cubin = cuda_cpp.compile_cuda(path, arch)
     names = [kernel.name for kernel in parse_ptx(ptx, str(path)).kernels()]
     whole, text = tools.demangled(names), ptx_text(_bytes_of(path))
+    others = list(tools.demangled(cuda_cpp.called_elsewhere(ptx)).values())
+    functions = f"functions of other files are called and not counted: {units.first(others, 3)}"
+    notes = (functions,) if others else ()
     for name in names:
         short = own_name(name) or producers.short_name(whole[name])
         parameters = cuda_cpp.parameter_names(text, short)
-        compiled = Compiled(name, arch, "given", ptx, cubin, source_file=str(path))
+        compiled = Compiled(name, arch, "given", ptx, cubin, notes=notes, source_file=str(path))
         yield replace(compiled, parameter_names=parameters)
 
 
@@ -312,6 +315,11 @@ def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> 
     whole = tools.demangled(each.name for each in kernels)
     short = (own_name(each.name) or producers.short_name(whole[each.name]) for each in kernels)
     names = list(dict.fromkeys(short))
+    path = Path(target)
+    templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix == ".cu" else ()
+    if unused := [each for each in templates if fnmatchcase(each, kernel or "*")]:
+        what = f"{target} only defines the kernel template {unused[0]}, and no kernel is made of it"
+        return what, "pass the .cu file that launches it, or add an explicit instantiation"
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"
     listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")

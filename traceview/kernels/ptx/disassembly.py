@@ -130,7 +130,8 @@ class _Reader:
     def _made_from(self, match: re.Match[str]) -> None:
         file = source_path(_OVERWRITTEN.sub("~/", match["file"]))
         place = SourceLine(file, int(match["line"]))
-        if place.file == PTX_FILE:
+        # In code for a linker, the name ends in a hash.
+        if place.file.startswith(PTX_FILE):
             self._ptx_line = place.line
             return
         self._chain = (*self._chain, place) if self._in_chain else (place,)

@@ -23,8 +23,11 @@ from traceview.kernels.toolchain.tools import TOOLKITS
 _IN_WHEELS = ("nvidia/cuda_nvrtc/lib", "nvidia/cu1*/lib", "torch/lib")
 _IN_TOOLKITS = ("cuda*/lib64", "cuda*/targets/*/lib")
 _LIBRARY = "libnvrtc.so*"
-# Folders of CUDA headers, relative to the folder of the library.
-_HEADERS = ("../include", "../../cuda_runtime/include", "../../include")
+# Folders of headers, below a folder of sys.path: of NVIDIA's wheels, of PyTorch, of other wheels.
+_HEADERS = (
+    "nvidia/*/include", "nvidia/*/include/cccl", "torch/include",
+    "torch/include/torch/csrc/api/include", "*/include", "*/source/include",
+)  # fmt: skip
 
 
 @record
@@ -57,7 +60,10 @@ def compile_to_ptx(library: Path, source: bytes, path: Path, arch: str) -> Nvrtc
     if status:
         return NvrtcCompilation(None, "", _error_string(nvrtc, status))
     try:
-        folders = (path.parent, *(library.parent / headers for headers in _HEADERS))
+        # In a toolkit, and in a wheel for CUDA 13, headers are beside the library.
+        beside = library.parent.parent / "include"
+        wheels = (folder for pattern in _HEADERS[:2] for folder in _in_wheels(pattern))
+        folders = (path.parent, beside, beside / "cccl", *wheels)
         flags = [f"--gpu-architecture={re.sub('^sm_', 'compute_', arch)}", "--generate-line-info"]
         flags += [f"--include-path={folder}" for folder in folders if folder.is_dir()]
         options = [flag.encode() for flag in flags]
@@ -84,6 +90,11 @@ def _text(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
 def _error_string(nvrtc: ctypes.CDLL, status: int) -> str:
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
     return str(nvrtc.nvrtcGetErrorString(status).decode())
+
+
+def _in_wheels(pattern: str) -> Iterator[Path]:
+    """What the installed packages have, in the order of sys.path."""
+    return (found for folder in sys.path for found in sorted(Path(folder).glob(pattern)))
 
 
 def _candidates() -> Iterator[Path]:
@@ -120,34 +131,55 @@ def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
 
 
 def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
-    """Compile with nvcc, with the folders and macros that its errors show to be missing."""
+    """Compile with nvcc, with the folders and macros that its errors show to be missing.
+
+    Code that calls functions of other files is assembled without them, as for a linker.
+    """
     flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
     result = _run_nvcc(nvcc, flags)
     while not result.ok or result.written is None:
         error = _first_error(result.err, path) or result.evidence
         more = [flag for flag in project_flags(error, path) if flag not in flags]
         if not more:
-            macro = _UNDEFINED.search(error)
-            remedy = f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64" if macro else ""
+            remedy = _remedy(error, tools.release_of(nvcc))
             raise TraceviewError(f"nvcc does not compile {path}: {error}", remedy)
         flags += more
         result = _run_nvcc(nvcc, flags)
     ptx = ptx_text(result.written)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
-    return ptx, listings.assemble(ptx, arch, ptxas=beside if beside.is_file() else None).cubin
+    ptxas = beside if beside.is_file() else None
+    try:
+        return ptx, listings.assemble(ptx, arch, ptxas=ptxas).cubin
+    except TraceviewError as error:
+        linked = _run_nvcc(nvcc, [*flags, "-rdc=true"])
+        if "Unresolved extern" not in error.what or linked.written is None:
+            raise
+        ptx = ptx_text(linked.written)
+        return ptx, listings.assemble(ptx, arch, ["--compile-only"], ptxas).cubin
 
 
 def _run_nvcc(nvcc: Path, flags: Sequence[str]) -> tools.ProcessResult:
     return tools.run(nvcc, lambda _, target: (*flags, "-o", target), None)
 
 
-# What builds of kernels mostly allow; it changes no code that compiles without.
-_LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda")
+# What builds of kernels mostly allow, and a word of Windows that says nothing of kernels; they
+# change no code that compiles without.
+_LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
 _NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 # Names of macros, as projects write them.
 _UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9]*(?:max|min)?_*|_[A-Z]_)" is undefined')
-_OF_TORCH = ("torch", "ATen", "c10", "pybind11", "caffe2")
+# Headers by package of PyPI; those of NVIDIA end in -cu12 for CUDA 12.
+_PACKAGES = {
+    r"(cublas|curand|cusparse|cusolver|cufft|npp)\w*\.h": "nvidia-{name}{cu12}",
+    r"(cudnn|nccl)\w*\.h": "nvidia-{name}-cu{release}",
+    r"(cub|thrust|nv|cuda)/": "nvidia-cuda-cccl{cu12}",
+    r"(cutlass|cute)/": "nvidia-cutlass",
+    r"(torch|ATen|c10|caffe2)/": "torch",
+    r"(pybind11)/": "pybind11",
+}
+# Names of CUB and Thrust that code for CUDA 12 uses.
+_REMOVED = re.compile(r'namespace "(?:cub|thrust)\b[^"]*" has no member')
 # A CPU build of PyTorch has the headers of CUDA without this one.
 _GENERATED = "c10/cuda/impl/cuda_cmake_macros.h"
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "setup.py", "pyproject.toml")
@@ -161,27 +193,53 @@ def project_flags(error: str, path: Path) -> list[str]:
     if missing and missing["header"] == _GENERATED:
         return ["-DC10_USING_CUSTOM_GENERATED_MACROS"]
     if missing:
-        return [f"-I{folder}" for folder in _header_folders(missing["header"], path)]
+        return _header_flags(missing["header"], path)
     undefined = _UNDEFINED.search(error)
     value = _macro_value(undefined[1], path) if undefined else ""
     return [f"-D{undefined[1]}={value}"] if undefined and value else []
 
 
-def _header_folders(header: str, path: Path) -> list[Path]:
-    """The folder in the project from which a header is included, or those of PyTorch."""
+def _header_flags(header: str, path: Path) -> list[str]:
+    """The folder in the project from which a header is included, or that of an installed package.
+
+    A package comes after the toolkit, which may be of another release.
+    """
     name = header.rpartition("/")[2]
     found = (file for file in _project_files(path) if file.name == name)
     whole = [file for file in found if file.as_posix().endswith(f"/{header}")]
     if whole:
         nearest = max(whole, key=lambda file: _shared_folders(file, path))
-        return [nearest.parents[header.count("/")]]
+        return [f"-I{nearest.parents[header.count('/')]}"]
     if name == "Python.h":
-        return [Path(sysconfig.get_paths()["include"])]
-    if header.partition("/")[0] not in _OF_TORCH:
-        return []
-    folders = (Path(folder, "torch/include") for folder in sys.path)
-    include = next((each for each in folders if each.is_dir()), None)
-    return [include, include / "torch/csrc/api/include"] if include else []
+        return [f"-I{sysconfig.get_paths()['include']}"]
+    # Of other packages than NVIDIA's, a bare name could be any header.
+    patterns = _HEADERS if "/" in header else _HEADERS[:2]
+    folders = (folder for pattern in patterns for folder in _in_wheels(pattern))
+    folder = next((each for each in folders if (each / header).is_file()), None)
+    return [f"-Xcompiler=-idirafter{folder}"] if folder else []
+
+
+def _remedy(error: str, release: tuple[int, int] | None) -> str:
+    """How to give what an error of nvcc says is missing."""
+    missing, macro = _NO_HEADER.search(error), _UNDEFINED.search(error)
+    if macro:
+        return f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64"
+    if _REMOVED.search(error) and release and release >= (13, 0):
+        old = "an nvcc of CUDA 12, such as of `pip install nvidia-cuda-nvcc-cu12`"
+        return f"CUDA 13 removed names of its C++ libraries: set $TRACEVIEW_NVCC to {old}"
+    if not missing:
+        return ""
+    if missing["header"].startswith("__clang"):
+        return "remove this #include, as editors with clangd add it"
+    flag = f"name its folder with NVCC_APPEND_FLAGS=-I<folder of {missing['header']}>"
+    for form, package in _PACKAGES.items():
+        found = re.match(form, missing["header"])
+        if found:
+            major = release[0] if release else 13
+            cu12 = "-cu12" if major == 12 else ""
+            named = package.format(name=found[1], cu12=cu12, release=major)
+            return f"`pip install {named}`, or {flag}"
+    return flag
 
 
 def _macro_value(name: str, path: Path) -> str:
@@ -208,8 +266,14 @@ def _project_files(path: Path) -> Iterator[Path]:
     """The files of the project around a file; those of its folder alone where none is known."""
     above = path.absolute().parents[:_MOST_LEVELS]
     root = next((f for f in above if any((f / mark).exists() for mark in _ROOTS)), above[0])
-    walked = (Path(folder, name) for folder, _, names in os.walk(root) for name in sorted(names))
-    return islice(walked, _MOST_FILES)
+    return islice(_walked(root), _MOST_FILES)
+
+
+def _walked(root: Path) -> Iterator[Path]:
+    """The files below a folder, without the packages of an environment in it."""
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(set(below) - {"site-packages", ".git"})
+        yield from (Path(folder, name) for name in sorted(names))
 
 
 def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:
@@ -231,6 +295,27 @@ def _first_error(log: str, path: Path) -> str | None:
         if error:
             return f"{error['place']}: {error['text'].strip()[:300]}"
     return None
+
+
+_BOUNDS = re.compile(r"__launch_bounds__\s*\([^)]*\)")
+_EXTERNAL = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", re.MULTILINE)
+_OF_THE_DRIVER = {"vprintf", "malloc", "free", "__assertfail"}
+
+
+def called_elsewhere(ptx: str) -> tuple[str, ...]:
+    """The functions of other files that PTX calls."""
+    return tuple(each for each in _EXTERNAL.findall(ptx) if each not in _OF_THE_DRIVER)
+
+
+_TEMPLATE = re.compile(
+    r"\btemplate\s*<[^;{}]*>\s*(?:static\s+)?__global__[^;{}]*?\b(?P<name>\w+)\s*\([^;{}]*\)\s*\{"
+)
+
+
+def templates(source: str) -> tuple[str, ...]:
+    """The names of the kernel templates that CUDA C++ source defines."""
+    text = _BOUNDS.sub("", _COMMENT.sub("", source))
+    return tuple(found["name"] for found in _TEMPLATE.finditer(text))
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

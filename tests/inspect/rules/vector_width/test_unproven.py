@@ -188,6 +188,24 @@ def test_few_elements_beside_a_tile_are_no_loss(retried, rows):
     assert stores.severity == "low"
 
 
+@pytest.mark.parametrize(("block", "severity"), [(16, "low"), (128, "info")])
+def test_what_moves_too_little_to_show_is_information(retried, block, severity):
+    """128 scales per block, beside tiles of 128 rows."""
+    signature = f"*fp32:16, *fp32:16, *fp32:16, i32, 4, {block}"
+    found = retried("scaled_rows", signature).findings()
+    (loads,) = (f for f in found if "Global loads" in f.message)
+    assert loads.severity == severity
+
+
+@pytest.mark.parametrize("rows", [32, 64, 256])
+@pytest.mark.parametrize("columns", [1, 2, 16])
+def test_a_tile_of_one_column_needs_more_columns(retried, rows, columns):
+    findings = retried("pairs", f"*fp32:16, *fp32:16, 512, {rows}, {columns}").findings()
+    thin = [f for f in findings if f.action.startswith("The tile has one element along the axis")]
+    assert bool(thin) == (columns == 1)
+    assert not any("tl.trans" in f.action for f in findings if columns == 1)
+
+
 def test_few_elements_alone_are_all_that_a_kernel_moves(retried):
     findings = retried("outer", "*fp32:16, *fp32:16, *fp32:16, 4, 16").alone().findings
     assert findings[0].severity == "high"

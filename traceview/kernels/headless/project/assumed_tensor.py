@@ -12,14 +12,14 @@ from typing import Any
 from traceview.base.records import record
 
 _HEAD = re.compile(
-    r"(.*head_?(dim|size).*|d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
+    r"(.*head_?(dim|size).*|d|h_?d|d_?head|.*dim_?head|d_?(qk?|k|v|kv)|[kv]|dh(qk|hv|v)?|rotary_?dim|d_?state)",
     re.I,
 )
 # The parts of a head with and without positions (DeepSeek's attention).
 _HEAD_PART = re.compile(r"(qk?_?)?(nope|rope)(_?head)?_?dim", re.I)
 _BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
 _HEADS = re.compile(
-    r"(n?h|hq|hv|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
+    r"(n?h|hq|hv|n_?[qkv]{1,2}h|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
     re.I,
 )
 _ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
@@ -27,6 +27,8 @@ _TAPS = re.compile(r"k[hw]|kernel(_?(size|h|w|height|width))?|(d_?)?conv(_width)
 _FILTER = re.compile(r"w|weights?|filters?|kernel", re.I)
 _VOCABULARY = re.compile(r"(v|n?_?vocab(_?size)?|n_?classes)", re.I)
 _LOGITS = re.compile(r"logits", re.I)
+# Complex numbers, of which the last dimension has the real and the imaginary part.
+_OF_PAIRS = re.compile(r"(^|_)real$", re.I)
 # Of a quantization: the group of MX formats, and the least of the others.
 _GROUP, _GROUP_SIZE = re.compile(r"(quant_)?group_?size", re.IGNORECASE), 32
 # Experts of a token in routers of mixtures (Mixtral 2, Qwen3 and DeepSeek 8).
@@ -67,6 +69,10 @@ class AssumedSize(int):
     """A typical size. Results of arithmetic on it are plain integers, except the quotient 1."""
 
 
+class OpenStride(AssumedSize):
+    """The stride of a dimension that may be the last one, as the rank is unknown."""
+
+
 @dataclass
 class AssumedTensor:
     """A tensor of which little is known; `dtype` and `rank` are None if nothing shows them.
@@ -91,7 +97,10 @@ class AssumedTensor:
         """The stride of the dimension `at`."""
         last = (self.rank or _MOST_RANK) - 1
         ones = (1, 1 - (self.rank or 0)) if self.channels_last else (-1, last)
-        return AssumedSize(1 if at in ones else SIZE)
+        if at in (last - 1, -2) and _OF_PAIRS.search(self.name):
+            return AssumedSize(2)
+        kind = OpenStride if self.rank is None and at not in ones else AssumedSize
+        return kind(1 if at in ones else SIZE)
 
     def size(self, at: int | None = None, name: str = "") -> AssumedSize:
         """A typical size of the dimension `at`, or of the one that is called `name`."""

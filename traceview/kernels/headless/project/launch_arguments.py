@@ -261,8 +261,8 @@ def _passed(
         if isinstance(argument, ast.Starred):
             # Those named as strides are for the unpacked values that follow one another.
             run = sum(1 for _ in itertools.takewhile(_STRIDE.search, names))
-            following = itertools.takewhile(lambda a: isinstance(a, ast.Starred), call.args[at:])
-            most = run // sum(1 for _ in following) or share
+            following = itertools.takewhile(_is_several_strides, call.args[at:])
+            most = run // max(sum(1 for _ in following), 1) or share
             yield from _unpacked(argument, names, most, unpacked[id(argument)])
         else:
             yield names.popleft() if names else "", scope.value(argument)
@@ -272,6 +272,10 @@ def _passed(
             yield keyword.arg, value
         elif isinstance(value, dict):
             yield from value.items()
+
+
+def _is_several_strides(argument: ast.expr) -> bool:
+    return isinstance(argument, ast.Starred) and bool(_STRIDE.search(ast.unparse(argument)))
 
 
 def _several(node: ast.expr, scope: Scope) -> Any:

@@ -41,20 +41,23 @@ class Package:
 def package_of(path: Path, tree: ast.Module) -> Package | None:
     """The package of a file; None for a script that belongs to none.
 
-    The top is the outermost folder with `__init__.py`. In folders that have none, a file with
-    relative imports belongs to its project (pyproject.toml, setup.py), and one that imports from
-    a folder above it by name (`from kernels.tiles import …` in kernels/) to that folder.
+    A file that imports from a folder above it by name (`from kernels.tiles import …` in kernels/)
+    belongs to that folder, also where this is a copy in another package. Else the top is the
+    outermost folder with `__init__.py`. In folders that have none, a file with relative imports
+    belongs to its project (pyproject.toml, setup.py).
     """
     path = path.absolute()
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    level = max((node.level for node in imports), default=0)
+    by_name = _imported_from(path, tree)
+    if by_name and level < len(path.relative_to(by_name).parts):
+        return _named(path, by_name)
     inner = next((f for f in path.parents[: _MOST_NAMESPACES + 1] if _is_package(f)), None)
     if inner is not None:
         while above := next((f for f in inner.parents[:2] if _is_package(f)), None):
             inner = above
         return _named(path, inner.parent)
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    level = max((node.level for node in imports), default=0)
-    root = _project_root(path, level) if level else _imported_from(path, tree)
-    return _named(path, root) if root else None
+    return _named(path, _project_root(path, level)) if level else None
 
 
 def project_folders(path: Path) -> list[Path]:

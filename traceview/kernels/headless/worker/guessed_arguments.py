@@ -22,6 +22,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     AssumedDescriptor,
     AssumedSize,
     AssumedTensor,
+    OpenStride,
 )
 from traceview.kernels.headless.project.launch_arguments import LaunchArguments
 from traceview.kernels.headless.worker.event_log import EventLog, plain
@@ -179,6 +180,7 @@ class Guesses:
             if inference.is_block(name) and isinstance(value, int) and value < 1 + (name in assumed)
         }
         apart = {name: SIZE for name in assumed & self.usage.row_strides if passed[name] == 1}
+        apart |= {n: 1 for n in self.usage.only_strides if isinstance(passed.get(n), OpenStride)}
         few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
         # A side of an operand of tl.dot that is assumed is one that compiles and fits registers.
         sides = assumed & self.usage.ranged if self.usage.has_dot else set()

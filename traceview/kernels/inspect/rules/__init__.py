@@ -23,6 +23,8 @@ RULES: tuple[Rule, ...] = (
     occupancy.fp32_products,
     loops.waiting_operands,
     loops.older_tensor_cores,
+    loops.shared_memory_bound,
+    loops.unchanging_loads,
     shared_memory.serialized_copies,
     global_memory.spills,
     global_memory.local_memory,

@@ -56,6 +56,14 @@ _CONTENDED = Diagnosis(
 )
 
 
+_CONTENDED_IN_LOOP = Diagnosis(
+    "All threads of {all_blocks} update one address with the atomics at {line} in each iteration "
+    "of a loop, one after another",
+    "Sum in a register over the loop, and update the address once per thread or block",
+    "medium",
+)
+
+
 def has_wider_form(access: Access, arch: str) -> bool:
     """Whether the PTX ISA has a vector of this atomic for the architecture."""
     words = set(access.opcode.split("."))
@@ -209,8 +217,9 @@ def _contended(
     blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid else None
     varies = origin.per_thread or origin.per_block or origin.loaded
     if listed and blocks != 1 and not varies:
+        in_loop = any(context.access.loop_depth for context in listed)
         yield CodeClaim(
-            _CONTENDED,
+            _CONTENDED_IN_LOOP if in_loop else _CONTENDED,
             {"line": line_name(source), "blocks": blocks},
             "the address depends on neither the thread nor the block",
             source,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from traceview.base import units
+from traceview.base.hardware import lanes_of, limits_of
 from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_of
 from traceview.kernels.inspect.kernel_report import line_name
-from traceview.kernels.inspect.recompilations import Outcome
+from traceview.kernels.inspect.recompilations import Outcome, Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tested_remedies
 from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
+from traceview.kernels.ptx.addresses.strides import LoopSteps
+from traceview.kernels.ptx.model import Instruction, SourceLine
 from traceview.kernels.ptx.ttgir.loop_loads import (
     LEAST_COPY_BITS,
     WaitingLoad,
@@ -54,6 +59,27 @@ _ONE_STAGE = Diagnosis(
     "Use num_stages=2 or more, as far as shared memory suffices",
     "high",
     then=", and measure it",
+)
+# What other threads may change meanwhile.
+_AWAITED = re.compile(r"\.(?:volatile|acquire|relaxed|mmio)\b")
+_ACCUMULATED = Diagnosis(
+    "Global stores at {places} write the same address in each iteration of their loop",
+    "Accumulate in a register, and store once after the loop",
+    "medium",
+)
+_UNCHANGING = Diagnosis(
+    "Global loads at {places} read the same address in each iteration of their loop",
+    "Load before the loop; the compiler does that by itself where no store can change the array: "
+    "with const and __restrict__ in CUDA C++",
+)
+_LEAST_PRODUCTS = 8
+_SHARED_BOUND = Diagnosis(
+    "The hottest loop reads shared memory {loads:time} for {fmas:FMA} at {places}: shared memory "
+    "takes longer than the arithmetic",
+    "Let each thread compute several results, such as 4 × 4, in registers, so that each value it "
+    "reads serves several FMAs; for matrix products, tensor cores (wmma, CUTLASS) or cuBLAS are "
+    "faster still",
+    "medium",
 )
 _MOST_STAGES = 3
 # An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
@@ -196,6 +222,64 @@ def older_tensor_cores(kernel: KernelContext) -> Iterator[CodeClaim]:
         clause = results_clause(helped, tries, lambda after: f"{after} × {newer}")
         recompiled = {**values, "proven": bool(helped)}
         yield CodeClaim(_FEW_WARPS, recompiled, basis + clause, helped=helped)
+
+
+def shared_memory_bound(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A loop of FMAs on CUDA cores for which shared memory takes at least twice as long."""
+    loop, sass = kernel.mix.hottest_loop if kernel.mix else None, kernel.code.sass
+    if loop is None or sass is None or kernel.ttgir or "MMA" in loop.counts.by_class:
+        return
+    code = [sass.instructions[at] for at in sorted(loop.instructions)]
+    products = [each for each in code if each.opcode.startswith("FFMA")]
+    loads = [each for each in code if each.opcode.startswith("LDS")]
+    lanes = lanes_of(limits_of(kernel.compiled.arch).compute_capability) or WARP_THREADS
+    # Shared memory serves a warp per cycle, the lanes several.
+    if len(products) < _LEAST_PRODUCTS or len(loads) * lanes < 2 * len(products) * WARP_THREADS:
+        return
+    lines = Counter(each.source for each in products)
+    yield CodeClaim(
+        _SHARED_BOUND,
+        {"loads": len(loads), "fmas": len(products), "proven": True},
+        f"SASS: {len(loads)} × LDS and {len(products)} × FFMA in the hottest loop; an SM has "
+        f"{lanes} fp32 lanes and serves {WARP_THREADS} threads of shared memory per cycle",
+        source := lines.most_common(1)[0][0],
+        [source],
+    )
+
+
+def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Loads and stores that each iteration of a loop repeats, as their address does not change."""
+    if kernel.provenance is None:
+        return
+    slices = kernel.provenance.slices
+    steps = LoopSteps(slices)
+    # By line and kind, and by the pointers that addresses start from.
+    streams: dict[tuple[Place, frozenset[str]], list[Instruction]] = defaultdict(list)
+    for (place, _), contexts in kernel.global_accesses.items():
+        for each in (instruction for context in contexts for instruction in context.instructions):
+            streams[place, slices.address(each).pointers].append(each)
+    fixed = {s for s, listed in streams.items() if all(steps.of(each) == 0 for each in listed)}
+    writes = [stream for stream in streams if stream[0][1] in ("store", "atomic")]
+    in_sass = {(a.source, a.kind) for a in kernel.accesses if a.level == "sass" and a.loop_depth}
+    found: dict[Diagnosis, list[SourceLine | None]] = defaultdict(list)
+    for (source, kind, space), pointers in fixed:
+        listed = streams[(source, kind, space), pointers]
+        is_kept = kernel.code.sass is None or (source, kind) in in_sass
+        if not is_kept or any(_AWAITED.search(each.opcode) for each in listed):
+            continue
+        if kind == "store":
+            found[_ACCUMULATED].append(source)
+        elif kind == "load" and all(pointers and s[1] and not pointers & s[1] for s in writes):
+            found[_UNCHANGING].append(source)
+    for says, sources in found.items():
+        lines = sorted({*sources}, key=lambda at: (at.file, at.line) if at else ("", 0))
+        yield CodeClaim(
+            says,
+            {"accesses": len(sources)},
+            "the address in PTX does not depend on the innermost loop around it",
+            lines[0],
+            lines,
+        )
 
 
 def newer_generation(kernel: KernelContext) -> str:

@@ -232,6 +232,13 @@ _UPCAST = Diagnosis(
     "Pass both operands to tl.dot as they are loaded, without .to(tl.float32): it multiplies "
     "{element} exactly and sums in fp32 all the same",
 )
+_UPCAST_ONE = Diagnosis(
+    "{products:matrix product} at {places} {products?multiplies|multiply} in fp32 an operand that "
+    "was loaded as {element} and converted: tensor cores multiply 16 bits at least twice as fast",
+    "Where the other operand may be rounded to {element}, as attention does with its "
+    "probabilities, convert that one instead, and pass the loaded one as it is: tl.dot sums in "
+    "fp32 all the same",
+)
 _SCALARS = Diagnosis(
     "Each block works on single values, not on tiles: its {threads} threads all do the same, and "
     "each load moves one value",
@@ -256,7 +263,7 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Uses of tl.dot that run on CUDA cores because full fp32 precision is asked for."""
     if kernel.ttgir is None or number_of(kernel.compiled.arch) < _TF32_SINCE:
         return
-    upcast = {product.source for product in upcast_products(kernel.ttgir)}
+    upcast = {product.source for product in upcast_products(kernel.ttgir) if product.both}
     full = [
         product
         for product in cuda_core_products(kernel.ttgir)
@@ -276,20 +283,23 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 
 def upcast_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Products of operands that are converted from 16 bits to fp32 first, one claim per type."""
+    """Products of operands that are converted from 16 bits to fp32 first, one claim per kind."""
     if kernel.ttgir is None or number_of(kernel.compiled.arch) < _TF32_SINCE:
         return
     products = list(upcast_products(kernel.ttgir))
-    for type_ in dict.fromkeys(product.type for product in products):
-        same = [product for product in products if product.type == type_]
+    for type_, both in dict.fromkeys((product.type, product.both) for product in products):
+        same = [product for product in products if (product.type, product.both) == (type_, both)]
         lines = list(dict.fromkeys(product.source for product in same))
         yield CodeClaim(
-            _UPCAST,
+            _UPCAST if both else _UPCAST_ONE,
             {"products": len(same), "element": type_.replace("f16", "fp16").replace("bfp", "bf")},
-            "TTGIR: arith.extf on both operands of the product, and no arithmetic after it",
+            f"TTGIR: arith.extf on {'both operands' if both else 'one operand'} of the product, "
+            "and no arithmetic after it",
             lines[0],
             lines,
-            severity="high" if any(product.in_deepest_loop for product in same) else "low",
+            severity=("high" if both else "medium")
+            if any(product.in_deepest_loop for product in same)
+            else "low",
         )
 
 

@@ -87,21 +87,43 @@ def dot_rows(module: IrModule) -> int | None:
 
 @record
 class UpcastProduct:
-    """A matrix product of two fp32 operands that are converted from one 16-bit type."""
+    """A matrix product of fp32 operands, converted from one 16-bit type.
+
+    Not `both` where one of them is an exponential, as attention multiplies with its values.
+    """
 
     source: SourceLine | None
     type: str
     in_deepest_loop: bool
+    both: bool = True
 
 
 def upcast_products(module: IrModule) -> Iterator[UpcastProduct]:
-    """The products whose operands both reach them converted, not computed, from 16 bits."""
+    """The products with an operand that reaches them converted, not computed, from 16 bits."""
     depths = loop_depths_of(module)
     deepest = max(depths, default=0)
     for op, depth in zip(module.operations, depths, strict=True):
         types = [_half_before(value, module) for value in op.inputs[:2] if op.opcode in _DOTS]
-        if types and types[0] and len({*types}) == 1:
-            yield UpcastProduct(op.line, types[0], 0 < depth == deepest)
+        halves = {each for each in types if each}
+        others = [v for v, type_ in zip(op.inputs[:2], types, strict=False) if not type_]
+        if len(halves) == 1 and all(_is_exponential(value, module) for value in others):
+            yield UpcastProduct(op.line, halves.pop(), 0 < depth == deepest, not others)
+
+
+def _is_exponential(value: str, module: IrModule) -> bool:
+    """Whether a value is an exponential, perhaps masked or scaled."""
+    waiting, seen = [value], 0
+    while waiting and seen < _MOST_MAKERS:
+        maker, seen = module.makers.get(waiting.pop(0)), seen + 1
+        if maker and maker.opcode in ("math.exp", "math.exp2"):
+            return True
+        if maker and maker.opcode in (*_MOVED, *_SCALED):
+            waiting += maker.inputs
+    return False
+
+
+_SCALED = ("arith.select", "arith.mulf", "arith.divf")
+_MOST_MAKERS = 16
 
 
 def _half_before(value: str, module: IrModule) -> str | None:

@@ -156,6 +156,12 @@ def tile_bits(place: Place, array: Array, compiled: Compiled) -> float:
     return bits / (WARP_THREADS * (compiled.num_warps or 1)) or math.inf
 
 
+def is_column(narrow: Narrow, compiled: Compiled) -> bool:
+    """Whether the tile has one element along one of its axes."""
+    limits = _limits_at(narrow.place, narrow.array, compiled, aligned_remainders=True)
+    return bool(limits) and all(1 in limit.shape and max(limit.shape) > 1 for limit in limits)
+
+
 def _limits_at(
     place: Place, array: Array, compiled: Compiled, *, aligned_remainders: bool
 ) -> list[VectorLimit]:

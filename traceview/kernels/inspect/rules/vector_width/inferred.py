@@ -8,7 +8,11 @@ from dataclasses import replace
 from traceview.base import units
 from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
-from traceview.kernels.inspect.rules.vector_width.from_layout import from_layout, threads_apart
+from traceview.kernels.inspect.rules.vector_width.from_layout import (
+    from_layout,
+    is_column,
+    threads_apart,
+)
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.model import Compiled
 
@@ -38,7 +42,9 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
         )
     cuda = compiled.is_cuda(narrow.place[0])
     if narrow.layout.scattered:
-        return _strided(narrow, cuda=cuda)
+        reason = _strided(narrow, cuda=cuda)
+        is_thin = reason.remedy == _contiguous(cuda=False) and is_column(narrow, compiled)
+        return replace(reason, remedy=_SEVERAL_COLUMNS) if is_thin else reason
     return threads_apart(narrow, cuda=True) if cuda else None
 
 
@@ -58,14 +64,18 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     if narrow.moved < causes.WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
     if layout.consecutive and cuda:
-        return NarrowReason(
-            f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
-            f"{_FLOAT4} (16 bytes) from addresses that are multiples of 16",
-            "addresses in PTX are consecutive",
-        )
+        return _one_by_one(narrow)
     if layout.consecutive:
         return _of_adjacent(narrow) or _UNKNOWN
     return _UNKNOWN
+
+
+def _one_by_one(narrow: Narrow) -> NarrowReason:
+    return NarrowReason(
+        f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
+        f"{_FLOAT4} (16 bytes) from addresses that are multiples of 16",
+        "addresses in PTX are consecutive",
+    )
 
 
 def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
@@ -112,10 +122,16 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         return _apart(far, _contiguous(cuda), basis, narrow)
     way = "before" if step.of < 0 else "after"
     basis = f"in PTX, each {size} element is {abs(step.of)} bytes {way} the previous one"
+    if stride == -1 and cuda and narrow.count > 1:
+        # The order of independent instructions is the compiler's.
+        return _one_by_one(narrow)
     if stride == -1:
         cause = "a thread's elements are moved in reverse order"
         return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
-    return _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
+    reason = _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
+    # Each thread moves the elements in between by further instructions of the line.
+    whole = cuda and narrow.count >= stride in (2, 4) and narrow.place[1] != "atomic"
+    return replace(reason, remedy=_WHOLE_RUN.format(stride), uncertain=True) if whole else reason
 
 
 def _apart(far: str, remedy: str, basis: str, narrow: Narrow) -> NarrowReason:
@@ -164,6 +180,14 @@ def _contiguous(cuda: bool) -> str:
     )
 
 
+_WHOLE_RUN = (
+    "Move the {0} adjacent elements of each thread at once, as a float{0}, if they start at a "
+    "multiple of {0}"
+)
+_SEVERAL_COLUMNS = (
+    "The tile has one element along the axis that is contiguous in memory: let a block take more "
+    "there, as the last axis of its tile, so that a thread moves adjacent elements"
+)
 _TRANSPOSED = (
     "transposed, so that what one iteration needs is adjacent. The cache hides a part of the cost: "
     "each sector serves the next iterations, too"

@@ -26,8 +26,11 @@ from traceview.kernels.ptx.model import Access
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
+_SECTOR_BITS = 256
 # Of accesses whose sectors the next iterations find in the cache.
 _MINOR_WALKED_SHARE = 0.25
+# Below this share of what a pass moves, no change to an access saves as much as a trial must show.
+_NEGLIGIBLE_SHARE = 0.03
 _NARROW = Diagnosis(
     f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
     f"{causes.WIDE_BITS} ({{widths}}){{because}}"
@@ -70,6 +73,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         defaultdict(list)
     )
     every = {s: _narrow(kernel, kernel.global_accesses[s], samples) for s in streams}
+    total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
     tiled = any(each.tiles for each in every.values() if each)
     for stream, listed in streams.items():
         if narrow := every[stream]:
@@ -81,8 +85,9 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             severity = _severity(narrow, reason, minor=minor or outside or merged)
             if severity == "high" and _keeps_up(narrow, kernel):
                 severity = "medium"
+            if narrow.moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
+                severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
-    total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
     for reason, same in _of_one_remedy(alike):
         group = [narrow for narrow, _ in same]
         severity = min((severity for _, severity in same), key=SEVERITIES.index)
@@ -157,6 +162,14 @@ def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool
     # A repeated element comes from the cache.
     again = narrow.layout.scattered and narrow.layout.apart == 0
     return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
+
+
+def _waste(narrow: causes.Narrow) -> float:
+    """How many times what is needed a request moves; all of a sector per element if unknown."""
+    cost = narrow.cost
+    if cost is None or not cost.sectors or not cost.ideal_sectors:
+        return _SECTOR_BITS / narrow.width
+    return cost.sectors / cost.ideal_sectors
 
 
 def _keeps_up(narrow: causes.Narrow, kernel: KernelContext) -> bool:
