@@ -78,7 +78,8 @@ def test_the_first_run_of_a_variant_is_a_first_use(load, unload, at_us, once, tm
     for number in range(1, LAST):
         at = 400 * number * US
         export.call(load, at, at + 10 * US)
-        export.launch((at + 12 * US, at + 15 * US), (at + 20 * US, at + 100 * US))
+        times = (at + 12 * US, at + 15 * US), (at + 20 * US, at + 100 * US)
+        export.launch(*times, api="cuLaunchKernelEx" if number % 2 else "cuLaunchKernel")
     if unload:
         export.call(unload, at_us * US, at_us * US + US)
     trace = export.load(tmp_path)

@@ -97,8 +97,10 @@ def gap_causes(trace: Trace) -> GapCauses:
     loading = np.zeros(len(gaps), bool)
     loading[parts.gap[loads]] = True
     new = operations.first_launches(trace)[gaps.after]
-    # Kernels of one name may be variants, each with code of its own.
-    new[parts.gap[loads & _loads_for_good(trace)[call]]] = True
+    # Kernels of one name may be variants, each with code that its compiler loads and launches.
+    variant = np.zeros(len(gaps), bool)
+    variant[parts.gap[loads & _loads_for_good(trace)[call]]] = True
+    new |= variant & _launched_by_driver(trace)[gaps.after]
     first = (loading & new)[parts.gap] | loads
     once = _first_pinning_calls(trace) | _library_set_ups(trace)
     first |= (cause == causes.ALLOCATION) & (call >= 0) & once[call]
@@ -300,6 +302,16 @@ def _loads_for_good(trace: Trace) -> Mask:
     unloads = names.matching(_UNLOADS.match) & (calls["start_ns"] < last_ns.max(initial=0))
     result[:-1] = names.matching(_LOADS.match) & ~unloads.any()
     return result
+
+
+def _launched_by_driver(trace: Trace) -> Mask:
+    """True for the operations launched through the driver's API, as compilers of kernels do it."""
+    by_driver = trace.recorded("api_calls").texts("name").matching(_DRIVER_LAUNCH.match)
+    call = operations.operations(trace).call
+    return np.append(by_driver, False)[call]
+
+
+_DRIVER_LAUNCH = re.compile(r"(cu|hipModule)LaunchKernel")
 
 
 def _first_pinning_calls(trace: Trace) -> Mask:
