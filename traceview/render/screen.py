@@ -48,7 +48,9 @@ def finding_lines(
     entries = [FindingText(each, min(width, WIDEST), links) for each in findings]
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
-    shown = urgent or entries[:_MOST_INFO]
+    # Beside findings of little time the notes say what takes the rest.
+    little = all(each.ranked.finding.severity == "low" for each in urgent)
+    shown = entries[: max(len(urgent), _MOST_INFO)] if little else urgent
     lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
     lines += _notes(entries[len(shown) :], left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
@@ -66,6 +68,7 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
         for severity in ("high", "medium")
     )
     rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
+    rounds += [((_MEDIUM_FORMS[-1][0], entries[at].least_action), at) for at in medium]
     rounds += [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
     for (message, action), at in [*_high_first(entries, high), *rounds]:
         fuller = entries[at].lines(message, action, refers=at in high)
