@@ -7,6 +7,7 @@ rest leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from itertools import zip_longest
 from pathlib import PurePath
 
@@ -48,9 +49,15 @@ def finding_lines(
     entries = [FindingText(each, min(width, WIDEST), links) for each in findings]
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
-    # Beside findings of little time the notes say what takes the rest.
-    little = all(each.ranked.finding.severity == "low" for each in urgent)
-    shown = entries[: max(len(urgent), _MOST_INFO)] if little else urgent
+    shown = urgent or entries[:_MOST_INFO]
+    if urgent and all(each.ranked.finding.severity == "low" for each in urgent):
+        # Notes say what takes the rest of the time.
+        most_ns = max(each.ranked.finding.time_at_stake_ns for each in urgent)
+        notes = entries[len(urgent) : _MOST_INFO]
+        shown = [
+            *urgent,
+            *takewhile(lambda note: note.ranked.finding.time_at_stake_ns > most_ns, notes),
+        ]
     lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
     lines += _notes(entries[len(shown) :], left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
