@@ -7,8 +7,7 @@ rest leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import PurePath
 
 from rich.cells import cell_len

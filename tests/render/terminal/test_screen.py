@@ -158,7 +158,8 @@ def test_a_high_finding_without_room_for_its_remedy_refers_to_it(width):
 def test_beside_little_a_note_on_more_time_has_its_remedy(severity, note_ns, in_full):
     little = replace(finding(severity, "A few copies.", "Copy less."), time_at_stake_ns=50_000)
     note = replace(finding("info", "One kernel.", "Compare it."), time_at_stake_ns=note_ns)
-    text = render_screen(with_findings(little, note, finding("info", "All is early.", "Do so.")))
+    fact = replace(finding("info", "All is early.", "Do so."), time_at_stake_ns=0)
+    text = render_screen(with_findings(little, note, fact))
     assert ("→ Compare it." in text) is in_full
     assert "→ Do so." not in text
 
