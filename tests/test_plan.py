@@ -143,6 +143,14 @@ def test_a_remedy_in_a_few_words(action, words):
     assert label(finding) == words
 
 
+def test_a_fact_claims_no_saving():
+    """A kernel may take half of the time and be as fast as can be."""
+    fact = Finding("info", "m", "a", 5 * MS, share_of_step_pct=50.0)
+    told = Forecast(None, None, 2.0, share_of_run_pct=50.0)
+    assert ranked_claim(RankedFinding("kernel-share", fact, told)) is None
+    assert ranked_claim(RankedFinding("kernel-share", replace(fact, severity="low"), told))
+
+
 def test_what_wins_only_after_others_says_so(tmp_path):
     won = Won(1, 9 * MS, 8 * MS, MS, per_step=True)
     nothing = Finding("low", "m", "a", 1000, share_of_step_pct=0.01)

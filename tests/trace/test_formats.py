@@ -295,6 +295,21 @@ def test_calls_without_gpu_work_are_answered_for_the_cpu(tmp_path: Path, longest
     assert not any("copy call" in each.finding.message for each in findings)
 
 
+@pytest.mark.parametrize("calls", [("cudaMalloc", "cudaFree"), ("cuMemAlloc_v2", "cuMemFree_v2")])
+@pytest.mark.parametrize(
+    ("passes", "took_us", "told"), [(30, 200, True), (30, 10, False), (8, 200, False)]
+)
+def test_calls_alone_show_a_loop_that_allocates(tmp_path: Path, calls, passes, took_us, told):
+    recorded = Export()
+    for at in range(0, passes * 1_000_000, 1_000_000):
+        recorded.call("cudaLaunchKernel", at, at + 10_000)
+        for number, name in enumerate(calls, 1):
+            begins = at + 300_000 * number
+            recorded.call(name, begins, begins + took_us * 1000)
+    message = analyze(recorded.load(tmp_path)).findings[0].finding.message
+    assert ("allocate before the loop, and use that memory again" in message) is told
+
+
 @pytest.mark.parametrize("copies", [1, 7])
 def test_launches_that_left_no_kernel_beside_copies_are_told(tmp_path: Path, copies: int):
     recorded = Export()

@@ -278,9 +278,9 @@ def forecast(
 
     `when` is the steady time that the finding is about, None where that is all of it. The forecast
     is for the loop with most of that time, and only what lies within its steps counts. If that is
-    less than half, and the loop runs for less than half of the steady time, the forecast is for the
-    whole run. By Amdahl's law, removing a loss of the fraction f makes the loop or the run at most
-    1 / (1 - f) times as fast.
+    less than half, and the loop runs for less than half of the steady time, or if it is next to
+    nothing, the forecast is for the whole run. By Amdahl's law, removing a loss of the fraction f
+    makes the loop or the run at most 1 / (1 - f) times as fast.
     """
     share = finding.share_of_step_pct
     if not finding.time_at_stake_ns or share is None:
@@ -302,7 +302,9 @@ def forecast(
         inside = [intervals.intersection(one.time, when.time).total() for one in candidates]
         loop, part = candidates[inside.index(max(inside))], max(inside) / whole_ns
     steady_ns = 100.0 * finding.time_at_stake_ns / share
-    if 0 < part < _MOSTLY and loop.total_ns < _MOSTLY * steady_ns:
+    # Nor is it of a step where next to none of it is in the steps.
+    most = _MOSTLY if loop.total_ns < _MOSTLY * steady_ns else 1 - _ARE_ALL
+    if 0 < part < most:
         return of_run
     of_step = share
     if part < _ARE_ALL or loop.total_ns < _ARE_ALL * steady_ns:

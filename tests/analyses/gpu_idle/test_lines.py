@@ -1,10 +1,13 @@
 """Idle time by the line of the program that the launching thread was at."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
+from traceview.traces.analyses.gpu_idle import remedies
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 
 MS = 1_000_000
@@ -164,6 +167,26 @@ def test_idle_time_after_a_wait_for_jax_is_that_of_the_wait(tmp_path):
 def test_other_time_of_a_jax_program_is_not_that_of_the_wait(export, message, tmp_path):
     findings = ask(ANALYSIS, export, tmp_path).findings
     assert any(message in finding.message for finding in findings)
+
+
+MADE_ON_THE_GPU = "Make these tensors on the GPU: pass device='cuda' to {}"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "inner", "remedy"),
+    [
+        *(("at::native::fill", each, MADE_ON_THE_GPU.format(each))
+          for each in ("randn", "torch.randn", "rand_like", "torch.zeros", "arange")),
+        ("at::native::fill", "torch.load", "Take this CPU work"),
+        ("at::native::fill", "random_crop", "Take this CPU work"),
+        ("add", "randn", "Take this CPU work"),
+    ],
+)  # fmt: skip
+def test_tensors_that_the_cpu_fills_are_to_be_made_on_the_gpu(kernel, inner, remedy, tmp_path):
+    trace = Export().launch((0, 1), (2, 3), name=f"void {kernel}<float>(int)").load(tmp_path)
+    line = SimpleNamespace(inner=inner)
+
+    assert remedies.other_work_remedy(trace, line).startswith(remedy)
 
 
 def test_an_optimizer_that_launches_nothing_updates_on_the_cpu(tmp_path):

@@ -161,8 +161,10 @@ def test_fp32_gemms_of_warm_up_alone_are_no_finding(tmp_path):
         *((name, "96.4 %") for name in ("mlp_sync", "mlp_nosync", "mlp_print_loss")),
         ("cupy", "94.1 %"),
         ("queue_full", "88.8 %"),
+        # Of the little time that is no first use.
+        ("launches", "54.9 %"),
         # fp32 as well, but tiny: waves, element-wise; or bf16 on tensor cores.
-        *((name, None) for name in ("waves", "cuda_graphs", "graph_nodes", "shapes", "launches")),
+        *((name, None) for name in ("waves", "cuda_graphs", "graph_nodes", "shapes")),
     ],
 )
 def test_recordings_that_multiply_in_fp32(unpack, name, share):

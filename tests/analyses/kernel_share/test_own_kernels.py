@@ -112,3 +112,50 @@ def test_a_library_that_does_the_same_is_the_measure(tmp_path, name, measure):
     assert found.action.startswith("Compare with" if measure else "Record its counters")
     assert measure in found.action
     assert found.severity == "info"
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 1024), (2048, 512, 4096), (96, 4096, 64)])
+@pytest.mark.parametrize(("kind", "size"), [("float", 4), ("double", 8)])
+@pytest.mark.parametrize("each", [1, 4, 1024])  # elements of C per thread
+@pytest.mark.parametrize("percent", [2, 20, 60])
+def test_the_rate_of_a_matrix_product_follows_from_its_copies(
+    tmp_path, m, n, k, kind, size, each, percent
+):
+    """A and B are copied to the GPU and C back: whatever the shapes, 2 m n k is known."""
+    peak = {"float": 66.9e12, "double": 33.5e12}[kind]
+    took = max(int(2 * m * n * k / (peak * percent / 100) * 1e9), 1)
+    export, ends = Export().gpu(0), 1_000_000 + took
+    for place, elements in enumerate((m * k, k * n)):
+        at = 1000 * place
+        export.copy((at, at + 10), (at + 10, at + 900), bytes=elements * size)
+    name = f"matmul({kind} const*, {kind} const*, {kind}*, int)"
+    columns = {"gridX": m * n // each // 32, "blockX": 32, "staticSharedMemory": 4096}
+    export.launch((3000, 3010), (1_000_000, ends), name=name, **columns)
+    back = {"kind": "D2H", "source": "device", "destination": "pageable", "bytes": m * n * size}
+    export.copy((3020, ends + 900), (ends + 10, ends + 800), **back)
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    found = [each for each in findings if "It multiplies matrices at" in each.message]
+
+    assert len(found) == (percent < 35)
+    for finding in found:
+        assert finding.evidence.values["peak_pct"] == pytest.approx(percent, rel=0.02)
+        assert "cuBLAS" in finding.action
+
+
+@pytest.mark.parametrize("uploads", [1, 3])
+@pytest.mark.parametrize(
+    ("grid", "name"), [(4096, "matmul(float*)"), (4000, "matmul(float*)"), (4096, "matmul(int)")]
+)
+def test_a_rate_is_not_guessed(tmp_path, uploads, grid, name):
+    """Other uploads than those of A and B, a grid that does not fit C, elements of unknown type."""
+    export = Export().gpu(0)
+    for place in range(2 if grid == 4000 or "int" in name else uploads):
+        at = 1000 * place
+        export.copy((at, at + 10), (at + 10, at + 900), bytes=1 << 22)
+    columns = {"gridX": grid, "blockX": 256, "staticSharedMemory": 4096}
+    export.launch((4000, 4010), (1_000_000, 30_000_000), name=name, **columns)
+    back = {"kind": "D2H", "source": "device", "destination": "pageable", "bytes": 1 << 22}
+    export.copy((4020, 31_000_000), (30_100_000, 30_900_000), **back)
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert not any("It multiplies matrices at" in message for message in messages)

@@ -58,6 +58,38 @@ def test_what_the_thread_did_until_the_launch_is_the_cause(cause, tmp_path):
     assert sum(length for _, length in found) == 210 * US
 
 
+LAST = 20
+
+
+@pytest.mark.parametrize("load", ["cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData"])
+@pytest.mark.parametrize(
+    ("unload", "at_us", "once"),
+    [
+        (None, 0, True),
+        # The end of the program, or a program that loads code again and again.
+        ("cuModuleUnload", 400 * LAST + 900, True),
+        ("cuModuleUnload", 700, False),
+        ("cuLibraryUnload", 700, False),
+    ],
+)
+def test_the_first_run_of_a_variant_is_a_first_use(load, unload, at_us, once, tmp_path):
+    """A compiler of kernels works on each of them, loads it, and launches all by one name."""
+    export = first()
+    for number in range(1, LAST):
+        at = 400 * number * US
+        export.call(load, at, at + 10 * US)
+        times = (at + 12 * US, at + 15 * US), (at + 20 * US, at + 100 * US)
+        export.launch(*times, api="cuLaunchKernelEx" if number % 2 else "cuLaunchKernel")
+    if unload:
+        export.call(unload, at_us * US, at_us * US + US)
+    trace = export.load(tmp_path)
+
+    every = gaps(trace)
+    late = np.array(CAUSE_NAMES)[every.cause] == "launch-late"
+    # What a kernel of a new name needs is a first use in any case.
+    assert set(every.one_time[late].tolist()) == {once}
+
+
 def test_each_nanosecond_of_a_pass_through_two_calls_counts_once(tmp_path):
     export = (
         first()

@@ -88,6 +88,17 @@ def test_what_runs_or_imports_a_compiler_is_no_compilation(tmp_path, frames):
     assert windows(export.load(tmp_path)) == []
 
 
+@pytest.mark.parametrize(("every", "compiles"), [(2, True), (5, True), (15, False), (40, False)])
+@pytest.mark.parametrize("tool", [PTXAS, LOWER])
+def test_frames_of_a_compiler_that_launches_pass_now_and_then(tmp_path, tool, every, compiles):
+    """Steps of compiled code launch all the time, and enter a file of the compiler for a moment."""
+    export = launching(0, *range(20, 180, 7), 200)
+    for time in range(20, 180):
+        export.python_sample(time * MS, *((tool,) if time % every == 0 else ()), STEP, MAIN)
+
+    assert bool(windows(export.load(tmp_path))) is compiles
+
+
 def test_a_compiler_below_running_code_compiles(tmp_path):
     run = ("/lib/torch/_inductor/compile_fx.py", 1875, "run")
     export = sampled(launching(0, 200), 20, 180, PTXAS, run, STEP)

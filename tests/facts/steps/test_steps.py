@@ -249,6 +249,32 @@ def test_set_up_ends_with_warm_up(tmp_path):
     assert warm_up_end_ns(trace) == steps(trace).cpu_start_ns[2]
 
 
+@pytest.mark.parametrize(
+    ("around", "warms_up"),
+    [
+        ("ProfilerStep#1", False),
+        ("ProfilerStep#30", False),
+        ("ProfilerStep#0", True),
+        ("train", True),
+        (None, True),
+    ],
+)
+@pytest.mark.parametrize("name", ["step_{}", "denoise {}"])
+def test_what_comes_before_an_inner_loop_comes_again(tmp_path, around, warms_up, name):
+    """A step behind the profiler's first encodes a text, then loops: nothing of it is warm-up."""
+    export = Export().launch((0, 10), (10, 500))
+    if around:
+        export.range(around, -5, 9000)
+    for at in range(4):
+        start = 1000 + 1000 * at
+        export.range(name.format(at), start, start + 900)
+        export.launch((start + 10, start + 20), (start + 20, start + 800))
+    trace = export.load(tmp_path)
+
+    assert len(steps(trace)) == 4
+    assert (warm_up_end_ns(trace) > np.iinfo(np.int64).min) is warms_up
+
+
 def test_a_step_without_gpu_work_among_others_is_not_judged(tmp_path):
     export = (
         paced([100] * 6, run_ahead=False)

@@ -52,11 +52,14 @@ def test_the_computed_rate_is_that_of_the_data_sheet(tmp_path):
     [
         ("NVIDIA GeForce RTX 3070 Ti", (8, 6), {"fp32": 22.8, "tf32": 22.8, "bf16": 45.7}),
         ("NVIDIA GeForce RTX 5070", (12, 0), {"fp32": 22.8, "tf32": 22.8, "bf16": 45.7}),
-        ("NVIDIA RTX A4000", (8, 6), {"fp32": 22.8}),
+        ("NVIDIA RTX A4000", (8, 6), {"fp32": 22.8, "tf32": 45.7, "bf16": 91.4}),
+        ("NVIDIA RTX A2000 Laptop GPU", (8, 6), {"fp32": 22.8, "tf32": 45.7, "bf16": 91.4}),
+        ("NVIDIA RTX 5000 Ada Generation", (8, 9), {"fp32": 22.8, "tf32": 45.7, "bf16": 91.4}),
+        ("NVIDIA A-something of these", (8, 6), {"fp32": 22.8}),
         ("NVIDIA GeForce RTX 2080 Ti", (7, 5), {"fp32": 11.4}),
     ],
 )
-def test_tensor_cores_of_geforce_cards_follow_from_their_generation(
+def test_tensor_cores_of_rtx_cards_follow_from_their_generation(
     name, capability, expected, tmp_path
 ):
     major, minor = capability

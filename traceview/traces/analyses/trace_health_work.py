@@ -67,6 +67,13 @@ _CHECK_LAUNCHES = (
     "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "
     "as where a kernel was built for another GPU."
 )
+_LEAST_ALLOCATIONS, _MUCH_ALLOCATING = 20, 0.1
+"""A loop allocates in each pass, and a tenth of the time: 48 % in a program that allocates and
+frees three arrays around each launch (a public recording)."""
+_ALLOCATES = (
+    " Between launches it allocates and frees for {allocating_ns} ({allocations:call}): allocate "
+    "before the loop, and use that memory again."
+)
 _SEE_GPU = (
     "Run traceview doctor: with a driver newer than nsys, on WSL and on virtual GPUs nsys sees the "
     "calls of CUDA and no GPU work. Elsewhere, record with --trace=cuda,nvtx."
@@ -95,11 +102,20 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
         "call_ns": max(times_ns),
         "calls": len(rows),
     }
-    return (
+    template = (
         "The CPU was inside CUDA calls for {inside_ns} of {span_ns}: {call_ns} in {call} "
-        "({calls:call}).",
-        values,
+        "({calls:call})."
     )
+    kinds = operations.call_kinds(trace)
+    launched = start[kinds == operations.CallKind.LAUNCH]
+    # Those before the first launch are of the start.
+    repeated = (kinds == operations.CallKind.ALLOCATE) & (start > launched.min(initial=end.max()))
+    allocating_ns = intervals.covered(calls, repeated).total()
+    often = np.count_nonzero(repeated) >= max(len(launched), _LEAST_ALLOCATIONS)
+    if often and allocating_ns >= _MUCH_ALLOCATING * int(values["span_ns"] or 0):
+        template += _ALLOCATES
+        values |= {"allocating_ns": allocating_ns, "allocations": int(np.count_nonzero(repeated))}
+    return template, values
 
 
 def without_gpu(trace: Trace) -> bool:

@@ -44,6 +44,9 @@ IDLE_PAUSE_NS = 1_000_000_000
 """Compilation goes on after a pause of this length in which nothing was launched."""
 STRETCH_NS = 100_000_000
 """A process that launches nothing for so long may be waiting for a compiler."""
+_LEAST_SHOWN = 0.1
+"""Part of a window that evidence covers: launches of compiled kernels, some of which pass a frame
+of the compiler for a moment, covered 1 % (a public recording of torch.compile on AMD)."""
 _PERIODS = 4
 _DIGITS = re.compile(r"\d+")
 _NEVER = np.iinfo(np.int64).max
@@ -180,7 +183,8 @@ def _merged(trace: Trace, process: int, every: Intervals) -> Intervals:
     apart = (pause > PAUSE_NS) & ((last > first) | (pause > IDLE_PAUSE_NS))
     start = every.start[np.append(True, apart)]
     end = every.end[np.append(apart, True)]
-    long = end - start >= LEAST_NS
+    shown = intervals.overlap(every, start, end) >= _LEAST_SHOWN * (end - start)
+    long = shown & (end - start >= LEAST_NS)
     return Intervals(start[long], end[long])
 
 

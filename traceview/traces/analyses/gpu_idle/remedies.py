@@ -303,6 +303,14 @@ _KEEP_IN_REGION = (
 _DATA_DIRECTIVE = re.compile(
     r"__pgi_uacc_data|__tgt_target_data|GOACC_(data|enter|update)|GOMP_target_(data|enter|update)"
 )
+_MAKES = re.compile(
+    r"(?:torch\.)?(?:rand(?:n|int)?(?:_like)?|normal|bernoulli|multinomial"
+    r"|(?:zeros|ones|full)(?:_like)?|arange|linspace|eye)$"
+)
+_MAKE_ON_GPU = (
+    "Make these tensors on the GPU: pass device='cuda' to {call}, which now fills them on the CPU "
+    "before they are copied."
+)
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
 
@@ -454,6 +462,8 @@ def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
         return _UPDATE_ON_GPU
     if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
         return _KEEP_IN_REGION
+    if line and line.inner and _MAKES.match(line.inner) and framework(trace) == "torch":
+        return _MAKE_ON_GPU.format(call=line.inner)
     return take_out(trace)
 
 

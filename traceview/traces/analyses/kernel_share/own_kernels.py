@@ -7,6 +7,7 @@ the name tell, without the code.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -31,6 +32,7 @@ from traceview.traces.facts.kernel_classes import (
 )
 from traceview.traces.facts.ranges.selection import selected_kernels
 from traceview.traces.facts.steps.steps import launched_in_warm_up
+from traceview.traces.facts.work.peaks import peaks
 from traceview.traces.rules import FindingRule, TimeClaim, capability, of_kernels
 from traceview.traces.trace import Trace
 
@@ -76,6 +78,13 @@ _BY_TILES = (
 )
 
 
+_SLOW_PRODUCT_PCT = 35.0
+"""Of the peak rate: a library's matrix product has 60 to 95 % of it. Public recordings of own
+ones have 7 % (GTX 1650, no shared memory) and 14 % (RTX 4070, tiles in registers)."""
+_BYTES = {"float": 4, "double": 8}
+_MOST_THREADS = 1.5
+
+
 def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     """The selected kernel with most time after warm-up, if the program wrote it.
 
@@ -104,6 +113,9 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     # Waits around it would go, too, if nothing else took their place. Calls that wait for a kernel
     # which runs most of the time do not all say so, such as cudaMalloc on several threads.
     saved_ns = largest_ns if limits else min(gain.saved_ns, largest_ns)
+    for each in shown:
+        # It computes in any case, at the peak rate at best.
+        saved_ns = round(saved_ns * (1 - float(each.values.get("peak_pct") or 0) / 100))
     values = {
         "kernel": kernel_labels(trace)[first],
         "kernel_ns": largest_ns,
@@ -153,7 +165,7 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
     every = (
         _in_few_warps(trace, rows),
         _in_slow_fp64(trace, rows, name),
-        _without_shared_memory(trace, rows, name),
+        _slow_product(trace, rows, name) or _without_shared_memory(trace, rows, name),
     )
     return [each for each in every if each]
 
@@ -205,6 +217,42 @@ def _in_slow_fp64(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
     return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32, sure=True)
 
 
+def _slow_product(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
+    """It multiplies matrices at a small part of the peak rate.
+
+    Its FLOP follow from what is copied around it, whatever the shapes: with A (m × k), B (k × n)
+    and C (m × n) they are 2 m n k = 2 √(|A| |B| |C|). The threads of its grid confirm |C|.
+    """
+    kernels, copies = trace.recorded("kernels"), trace.recorded("copies")
+    kinds = [kind for kind in _BYTES if re.search(rf"[(, ]{kind} ?(const ?)?\*", name)]
+    of_matrices = kernel_classes(trace)[rows[0]] == KernelClass.GEMM
+    if len(kinds) != 1 or not of_matrices or _OF_VECTORS.search(name):
+        return None
+    direction, device = copies.texts("direction"), copies["device"] == kernels["device"][rows[0]]
+    before = copies["end_ns"] <= kernels["start_ns"][rows].min()
+    after = copies["start_ns"] >= kernels["end_ns"][rows].max()
+    given = copies["bytes"][device & before & direction.isin(["H2D"])]
+    taken = copies["bytes"][device & after & direction.isin(["D2H"])]
+    if len(given) != 2 or not len(taken):
+        return None
+    a, b, c = (int(each) / _BYTES[kinds[0]] for each in (*given, taken[0]))
+    row = rows[int(np.argmax(kernels.duration_ns[rows]))]
+    threads = math.prod(
+        int(kernels[f"{of}_{axis}"][row]) for of in ("grid", "block") for axis in "xyz"
+    )
+    known = peaks(trace)[int(kernels["device"][row])]
+    peak = known.get("fp32" if kinds[0] == "float" else "fp64")
+    fits = threads > 0 and (c % threads == 0 or c < threads < _MOST_THREADS * c)
+    if not fits or peak is None:
+        return None
+    rate = 2 * math.sqrt(a * b * c) / float(np.median(kernels.duration_ns[rows])) * 1e9
+    pct = 100 * rate / peak.value
+    if pct >= _SLOW_PRODUCT_PCT:
+        return None
+    values = {"flop_per_s": rate, "peak_pct": pct}
+    return Shown(values, _BY_LIBRARY.format(product=terms(trace).product), sure=True)
+
+
 def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
     """It multiplies or transposes matrices without a tile in shared memory."""
     kernels = trace.recorded("kernels")
@@ -224,6 +272,9 @@ OWN_KERNEL = FindingRule(
     _own_kernel,
     "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.{plain}",
     clauses=(
+        Clause(
+            " It multiplies matrices at {flop_per_s}, {peak_pct} of what this GPU computes at most."
+        ),
         Clause(
             " Its {registers} registers per thread leave an SM {blocks_per_sm:block} of {threads} "
             "threads, {occupancy_pct} of the warps that it can hold."

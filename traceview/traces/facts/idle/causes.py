@@ -96,7 +96,12 @@ def gap_causes(trace: Trace) -> GapCauses:
     loads = np.isin(cause, (causes.MODULE_LOAD, causes.JIT_COMPILE))
     loading = np.zeros(len(gaps), bool)
     loading[parts.gap[loads]] = True
-    first = (loading & operations.first_launches(trace)[gaps.after])[parts.gap] | loads
+    new = operations.first_launches(trace)[gaps.after]
+    # Kernels of one name may be variants, each with code that its compiler loads and launches.
+    variant = np.zeros(len(gaps), bool)
+    variant[parts.gap[loads & _loads_for_good(trace)[call]]] = True
+    new |= variant & _launched_by_driver(trace)[gaps.after]
+    first = (loading & new)[parts.gap] | loads
     once = _first_pinning_calls(trace) | _library_set_ups(trace)
     first |= (cause == causes.ALLOCATION) & (call >= 0) & once[call]
     wait = np.where(cause == causes.SYNC_DRAIN, wait, -1)
@@ -279,6 +284,34 @@ def _joined(
         thread=thread[first],
         first_use=np.logical_or.reduceat(first_use, first),
     )
+
+
+_LOADS, _UNLOADS = (re.compile(rf"(cu|cuda|hip)(Module|Library){each}") for each in
+                    ("Load", "Unload"))  # fmt: skip
+
+
+def _loads_for_good(trace: Trace) -> Mask:
+    """True for the calls that load a module, where the program unloads none while it launches.
+
+    What its thread did before such a call in the same gap, a compiler of kernels at run time did:
+    look up, compile or read this code. The last row is for no call.
+    """
+    calls = trace.recorded("api_calls")
+    names, result = calls.texts("name"), np.zeros(len(calls) + 1, bool)
+    last_ns = calls["start_ns"][operations.call_kinds(trace) == operations.CallKind.LAUNCH]
+    unloads = names.matching(_UNLOADS.match) & (calls["start_ns"] < last_ns.max(initial=0))
+    result[:-1] = names.matching(_LOADS.match) & ~unloads.any()
+    return result
+
+
+def _launched_by_driver(trace: Trace) -> Mask:
+    """True for the operations launched through the driver's API, as compilers of kernels do it."""
+    by_driver = trace.recorded("api_calls").texts("name").matching(_DRIVER_LAUNCH.match)
+    call = operations.operations(trace).call
+    return np.append(by_driver, False)[call]
+
+
+_DRIVER_LAUNCH = re.compile(r"(cu|hipModule)LaunchKernel")
 
 
 def _first_pinning_calls(trace: Trace) -> Mask:

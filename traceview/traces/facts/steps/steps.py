@@ -10,6 +10,7 @@ before it ends, of whatever series. A step without GPU work lasts as long as its
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cached_property
 
@@ -263,7 +264,8 @@ def warm_up_end_ns(trace: Trace) -> int:
 
     That is the first step after warm-up in the first loop of the series that launched work first.
     Of three or more steps of the series the first is warm-up in any case, since it loads code and
-    fills caches. The least int64 without steps, and where only warm-up is selected.
+    fills caches. The least int64 without steps, where only warm-up is selected, and where all
+    are parts of one step behind the profiler's first: what comes before them there comes again.
     """
     all_steps = steps(trace)
     work = all_steps.operations > 0
@@ -272,12 +274,27 @@ def warm_up_end_ns(trace: Trace) -> int:
         return never
     series = all_steps.series == all_steps.series[work][np.argmin(all_steps.cpu_start_ns[work])]
     rows = np.flatnonzero(work & series)
+    if _in_later_step(trace, all_steps.range[rows]):
+        return never
     timed = pace(trace)
     warm = timed.warm_up[rows] & (timed.loop[rows] == timed.loop[rows[0]])
     early = max(int(warm.sum()), int(len(rows) >= step_series.WARMED_UP_STEPS))
     end = int(all_steps.cpu_start_ns[rows[early]])
     last = operations(trace).start_ns[selection.selected_operations(trace)].max(initial=never)
     return end if last >= end else never
+
+
+_LATER_STEP = re.compile(r"ProfilerStep#[1-9]\d*$")
+
+
+def _in_later_step(trace: Trace, rows: RowNumbers) -> bool:
+    """Whether these ranges, rows of the range tree, are all in one step of torch.profiler's
+    schedule that is not its first: the program had warmed up before."""
+    tree = ranges.range_tree(trace)
+    is_later = trace.recorded("ranges").texts("name").matching(_LATER_STEP.match)[tree.row]
+    marked = np.where(is_later, np.arange(len(is_later)), -1).astype(np.int32)
+    around = nesting.nearest(marked, tree.parent, tree.parent[rows])
+    return bool(around[0] >= 0 and (around == around[0]).all())
 
 
 def steps_ahead(all_steps: Steps) -> Integers:

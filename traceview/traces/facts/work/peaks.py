@@ -86,7 +86,7 @@ def _peaks(row: Mapping[str, Cell], given: Mapping[str, float]) -> Peaks:
     # Rates of the tensor cores of a GeForce card without a data sheet here.
     factors, fp32 = geforce_factors(name, str(row["compute_capability"])), figures.get("fp32")
     of_geforce = {
-        kind: Peak(factor * fp32.value, f"{factor} × the fp32 rate, as GeForce cards have")
+        kind: Peak(factor * fp32.value, f"{factor} × the fp32 rate, as RTX cards of its kind have")
         for kind, factor in factors.items()
         if fp32
     }
