@@ -85,6 +85,26 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
     assert report.verdict.steps == 0
     assert {each.finding.severity for each in report.findings} <= {"info"}
     assert not any(each.finding.time_at_stake_ns for each in report.findings)
+    assert not any("launch-bound" in each.finding.message for each in report.findings)
+    assert {each.finding.action for each in report.findings if each.analysis == "gpu-idle"} == {
+        "Record a longer run to see what repeats: a program pays its start once."
+    }
+
+
+@pytest.mark.parametrize(
+    ("work_ms", "start_ms", "alone"),
+    [(1, 900, True), (3, 900, True), (9, 900, False), (3, 100, False)],
+)
+def test_one_pass_in_a_long_start(tmp_path, work_ms, start_ms, alone):
+    """Vectors are copied, added and copied back, once."""
+    export = Export().call("cudaMalloc", 0, start_ms * MS)
+    at = start_ms * MS
+    for _ in range(2):
+        export.copy((at, at + work_ms * MS // 3), (at + 1_000, at + work_ms * MS // 3 - 1_000))
+        at += work_ms * MS // 3
+    export.launch((at, at + 5_000), (at + 6_000, at + 40_000), name="add")
+    trace = export.load(tmp_path)
+    assert is_start_up_alone(trace) is alone
 
 
 def test_as_many_more_are_a_program(tmp_path):

@@ -305,3 +305,25 @@ def test_fsdp_is_named_where_names_show_it(tmp_path, kind, shown, of_fsdp):
             export.range(shown, start, start + 30)
     [finding] = ask(ANALYSIS, export, tmp_path).findings
     assert ("FSDP" in finding.action) is (of_fsdp and kind == "AllGather")
+
+
+@pytest.mark.parametrize("lost", [0, 3, 5])
+@pytest.mark.parametrize("kind", ["SendRecv", "AllReduce_Sum_f32_RING_LL"])
+def test_of_lost_work_no_communication_is_known_to_be_exposed(tmp_path, lost, kind):
+    """It may have hidden the communication, on GPUs of which nothing is left."""
+    export, at = Export(), 0
+    for number in range(60):
+        export.launch((at, at + 5_000), (at + 6_000, at + 30_000), name="stencil")
+        for each in range(lost):
+            export.launch_without_kernel((at + 6_000 + 500 * each, at + 6_400 + 500 * each))
+        took = MS if number % 2 else 100_000
+        span = at + 40_000, at + 40_000 + took
+        export.launch((at + 10_000, at + 15_000), span, name=f"ncclDevKernel_{kind}(args)")
+        at += 50_000 + took
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert "communicates for" in finding.message
+    assert "does not hold" not in finding.message
+    assert (finding.severity == "info") is (lost > 0)
+    assert ("synchronize before it does" in finding.action) is (lost > 0)

@@ -7,7 +7,7 @@ rest leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import PurePath
 
 from rich.cells import cell_len
@@ -49,6 +49,14 @@ def finding_lines(
     urgent = [each for each in entries if each.ranked.finding.severity != "info"]
     title = "What to do first" if urgent else "Notes"
     shown = urgent or entries[:_MOST_INFO]
+    if urgent and all(each.ranked.finding.severity == "low" for each in urgent):
+        # Notes say what takes the rest of the time.
+        most_ns = max(each.ranked.finding.time_at_stake_ns for each in urgent)
+        notes = entries[len(urgent) : _MOST_INFO]
+        shown = [
+            *urgent,
+            *takewhile(lambda note: note.ranked.finding.time_at_stake_ns > most_ns, notes),
+        ]
     lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
     lines += _notes(entries[len(shown) :], left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
@@ -66,6 +74,7 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
         for severity in ("high", "medium")
     )
     rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
+    rounds += [((_MEDIUM_FORMS[-1][0], entries[at].least_action), at) for at in medium]
     rounds += [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
     for (message, action), at in [*_high_first(entries, high), *rounds]:
         fuller = entries[at].lines(message, action, refers=at in high)

@@ -23,7 +23,7 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses import base, phases, trace_health
+from traceview.traces.analyses import base, gpu_idle, phases, run_ahead, trace_health
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import RankedFinding, accidents, likely_ns, planned, rank, whole
 
@@ -284,14 +284,26 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
 
 
 def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The findings of a recording that shows no habit: its start matters, and what it lacks."""
+    """The findings of a recording that shows no habit: its start matters, and what it lacks.
+
+    How early a program launches, and what to do about idle time, is of a habit.
+    """
     kept = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
     notes = (
         RankedFinding(
             row.analysis,
-            replace(row.finding, severity="info", time_at_stake_ns=0, share_of_step_pct=None),
+            replace(
+                row.finding,
+                severity="info",
+                time_at_stake_ns=0,
+                share_of_step_pct=None,
+                remedy=_LONGER if row.analysis == gpu_idle.ANALYSIS.name else row.finding.remedy,
+            ),
         )
         for row in findings
-        if row.analysis not in kept
+        if row.analysis not in (*kept, run_ahead.ANALYSIS.name)
     )
     return (*(row for row in findings if row.analysis in kept), *notes)
+
+
+_LONGER = "Record a longer run to see what repeats: a program pays its start once."

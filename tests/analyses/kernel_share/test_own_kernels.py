@@ -66,7 +66,7 @@ def test_fp64_where_the_gpu_has_few_lanes_for_it(tmp_path, gpu, name):
 def test_a_matrix_product_without_shared_memory(tmp_path, name, shared):
     found = only_finding(tmp_path, name, "H200", staticSharedMemory=shared)
     assert ("without shared memory" in found.message) is (shared == 0)
-    assert ("cuBLAS" in found.action) is (shared == 0)
+    assert found.action.startswith("Use a library's" if shared == 0 else "Compare with a library's")
     assert found.severity == ("medium" if shared == 0 else "info")
     assert found.time_at_stake_ns <= found.evidence.values["kernel_ns"]
 
@@ -90,6 +90,28 @@ def test_a_transposition_without_shared_memory(tmp_path, name, shared):
 def test_of_other_kernels_counters_tell(tmp_path, name):
     found = only_finding(tmp_path, name, "A100")
     assert f"-k regex:{name.partition('(')[0]}" in found.action
+
+
+@pytest.mark.parametrize(
+    ("name", "measure"),
+    [
+        ("matmul_wmma_kernel(half*)", "matrix product (cuBLAS)"),
+        ("conv1d_kernel(float*)", "convolution (cuDNN)"),
+        ("conv2d_tiled<8>(float*)", "convolution (cuDNN)"),
+        ("compact_scan(int*)", "CUB, whose scan"),
+        ("prefixSum(int*)", "CUB, whose scan"),
+        ("bitonicSortStep(int*)", "CUB, whose sort"),
+        ("calcHistogramKernel(int*)", "CUB, whose histogram"),
+        ("reduce_shared<int>(int*)", "CUB, whose reduction"),
+        ("max_pool_forward(float*)", ""),
+        ("advance(float*)", ""),
+    ],
+)
+def test_a_library_that_does_the_same_is_the_measure(tmp_path, name, measure):
+    found = only_finding(tmp_path, name, "A100", staticSharedMemory=4096)
+    assert found.action.startswith("Compare with" if measure else "Record its counters")
+    assert measure in found.action
+    assert found.severity == "info"
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1024, 1024, 1024), (2048, 512, 4096), (96, 4096, 64)])

@@ -41,6 +41,7 @@ ALONE = Configuration(
     total_ns=1000,
     median_ns=1000,
     beside_ns=0,
+    beside_blocks=0,
     steady_calls=1,
     steady_ns=1000,
 )

@@ -385,3 +385,23 @@ def test_grids_of_another_shape_and_as_many_blocks_are_one_size(tmp_path):
 
     assert len(result.tables["kernels"]) == 3
     assert [blocks for (blocks,) in rows(result, "grids", "blocks")] == [132, 133]
+
+
+@pytest.mark.parametrize(
+    ("streams", "blocks", "idle"), [(2, 1, 130), (8, 3, 108), (4, 30, 12), (4, 33, 0), (2, 264, 0)]
+)
+def test_small_grids_side_by_side_leave_the_sms_that_none_uses(tmp_path, streams, blocks, idle):
+    """Other kernels fill a GPU only if they have the blocks for it."""
+    export = Export()
+    for at in (0, 2 * MS, 4 * MS):
+        for stream in range(streams):
+            span = (at, at + MS)
+            export.kernel_without_launch(
+                span, gridX=blocks, stream=7 + stream, name="product(float*)", **BIG
+            )
+    export.kernel_without_launch((6 * MS, 6 * MS + 2_000), name="short()", gridX=264)
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert [f": {idle} SMs stay idle" in each for each in messages] == [True] * (idle > 0)
+    assert all(f"beside {(streams - 1) * blocks} block" in each for each in messages)

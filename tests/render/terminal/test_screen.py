@@ -151,6 +151,19 @@ def test_a_high_finding_without_room_for_its_remedy_refers_to_it(width):
     assert "→" not in render_screen(with_findings(*[finding(action="")] * 6))
 
 
+@pytest.mark.parametrize(
+    ("severity", "note_ns", "in_full"),
+    [("low", 9_000_000, True), ("low", 20_000, False), ("medium", 9_000_000, False)],
+)
+def test_beside_little_a_note_on_more_time_has_its_remedy(severity, note_ns, in_full):
+    little = replace(finding(severity, "A few copies.", "Copy less."), time_at_stake_ns=50_000)
+    note = replace(finding("info", "One kernel.", "Compare it."), time_at_stake_ns=note_ns)
+    fact = replace(finding("info", "All is early.", "Do so."), time_at_stake_ns=0)
+    text = render_screen(with_findings(little, note, fact))
+    assert ("→ Compare it." in text) is in_full
+    assert "→ Do so." not in text
+
+
 def test_notes_on_next_to_no_time_are_not_on_the_screen():
     short = replace(finding("info", "One copy takes 1.47 µs."), time_at_stake_ns=1_470)
     assert "One copy" not in render_screen(with_findings(finding(message="Slow."), short))

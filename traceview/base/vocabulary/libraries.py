@@ -259,6 +259,13 @@ LIBRARIES: tuple[Library, ...] = (
         )
     ),
     Library(
+        # Convolutions by FFT: transforms of images and filters, and products of these.
+        "cuDNN",
+        r"fft[12]d_[rc]2[rc]_\d+(?:x\d+)?$|flip_filter$|[a-z]+_gcgemm_\w*$",
+        "FFT convolution",
+        class_=K.CONVOLUTION,
+    ),
+    Library(
         # ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn, volta_sgemm_128x64_nn
         "cuBLAS",
         r"(?:maxwell|pascal|volta|turing|ampere|hopper)_\w*gemm\w*$",

@@ -31,6 +31,7 @@ SHORT: Mapping[str, str] = {
     "Keep parallel regions from waiting": "add async clauses",
     "Keep target regions from waiting": "add nowait clauses",
     "Record its counters": "measure the kernel",
+    "Compare with": "compare with a library",
     "Use a library's matrix product": "use a library's product",
     "Keep this data in": "use mapped memory",
     "Allocate less, or clear": "clear less memory",

@@ -15,6 +15,7 @@ from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, Mask
 from traceview.base.units import Value
+from traceview.traces.analyses.wording import flush
 from traceview.traces.facts import collective_alignment, copies, messages, operations, savings
 from traceview.traces.facts.collectives import (
     MatchedRows,
@@ -24,7 +25,7 @@ from traceview.traces.facts.collectives import (
     transfers,
     waits_of,
 )
-from traceview.traces.facts.idle.gaps import steady_spans_ns
+from traceview.traces.facts.idle.gaps import steady_spans_ns, unknown_idle
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import step_of_operations
 from traceview.traces.rules import FindingRule, TimeClaim, gained, gpu_name, gpu_subject
@@ -191,7 +192,11 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     waits_mostly = bool(values) and int(values["wait_ns"] or 0) >= _MOSTLY * exposed_ns
     # The time of the fastest calls may be hidden or exposed; any other exposed time is waiting.
     beyond_ns = exposed_ns - (int(moved.duration_ns[rows].sum()) - absent.total_ns)
-    if not values and beyond_ns >= _MOSTLY * exposed_ns:
+    # Compute that was lost may have hidden it, and other GPUs may have taken part.
+    lost = device in unknown_idle(trace)
+    if lost:
+        values, remedy, waits_mostly = {}, flush(trace), False
+    elif not values and beyond_ns >= _MOSTLY * exposed_ns:
         values, remedy = {"beyond_fastest_ns": beyond_ns}, how_to_read_all(trace)
     elif not waits_mostly:
         message = _message(moved, waits, absent, rows[moved.kind[rows] == kind])
@@ -228,6 +233,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         window=(int(moved.start_ns[longest]), int(moved.end_ns[longest])),
         work=LostTime(device, intervals.union(start, end)),
         remedy=remedy,
+        severity="info" if lost else None,
         words={
             "alone": "{exposed_ns}" if alone else "",
             "in_all": "" if alone else "{communication_ns}",

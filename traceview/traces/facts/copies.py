@@ -168,3 +168,35 @@ def shared_ns(trace: Trace) -> Integers:
         start, end = picked(kernels["start_ns"], rows), picked(kernels["end_ns"], rows)
         result[rows] = intervals.overlap(busy_twice, start, end)
     return result
+
+
+_MOST_BLOCKS = 512
+"""More than any GPU has SMs: with so many blocks beside a kernel none is left."""
+
+
+@fact_without_ranges
+def blocks_beside(trace: Trace) -> Integers:
+    """Blocks of other kernels that run during each row of kernels, on average over its time."""
+    ops, kernels = operations.operations(trace), trace.recorded("kernels")
+    result = np.zeros(len(kernels), np.int64)
+    if not shared_ns(trace).any():
+        return result
+    sides = (np.clip(kernels[f"grid_{axis}"], 1, _MOST_BLOCKS).astype(np.int64) for axis in "xyz")
+    of_kernel = np.minimum(np.multiply.reduce([*sides]), _MOST_BLOCKS)
+    is_kernel = ops.kind == operations.Kind.KERNEL
+    blocks = np.where(is_kernel | (ops.kind == operations.Kind.GRAPH), _MOST_BLOCKS, 0)
+    blocks[is_kernel] = of_kernel[ops.row[is_kernel]]
+    for device, rows in groups.rows_of(kernels["device"]).items():
+        own = operations.operations_by_device(trace)[device]
+        own = own[picked(blocks, own) > 0]
+        at = np.concatenate([picked(ops.start_ns, own), picked(ops.end_ns, own)])
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        running = np.cumsum(np.concatenate([blocks[own], -blocks[own]])[order])
+        # Blocks times ns since the first operation.
+        passed = np.append(0, np.cumsum(running[:-1] * np.diff(at)))
+        start, end = picked(kernels["start_ns"], rows), picked(kernels["end_ns"], rows)
+        until, since = (np.searchsorted(at, each, side="left") for each in (end, start))
+        all_blocks = (passed[until] - passed[since]) / np.maximum(end - start, 1)
+        result[rows] = np.rint(all_blocks - of_kernel[rows]).clip(0)
+    return result

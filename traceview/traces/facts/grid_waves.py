@@ -153,14 +153,14 @@ class GridColumns:
 
     @cached_property
     def idle_sms(self) -> Integers:
-        """SMs that get no block at all."""
-        return np.maximum(self.sm_count - self.blocks, 0)
+        """SMs that get no block at all, of this kernel or of those that run beside it."""
+        return np.maximum(self.sm_count - self.blocks - self.configurations.beside_blocks, 0)
 
     @cached_property
     def concurrent(self) -> Mask:
-        """Whether other kernels run beside a grid for most of its time."""
+        """Whether other kernels run beside a grid for most of its time, and use all other SMs."""
         of = self.configurations
-        return of.beside_ns > _BESIDE * of.total_ns
+        return (of.beside_ns > _BESIDE * of.total_ns) & (self.idle_sms == 0)
 
     def occupancy_at(self, place: int) -> GridOccupancy | None:
         if self.occupancy[place] < 0:

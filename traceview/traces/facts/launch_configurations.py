@@ -65,7 +65,8 @@ class Configuration:
     memory per SM that the driver configured, `clusters_at_once` the blocks that the GPU holds at
     once as its clusters allow, `green_sms` the SMs of the green context; 0 where unknown or
     without one. `barriers` are those of a block, 0 without code. `beside_ns` is the time in which
-    another kernel ran on the GPU. `steady_calls` and `steady_ns` leave out the launches of warm-up.
+    another kernel ran on the GPU, and `beside_blocks` the blocks of such kernels, on average over
+    all of its time. `steady_calls` and `steady_ns` leave out the launches of warm-up.
     """
 
     device: int
@@ -85,6 +86,7 @@ class Configuration:
     total_ns: int
     median_ns: int
     beside_ns: int
+    beside_blocks: int
     steady_calls: int
     steady_ns: int
 
@@ -125,6 +127,7 @@ class Configurations(ColumnRecord):
     total_ns: Integers
     median_ns: Integers
     beside_ns: Integers
+    beside_blocks: Integers
     steady_calls: Integers
     steady_ns: Integers
 
@@ -156,7 +159,15 @@ class Configurations(ColumnRecord):
 
 
 _TEXTS = ("name", "short_name", "label")
-_FIGURES = ("calls", "total_ns", "median_ns", "beside_ns", "steady_calls", "steady_ns")
+_FIGURES = (
+    "calls",
+    "total_ns",
+    "median_ns",
+    "beside_ns",
+    "beside_blocks",
+    "steady_calls",
+    "steady_ns",
+)
 _NUMBERS = tuple(
     each.name for each in fields(Configuration) if each.name not in (*_TEXTS, "grid", "block")
 )
@@ -211,6 +222,7 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
     duration_ns = kernels.duration_ns
     figures = groups.stats(alike, duration_ns)
     beside = groups.sums(alike, copies.shared_ns(trace)[own])
+    blocks = groups.sums(alike, copies.blocks_beside(trace)[own]) // np.maximum(figures.calls, 1)
     early = np.flatnonzero(picked(kernels_in_warm_up(trace), own))
     in_warm_up = groups.Groups(alike.ids[early], alike.first)
     order = groups.most_first(figures.total)
@@ -225,6 +237,7 @@ def _configurations_of(trace: Trace, chosen: Mask) -> Configurations:
         total_ns=figures.total[order],
         median_ns=figures.median[order],
         beside_ns=beside[order],
+        beside_blocks=blocks[order],
         steady_calls=(figures.calls - groups.count(in_warm_up))[order],
         steady_ns=(figures.total - groups.sums(in_warm_up, duration_ns[early]))[order],
     )

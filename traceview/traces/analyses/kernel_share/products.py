@@ -269,7 +269,7 @@ _CONVERSION_OF_MIOPEN = r"^batched_transpose_\d+x\d+_"
 # Kernels of cuDNN and PyTorch that normalize or convolve images in NCHW.
 _NCHW = r"\bbn_\w*1C11|conv_depthwise2d_|2d_c1_k1_nchw_|[dw]grad2d_\w*(?:tiling|direct)"
 _NCHW_ONLY = rf"{CUFFT}|\bCompute(?:Backward)?FusedParamsCUDAKernel\b"
-_FP32 = re.compile(r"_scudnn_|<float, ")
+_FP32 = re.compile(r"_scudnn_|_gcgemm_|<float[,>]")
 _TENSOR_CORES = re.compile(r"884|tensor_?op|half|fp16|f16")
 _WIDE, _NARROW = re.compile(r"\bfloat\b|f32"), re.compile(r"(?i)half|bf16|bfloat|fp16|\bdouble\b")
 # Convolutions of 1 × 1 are GEMMs.

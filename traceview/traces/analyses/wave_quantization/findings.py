@@ -187,7 +187,8 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
             values |= {
                 "threads": of.threads,
                 "sms": waves.sm_count,
-                "idle_sms": waves.idle_sms,
+                "idle_sms": waves.idle_sms - of.beside_blocks,
+                "beside_blocks": of.beside_blocks or None,
                 "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
             }
         few = " of {threads:thread}" if of.threads < WARP_THREADS else ""
@@ -264,7 +265,8 @@ PARTIAL_WAVES = FindingRule(
 )
 SMALL_GRIDS = FindingRule(
     partial(_grids, several=False),
-    "{kernel} launches {blocks:block}{few} for {sms} SMs: {idle_sms:SM} {idle_sms?stays|stay} idle"
+    "{kernel} launches {blocks:block}{few} for {sms} SMs[, beside {beside_blocks:block} of other "
+    "launches]: {idle_sms:SM} {idle_sms?stays|stay} idle"
     "[ ({other_grids:other grid size} too)]. Up to {lost_ns} of {total_ns} can be saved.",
 )
 IDLE_LANES = FindingRule(

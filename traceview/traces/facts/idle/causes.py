@@ -148,7 +148,7 @@ def _causes(
     trace: Trace, graph: Dependencies, parts: blame.IdleParts, call: RowNumbers, thread: Array
 ) -> Array:
     """The cause of each part by itself, as an index into CAUSES (uint8)."""
-    calls, ops, kind = operations.api_calls(trace), operations.operations(trace), parts.kind
+    calls, kind = operations.api_calls(trace), parts.kind
     inside = call >= 0
     row = np.where(inside, call, 0)
     does = (
@@ -163,9 +163,9 @@ def _causes(
     after = gap_bounds.gap_bounds(trace).after[parts.gap]
     other = np.isin(kind, (IdlePart.PITCH, IdlePart.OTHER))
     copying = np.zeros(len(parts), bool)
-    copying[other] = (
-        ops.kind[graph.operation[parts.item[other] - graph.calls]] == operations.Kind.COPY
-    )
+    # Copies within the memory of the GPU are work like kernels.
+    with_host = copies.uploads(trace) | copies.downloads(trace)
+    copying[other] = with_host[graph.operation[parts.item[other] - graph.calls]]
     staged = (kind == IdlePart.HELD) & copies.pageable_copies(trace)[after]
     staged &= parts.end_ns - parts.start_ns <= MOST_STAGING_NS
     launching = mark(operations.graph_launch_calls(trace))
