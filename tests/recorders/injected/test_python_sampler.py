@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,34 @@ def test_a_program_that_collects_garbage_all_the_time_does_not_crash(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     [samples] = tmp_path.glob("*.stacks")
     assert len(samples.read_text().splitlines()) > 100
+
+
+def test_what_a_sampled_function_used_is_freed_with_it(tmp_path):
+    # A cycle kept it until the next collection: the workers of a DataLoader went on, and waits for
+    # them took 28 s of a training of 43 s.
+    class Used:
+        pass
+
+    def works():
+        used = Used()
+        begun.set()
+        ended.wait()
+        return weakref.ref(used)
+
+    begun, ended, result = threading.Event(), threading.Event(), []
+    sampler, before = Sampler(str(tmp_path)), gc.isenabled()
+    gc.disable()
+    try:
+        thread = threading.Thread(target=lambda: result.append(works()))
+        thread.start()
+        begun.wait()
+        sampler.sample(threading.get_ident())
+        ended.set()
+        thread.join()
+        assert result[0]() is None
+    finally:
+        if before:
+            gc.enable()
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -96,7 +96,7 @@ class Sampler:
 
     def _sample(self, own: int) -> None:
         now = time_ns()
-        taken: Any = self._dumps.take() if self._dumps else sys._current_frames().items()
+        taken: Any = self._dumps.take() if self._dumps else _frames().items()
         for ident, top in taken:
             thread = None if ident == own else self._native_id(ident)
             if thread is not None:
@@ -178,6 +178,17 @@ class Sampler:
     def forget(self) -> None:
         """Drop everything in a forked process, in which the sampler's thread does not run."""
         self._stopped, self._lines = True, []
+
+
+def _frames() -> dict[int, FrameType]:
+    """The innermost frame of every thread but our own.
+
+    Ours would hold the frames of all others in a cycle: what their functions used, such as tensors
+    and the workers of a DataLoader, would live on until garbage is collected.
+    """
+    frames = sys._current_frames()
+    del frames[get_ident()]
+    return frames
 
 
 def has_gil() -> bool:
