@@ -66,9 +66,10 @@ def launch_line(trace: Trace, rows: RowNumbers, gpu_limits: bool) -> LaunchLine 
     """
     by_number = _by_number(trace, rows)
     by_time = _by_time(trace, rows) if gpu_limits else None
-    if by_time is None or (by_number and by_number.line.place == by_time.line.place):
+    if by_time is None:
         return by_number
-    return by_time
+    is_most = by_number and by_number.fraction == 1 and by_number.line.place == by_time.line.place
+    return by_number if is_most else by_time
 
 
 def _by_number(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
