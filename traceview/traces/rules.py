@@ -106,6 +106,7 @@ _TIME_AT = (
     " By samples, about {launched_pct} of that time is launched at {launched_at}"
     "[ in {launched_in}][ (`{launched_source}`)]."
 )
+_BY_LINE = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR, _TIME_AT)
 _LAUNCHED = " {module}, called at {called}, launches most of {module_kernel}."
 _BREAKS = " torch.compile breaks the graph of `{broken}` there[: {broken_reason}]."
 Claims = Callable[[Trace], Iterable[TimeClaim]]
@@ -182,11 +183,11 @@ def _launched(trace: Trace, claim: TimeClaim) -> TimeClaim:
     """A claim on a kernel, with the module that launches most of its time, where that is known."""
     subject = claim.subject
     known = module_lines.most_of_kernel(trace, subject.name) if subject.kind == "kernel" else None
-    if known is None or subject.file:
+    rest = tuple(each for each in claim.said if each not in _BY_LINE)
+    if known is None or (subject.file and rest == claim.said):
         return claim
     at = replace(subject, file=known.module.file, line=known.module.line)
-    by_line = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR, _TIME_AT)
-    said = (*(each for each in claim.said if each not in by_line), _LAUNCHED)
+    said = (*rest, _LAUNCHED)
     return replace(claim, subject=at, values={**claim.values, **known.values}, said=said)
 
 
@@ -358,24 +359,8 @@ def kernel_claim(
     """
     duration_ns = trace.recorded("kernels").duration_ns[rows]
     name = str(trace.recorded("kernels").texts("name")[rows[np.argmax(duration_ns)]])
-    gains = rows if gaining is None else gaining
-    gain = of_kernels(trace, gains, effect)
-    gpu_limits = not gain_sentence(gain.saved_ns, gain.own_ns)
-    lines_of = rows if lines_of is None else lines_of
-    launched = launch_lines.launch_line(trace, lines_of, gpu_limits)
-    said: tuple[str, ...] = ()
-    at: dict[str, Value] = {}
-    if launched:
-        line, all_of_it = launched.line, launched.fraction == 1
-        of = (_MORE_FOR, _FOR_LINE) if launched.of_forward else (_MORE_AT, _AT_LINE)
-        said = (_TIME_AT if launched.of_time else of[all_of_it],)
-        at = {
-            "launched_at": line.place,
-            "launched_in": line.named_function,
-            "launched_source": line.source,
-            **({} if all_of_it else {"launched_pct": 100 * launched.fraction}),
-        }
-    return TimeClaim(
+    gain = of_kernels(trace, rows if gaining is None else gaining, effect)
+    claim = TimeClaim(
         Subject("kernel", name),
         {**values, "saved_ns": gain.saved_ns},
         "kernels",
@@ -386,9 +371,30 @@ def kernel_claim(
             "kernels": len(rows),
             "total_ns": int(duration_ns.sum()),
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
-            **at,
         },
-        said=said,
+    )
+    gpu_limits = not gain_sentence(gain.saved_ns, gain.own_ns)
+    return with_line(trace, claim, rows if lines_of is None else lines_of, gpu_limits)
+
+
+def with_line(trace: Trace, claim: TimeClaim, rows: RowNumbers, gpu_limits: bool) -> TimeClaim:
+    """The claim with the line that launches these kernels, if samples show one."""
+    launched = launch_lines.launch_line(trace, rows, gpu_limits)
+    if launched is None:
+        return claim
+    line, all_of_it = launched.line, launched.fraction == 1
+    of = (_MORE_FOR, _FOR_LINE) if launched.of_forward else (_MORE_AT, _AT_LINE)
+    at: dict[str, Value] = {
+        "launched_at": line.place,
+        "launched_in": line.named_function,
+        "launched_source": line.source,
+        **({} if all_of_it else {"launched_pct": 100 * launched.fraction}),
+    }
+    return replace(
+        claim,
+        subject=replace(claim.subject, file=line.file, line=line.line),
+        figures={**claim.figures, **at},
+        said=(*claim.said, _TIME_AT if launched.of_time else of[all_of_it]),
     )
 
 
@@ -429,9 +435,10 @@ def class_claim(
     kernels = trace.recorded("kernels")
     kind = np.bincount(kernel_classes(trace)[rows], kernels.duration_ns[rows]).argmax()
     when = intervals.covered(kernels, rows)
+    claim = kernel_claim(trace, device, rows, values, effect, gaining, lines_of)
     return replace(
-        kernel_claim(trace, device, rows, values, effect, gaining, lines_of),
-        subject=gpu_subject(trace, device),
+        claim,
+        subject=replace(claim.subject, kind="device", name=gpu_name(trace, device)),
         table="classes",
         row={**operations.gpu_cells(trace, device), "class": KernelClass(int(kind)).label},
         work=LostTime(device, when),

@@ -244,6 +244,7 @@ def passes(forward, *, steps=20, around=(), updates=0) -> Export:
 NET = ("/work/train.py", 38, "<module>")
 LAYERS = [("/work/model.py", line, "forward") for line in (7, 8, 9)]
 EXPERTS = ("/work/model.py", 20, "route")
+CHECK = ("/work/train.py", 39, "<module>")
 RUN = ("/work/cli.py", 5, "main")
 
 
@@ -255,6 +256,11 @@ RUN = ("/work/cli.py", 5, "main")
         # The innermost line with half of it, though the backward pass is longer than each.
         ([(LINEAR, each, EXPERTS, NET) for each in LAYERS], "model.py:20 in route"),
         ([(LINEAR, LAYERS[0], NET)] * 3 + [(LINEAR, LAYERS[1], NET)], "model.py:7 in forward"),
+        # Called by an evaluation as well.
+        (
+            [(LINEAR, each, EXPERTS, line) for line in (NET, NET, CHECK) for each in LAYERS],
+            "model.py:20 in route",
+        ),
         # Two lines that launch alike, with none around both.
         ([(LINEAR, ("/work/train.py", line, "<module>")) for line in (36, 37, 38)], None),
     ],
@@ -273,6 +279,20 @@ def test_a_backward_pass_is_told_with_the_line_of_the_forward_pass_that_asks_for
     line = of.split(" ")[0] if of else "train.py:40"
     assert finding.subject.name == line
     assert rows(ask(ANALYSIS, export, tmp_path), "lines", "line")[0] == (40,)
+
+
+def test_an_average_of_weights_asks_for_no_backward_pass(tmp_path):
+    """It launches more than the forward pass, between the optimizer's step and the next one."""
+    average = (LINEAR, ("/work/train.py", 44, "<module>"))
+    export = passes([average, average, average, (LINEAR, NET)])
+    for at in range(0, 200 * MS, 10 * MS):
+        # The first launch of a step is of the backward pass of the one before.
+        export.range("traceview:range:optimizer", at, at + MS)
+        export.range("traceview:range:forward Net", at + 4 * MS, at + 5 * MS)
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert "in the backward pass of train.py:38." in finding.message
 
 
 def test_a_rollout_asks_for_no_backward_pass(tmp_path):

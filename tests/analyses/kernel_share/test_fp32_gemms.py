@@ -55,6 +55,26 @@ def test_fp32_gemms_off_the_tensor_cores_are_found(tmp_path):
     assert finding.evidence.values["fp32_peak_flop_per_s"] == FP32
 
 
+@pytest.mark.parametrize("long", [0, 1, 2])
+def test_the_line_whose_gemms_take_most_of_the_time_is_told(tmp_path, long):
+    """Each line multiplies twice per step; of 360 launches 60 are sampled."""
+    export, now, free = Export(), 0, 0
+    for step in range(60):
+        for place in range(6):
+            now += 20_000
+            line = place // 2
+            if step % 6 == place:
+                export.python_sample(now - 10_000, ("model.py", 10 + line, f"layer_{line}"))
+            begin = max(free, now + 6_000)
+            free = begin + (MS if line == long else MS // 5)
+            export.launch((now, now + 5_000), (begin, free), name=SGEMM, gridX=place + 1)
+
+    [finding] = off_tensor_cores(ask(ANALYSIS, export, tmp_path).findings)
+
+    assert f"launched at model.py:{10 + long} in layer_{long}." in finding.message
+    assert finding.subject == Subject("kernel", SGEMM, "model.py", 10 + long)
+
+
 @pytest.mark.parametrize("streams", [1, 2, 4])
 def test_of_streams_side_by_side_the_time_is_saved_once(tmp_path, streams):
     """With four, it was said that the GPU waits for the CPU, though it always has work queued."""

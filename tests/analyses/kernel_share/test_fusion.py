@@ -279,6 +279,9 @@ def test_a_long_kernel_in_few_samples_is_told_by_its_time(tmp_path, took_ns, tol
     [chain] = [each for each in ask(ANALYSIS, export, tmp_path).findings if "chain" in each.message]
 
     assert told in chain.message
+    # The page shows that line's code.
+    line = 8 if took_ns > 200_000 else 7
+    assert (chain.subject.file, chain.subject.line) == ("train.py", line)
 
 
 @pytest.mark.parametrize("called", [True, False])

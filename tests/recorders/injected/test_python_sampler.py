@@ -14,6 +14,7 @@ import pytest
 from traceview.traces.recorders.injected.traceview_injected import python_sampler, stack_dumps
 from traceview.traces.recorders.injected.traceview_injected.python_sampler import PERIOD_S, Sampler
 from traceview.traces.recorders.options import gathered_notes
+from traceview.traces.trace import model
 
 
 @pytest.fixture
@@ -92,6 +93,38 @@ def test_what_a_sampled_function_used_is_freed_with_it(tmp_path):
     finally:
         if before:
             gc.enable()
+
+
+@pytest.mark.parametrize("folder", ["extra", "site-packages", "program"])
+@pytest.mark.parametrize("installed", [True, False])
+def test_packages_outside_site_packages_are_no_part_of_the_program(tmp_path, folder, installed):
+    """As installed by pip --target; into the program's own folder, files are the program's."""
+    module = tmp_path / folder / "library" / "core.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("import time\ndef work():\n    time.sleep(0.3)\n")
+    if installed:
+        (tmp_path / folder / "library-1.0.dist-info").mkdir()
+    (tmp_path / "program").mkdir(exist_ok=True)
+    program = tmp_path / "program" / "main.py"
+    program.write_text(
+        "import sys\nfrom traceview_injected import python_sampler\n"
+        "python_sampler.install(sys.argv[1])\nfrom library.core import work\nwork()\n"
+    )
+    injected = Path(python_sampler.__file__).parents[1]
+    paths = os.pathsep.join([str(injected), str(tmp_path / folder)])
+
+    subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+    )
+
+    [samples] = tmp_path.glob("*.stacks")
+    frames = [line.split("\t")[3] for line in samples.read_text().splitlines() if line[0] == "F"]
+    assert any(model.is_library(file) for file in frames if file.endswith("library/core.py")) == (
+        folder == "site-packages" or (folder == "extra" and installed)
+    )
+    assert str(program) in frames
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -20,6 +20,7 @@ from traceview.base.tables import Integers, Mask, RowNumbers
 from traceview.traces.facts import operations
 from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS
 from traceview.traces.facts.idle.lines import sampled_threads
+from traceview.traces.facts.ranges.origins import added_ranges
 from traceview.traces.facts.samples import (
     SampledLine,
     line_of,
@@ -66,9 +67,10 @@ def launch_line(trace: Trace, rows: RowNumbers, gpu_limits: bool) -> LaunchLine 
     """
     by_number = _by_number(trace, rows)
     by_time = _by_time(trace, rows) if gpu_limits else None
-    if by_time is None or (by_number and by_number.line.place == by_time.line.place):
+    if by_time is None:
         return by_number
-    return by_time
+    is_most = by_number and by_number.fraction == 1 and by_number.line.place == by_time.line.place
+    return by_number if is_most else by_time
 
 
 def _by_number(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
@@ -167,7 +169,7 @@ def forward_line(trace: Trace) -> SampledLine | None:
         [str(name) for name in lines.inner.values if _UPDATES.match(str(name))]
     )
     backward = in_backward(trace)[launching]
-    chosen = ~backward & ~inner[launching]
+    chosen = ~backward & ~inner[launching] & ~_after_updates(trace)[call[in_order]]
     forward = launching[chosen]
     if not backward.any() or not len(forward):
         return None
@@ -187,9 +189,37 @@ def forward_line(trace: Trace) -> SampledLine | None:
     fits &= parts >= LEAST_FRACTION * part.sum()
     if not fits.any():
         return None
-    depth = frames["depth"][rows[each.first]]
-    innermost = min(np.flatnonzero(fits).tolist(), key=lambda at: (parts[at], depth[at]))
+    inside = np.flatnonzero(fits[line])
+    inside = inside[np.lexsort((frames["depth"][rows[once[inside]]], stack[inside]))]
+    inside = inside[groups.opens(stack[inside])]
+    weight = np.bincount(forward, part, stacks)[stack[inside]]
+    innermost = int(np.argmax(np.bincount(line[inside], weight, each.size)))
     return line_of(trace, rows[each.first[innermost]][None], 1)
+
+
+@fact
+def _after_updates(trace: Trace) -> Mask:
+    """True for API calls between an optimizer's step and the next forward pass, where marked.
+
+    There averages of weights are kept, of which no backward pass is asked.
+    """
+    ranges, calls = trace.recorded("ranges"), operations.api_calls(trace)
+    names, added = ranges.texts("name"), added_ranges(trace)
+    forward = names.isin([str(each) for each in names.values if str(each).startswith("forward ")])
+    result = np.zeros(len(calls), bool)
+    for thread in groups.different(ranges["thread"][added & forward]).tolist():
+        own, of_thread = added & (ranges["thread"] == thread), calls.thread == thread
+        start = ranges["start_ns"][own & forward]
+        end = ranges["end_ns"][own & names.isin(["optimizer"])]
+        time = calls.start_ns[of_thread]
+        update, passed = (
+            np.insert(np.sort(each), 0, np.iinfo(np.int64).min)[
+                np.searchsorted(np.sort(each), time, side="right")
+            ]
+            for each in (end, start)
+        )
+        result[of_thread] = update > passed
+    return result
 
 
 @fact

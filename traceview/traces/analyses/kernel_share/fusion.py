@@ -255,9 +255,8 @@ def _tensor_by_tensor(trace: Trace) -> Iterator[TimeClaim]:
     if len(loops.rows):
         effect = _of_all_tensors(trace, loops.rows, loops.loop)
         whole = whole_claim(trace, device, loops.rows, values, effect=effect)
-        claim = replace(
-            whole, subject=claim.subject, table="kernels", row=claim.row, at_least="low"
-        )
+        subject = replace(whole.subject, kind="kernel", name=name)
+        claim = replace(whole, subject=subject, table="kernels", row=claim.row, at_least="low")
     yield claim
 
 

@@ -61,9 +61,10 @@ def _unaligned(trace: Trace) -> Iterator[rules.TimeClaim]:
             "elements": elements,
             "dimension": _odd_dimension(trace, rows, duration_ns, elements),
         }
+        claim = rules.kernel_claim(trace, device, rows, values, faster(less_ns))
         yield replace(
-            rules.kernel_claim(trace, device, rows, values, faster(less_ns)),
-            subject=Subject("kernel", name),
+            claim,
+            subject=replace(claim.subject, name=name),
             row={"name": name},
             window=(int(kernels["start_ns"][longest]), int(kernels["end_ns"][longest])),
         )
@@ -141,11 +142,8 @@ class Fp32Gemms:
 @fact
 def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     """The selected fp32 GEMMs after warm-up, by GPU; see `estimate` for which GPUs are left out."""
-    kernels = trace.recorded("kernels")
-    names, rows = (
-        kernels.texts("name"),
-        rules.steady(trace, rules.named(trace, libraries.is_fp32_gemm_on_cuda_cores)),
-    )
+    kernels, rows = trace.recorded("kernels"), _on_cuda_cores(trace)
+    names = kernels.texts("name")
     if not len(rows):
         return ()
     labels, flop = kernel_labels(trace), kernel_work.kernel_work(trace).estimate.flop
@@ -161,6 +159,10 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
             gemms = replace(gemms, gain=gain.at_most(gemms.saved_ns or 0))
         estimates.append(gemms)
     return tuple(each for each in estimates if each)
+
+
+def _on_cuda_cores(trace: Trace) -> RowNumbers:
+    return rules.steady(trace, rules.named(trace, libraries.is_fp32_gemm_on_cuda_cores))
 
 
 def estimate(
@@ -244,7 +246,10 @@ def fp32_claim(
 
 def _fp32(trace: Trace) -> Iterator[rules.TimeClaim]:
     kernel_ns = int(rules.steady_ns(trace).sum())
-    yield from fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), terms(trace))
+    claims = fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), terms(trace))
+    for claim in claims:
+        gpu_limits = not rules.gain_sentence(claim.saved_ns, claim.lost_ns or 0)
+        yield rules.with_line(trace, claim, _on_cuda_cores(trace), gpu_limits)
 
 
 FP32_GEMMS = rules.FindingRule(

@@ -15,6 +15,8 @@ import sys
 from _thread import get_ident, get_native_id, start_new_thread
 from time import perf_counter, sleep, thread_time, time_ns
 
+from . import site_folders
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -151,7 +153,11 @@ class Sampler:
         self._lines.append(f"F\t{number}\t{line}\t{where}\n")
 
     def _absolute(self, file: str) -> str:
-        return file if file.startswith("<") else os.path.join(self._start_folder, file)
+        if file.startswith("<"):
+            return file
+        path = os.path.join(self._start_folder, file)
+        installed = site_folders.below(path)
+        return path if installed is None else f"site-packages/{installed}"
 
     def flush(self) -> None:
         """Append the buffered lines to the file."""

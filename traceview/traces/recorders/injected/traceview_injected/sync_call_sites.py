@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from . import site_folders
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -75,7 +77,7 @@ def rank_of(filename: str) -> int:
         return OURS
     if path.startswith(_frameworks()):
         return FRAMEWORK
-    if any(folder in path for folder in _INSTALLED):
+    if any(folder in path for folder in _INSTALLED) or site_folders.below(path):
         return PACKAGE
     if _of_inductor(path):
         return FRAMEWORK
@@ -136,6 +138,8 @@ def shown(filename: str) -> str:
     for folder in _INSTALLED:
         if folder in path:
             return path.rpartition(folder)[2]
+    if installed := site_folders.below(path):
+        return installed
     bases = [base for base in map(_absolute, _bases()) if path.startswith(base + "/")]
     tellable = [base for base in bases if not _above_home(base)]
     # Prefer the working folder, then the import folder nearest to the file.
