@@ -332,3 +332,18 @@ def test_collectives_alone_tell_nothing_of_idle_time(tmp_path, others):
     idle = [each.finding.message for each in report.findings if each.analysis == "gpu-idle"]
     assert idle
     assert all("is unknown: " in text for text in idle) == (not others)
+
+
+@pytest.mark.parametrize("took_ms", [1, 30, 90])
+@pytest.mark.parametrize("name", ["aten::normal_", "read_input", "step"])
+def test_calls_alone_leave_the_range_with_most_other_time(tmp_path, took_ms, name):
+    export, at = Export().range("main", 0, 100 * MS), MS
+    for _ in range(5):
+        export.range(name, at, at + took_ms * MS // 5)
+        at += took_ms * MS // 5
+        export.call("cudaLaunchKernel", at, at + 5_000)
+        at += 10_000
+    export.call("cudaLaunchKernel", 99 * MS, 99 * MS + 5_000)
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+    said = [each for each in messages if f" passed in {name} (5 calls)" in each]
+    assert len(said) == (took_ms > 50)

@@ -10,6 +10,7 @@ from traceview.traces.analyses.base import EXPORT_AGAIN
 from traceview.traces.analyses.trace_health_checks import Check, without_cuda
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts import launches, operations
+from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.trace import Trace, schema
 
 
@@ -115,7 +116,31 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
     if often and allocating_ns >= _MUCH_ALLOCATING * int(values["span_ns"] or 0):
         template += _ALLOCATES
         values |= {"allocating_ns": allocating_ns, "allocations": int(np.count_nonzero(repeated))}
+    if work := _outside_calls(trace, intervals.union(start, end)):
+        name, work_ns, count = work
+        if work_ns >= _MUCH_OUTSIDE * int(values["span_ns"] or 0):
+            template += " Outside of them, {work_ns} passed in {work} ({work_calls:call})."
+            values |= {"work": name, "work_ns": work_ns, "work_calls": count}
     return template, values
+
+
+_MUCH_OUTSIDE = 0.25
+
+
+def _outside_calls(trace: Trace, inside: intervals.Intervals) -> tuple[str, int, int] | None:
+    """The range in which most time passed outside of calls and inner ranges, and how often."""
+    tree, every = range_tree(trace), trace.recorded("ranges")
+    start, end = (every[name][tree.row] for name in ("start_ns", "end_ns"))
+    outside_ns = end - start - intervals.overlap(inside, start, end)
+    is_inner = tree.parent >= 0
+    inner_ns = groups.added(tree.parent[is_inner], outside_ns[is_inner], len(outside_ns))
+    by_name = groups.group(every.texts("name").codes[tree.row])
+    times_ns = groups.sums(by_name, np.maximum(outside_ns - inner_ns, 0))
+    if not len(times_ns):
+        return None
+    most = int(np.argmax(times_ns))
+    name = str(every.texts("name")[int(tree.row[by_name.first[most]])])
+    return name, int(times_ns[most]), int(groups.count(by_name)[most])
 
 
 def without_gpu(trace: Trace) -> bool:
