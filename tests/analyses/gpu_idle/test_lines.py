@@ -281,6 +281,32 @@ def test_a_backward_pass_is_told_with_the_line_of_the_forward_pass_that_asks_for
     assert rows(ask(ANALYSIS, export, tmp_path), "lines", "line")[0] == (40,)
 
 
+@pytest.mark.parametrize("most", range(3))
+@pytest.mark.parametrize("outer", [(), (EXPERTS,), (EXPERTS, ("/work/net.py", 3, "forward"))])
+@pytest.mark.parametrize(
+    ("inner", "below"),
+    [
+        ([()] * 3, "model.py:{} in forward"),
+        # Its function has half of the launches, those below have not.
+        (
+            [(("/work/ops.py", number, f"op{number}"),) for number in (1, 2, 3)],
+            "model.py:{} in forward",
+        ),
+        ([(("/work/ops.py", number, "op"),) for number in (7, 8, 9)], "ops.py:{} in op"),
+    ],
+)
+def test_the_line_that_launches_most_below_is_named(tmp_path, most, outer, inner, below):
+    """Its function is the innermost with half of the launches, though no line of it has half."""
+    stacks = [(LINEAR, *inner[each], LAYERS[each], *outer, NET) for each in (0, 1, 2, most)]
+    # A loss beside it.
+    export = passes([*stacks, (LINEAR, ("/work/train.py", 37, "<module>"))])
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    place = below.format(LAYERS[most][1])
+    assert finding.message.endswith(f", where {place} launches most.")
+
+
 def test_an_average_of_weights_asks_for_no_backward_pass(tmp_path):
     """It launches more than the forward pass, between the optimizer's step and the next one."""
     average = (LINEAR, ("/work/train.py", 44, "<module>"))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base import groups
-from traceview.base.tables import Integers, Mask, RowNumbers
+from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.traces.facts import operations
 from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS
 from traceview.traces.facts.idle.lines import sampled_threads
@@ -37,6 +37,8 @@ LEAST_TIME, LEAST_AT_LINE = 0.1, 2
 """A line that launches a smaller part of the time, or that fewer samples show, is not told for it:
 in llama2.c and nanoMoE, recorded on an H200, the line to change launches 21 and 12 % (2 samples),
 the next 5 and 1 %."""
+LEAST_BELOW = 5
+"""Samples of a line that launches most in a function, as of native functions in `gpu-idle`."""
 _UPDATES = re.compile(r"torch\.(optim|amp|nn\.utils)\b")
 """Libraries that launch beside the two passes."""
 _LONG_PASS = 4
@@ -87,7 +89,7 @@ def _by_number(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
     part = 1.0 if part >= LEAST_FRACTION else part
     stack = trace.recorded("python_frames")["stack"]
     if in_backward(trace)[stack[line.frame]] and (asks := forward_line(trace)):
-        return LaunchLine(asks, True, part)
+        return LaunchLine(asks.line, True, part)
     return LaunchLine(line, False, part)
 
 
@@ -153,9 +155,20 @@ def in_backward(trace: Trace) -> Mask:
     return stack_lines(trace).launches & ~stacks_through(trace, _DERIVATIVES)
 
 
+class ForwardLine(NamedTuple):
+    """`line` is the innermost line that half of the launches of forward passes pass through.
+
+    `below` is the line that launches most in the innermost function with half of them, callees too,
+    if that is called from `line`.
+    """
+
+    line: SampledLine
+    below: SampledLine | None
+
+
 @fact
-def forward_line(trace: Trace) -> SampledLine | None:
-    """The innermost line that half of the launches of forward passes pass through, callees too.
+def forward_line(trace: Trace) -> ForwardLine | None:
+    """Where forward passes launch.
 
     None without a backward pass, and where most of these pass through it as well, as through a
     function with the whole step. A rollout or an evaluation asks for no backward pass, however much
@@ -194,7 +207,40 @@ def forward_line(trace: Trace) -> SampledLine | None:
     inside = inside[groups.opens(stack[inside])]
     weight = np.bincount(forward, part, stacks)[stack[inside]]
     innermost = int(np.argmax(np.bincount(line[inside], weight, each.size)))
-    return line_of(trace, rows[each.first[innermost]][None], 1)
+    asked = line_of(trace, rows[each.first[innermost]][None], 1)
+    called = np.full(stacks, -1)
+    of_line = rows[once[line == innermost]]
+    called[frames["stack"][of_line]] = frames["depth"][of_line]
+    below = _most_below(trace, called, np.bincount(forward, part, stacks))
+    return ForwardLine(asked, below) if asked else None
+
+
+def _most_below(trace: Trace, called: Integers, weight: Array) -> SampledLine | None:
+    """The line with most of the weight in the innermost function that has half of all.
+
+    `called` is, of each stack, the depth of the frame from which the function is called, −1 for
+    stacks without it; `weight` is that of each stack.
+    """
+    frames, rows = trace.recorded("python_frames"), program_frames(trace)
+    rows = rows[frames["depth"][rows] < called[frames["stack"][rows]]]
+    rows = rows[np.lexsort((-frames["depth"][rows], frames["stack"][rows]))]
+    number = np.arange(len(rows))
+    opened = np.where(groups.opens(frames["stack"][rows]), number, 0)
+    level = number - np.maximum.accumulate(opened)
+    found, through = None, called >= 0
+    for below in range(int(level.max(initial=-1)) + 1):
+        at = rows[(level == below) & through[frames["stack"][rows]]]
+        function = groups.group(frames.texts("file").codes[at], frames.texts("function").codes[at])
+        sums = np.bincount(function.ids, weight[frames["stack"][at]], function.size)
+        if not len(sums) or sums.max() < LEAST_FRACTION * weight.sum():
+            break
+        at = at[function.ids == np.argmax(sums)]
+        through = np.isin(np.arange(len(weight)), frames["stack"][at])
+        line = groups.group(frames["line"][at])
+        sums = np.bincount(line.ids, weight[frames["stack"][at]], line.size)
+        is_most = np.count_nonzero(sums == sums.max()) == 1 and sums.max() >= LEAST_BELOW
+        found = at[line.first[np.argmax(sums)]][None] if is_most else None
+    return None if found is None else line_of(trace, found, 1)
 
 
 @fact

@@ -88,7 +88,7 @@ class LineSite(NamedTuple):
     says_enough: bool
     samples: int
     undone: module_lines.ModuleLine | None = None
-    asks: SampledLine | None = None
+    asks: launch_lines.ForwardLine | None = None
     through: SampledLine | None = None
     through_ns: int = 0
 
@@ -105,7 +105,11 @@ class LineSite(NamedTuple):
 
     def subject(self) -> Subject:
         """The line to change: of a backward pass, that of the forward pass."""
-        return self.asks.subject if self.asks else Subject("line", self.name, self.file, self.line)
+        return (
+            self.asks.line.subject
+            if self.asks
+            else Subject("line", self.name, self.file, self.line)
+        )
 
     def place(self) -> tuple[str, dict[str, Cell]]:
         """`at train.py:123 in get_batch (`sorted(…)`)`, as a template and its values."""
@@ -126,9 +130,13 @@ class LineSite(NamedTuple):
                 module = self.undone
                 return f", {mostly}{where}", {"module": module.module, "called": module.place}
             if self.asks:
-                of = "{asks}[ in {asking}][ (`{asking_source}`)]"
-                named = {"asking": self.asks.named_function, "asking_source": self.asks.source}
-                return f", {mostly}in the backward pass of {of}", {"asks": self.asks.place, **named}
+                line, below = self.asks
+                of = (
+                    "{asks}[ in {asking}][ (`{asking_source}`)][, where {most_below} launches most]"
+                )
+                named = {"asking": line.named_function, "asking_source": line.source}
+                named["most_below"] = f"{below.place} in {below.function}" if below else None
+                return f", {mostly}in the backward pass of {of}", {"asks": line.place, **named}
             return f", {mostly}in the backward pass", {}
         if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}
