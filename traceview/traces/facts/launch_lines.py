@@ -168,7 +168,7 @@ class ForwardLine(NamedTuple):
 
 @fact
 def forward_line(trace: Trace) -> ForwardLine | None:
-    """Where forward passes launch.
+    """The lines at which forward passes launch.
 
     None without a backward pass, and where most of these pass through it as well, as through a
     function with the whole step. A rollout or an evaluation asks for no backward pass, however much
