@@ -286,8 +286,8 @@ def _joined(
     )
 
 
-_LOADS, _UNLOADS = (re.compile(rf"(cu|cuda|hip)(Module|Library){each}") for each in
-                    ("Load", "Unload"))  # fmt: skip
+_LOADS = re.compile(r"(cu|cuda|hip)(Module|Library)Load")
+_UNLOADS = re.compile(r"(cu|cuda|hip)(Module|Library)Unload")
 
 
 def _loads_for_good(trace: Trace) -> Mask:
