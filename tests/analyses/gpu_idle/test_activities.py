@@ -75,6 +75,25 @@ def test_torch_computes_on_the_cpu_where_nothing_calls_cuda_for_long(
     assert names == (activity == "tensors")
 
 
+@pytest.mark.parametrize(
+    ("library", "activity"),
+    [("PIL/ImageFile.py", "cpu"), ("scipy/signal/_signaltools.py", "cpu"), (None, "tensors")],
+)
+def test_other_libraries_between_the_same_calls_are_other_work(tmp_path, library, activity):
+    """Images that are decoded before torch changes them; a line alone may free tensors."""
+    other = ("/work/data.py", 29, "load")
+    before = ((f"{SITE}/{library}", 300, "load"), other) if library else (other,)
+    stacks = ((*before, MAIN), (STFT, MAIN), (STFT, MAIN))
+    export = loop(gap_ms=6)
+    for number in range(140):
+        stack = stacks[number % 7 % 3] if number % 7 else (MAIN,)
+        export.python_sample(number * MS + MS // 2, *stack)
+
+    lines = rows(ask(ANALYSIS, export, tmp_path), "lines", "file", "activity")
+
+    assert set(lines) == {(other[0], activity), (MAIN[0], "tensors")}
+
+
 def test_a_line_that_stalls_now_and_then_computes_nothing_on_the_cpu(tmp_path):
     """torch's lines between launches: of the samples at a line few are in its longest pauses."""
     export = sample_gaps(loop(gap_ms=4), STFT, MAIN, gap_ms=4)

@@ -3,7 +3,8 @@
 torch's operators are C++ and most have no Python frame, and the same lines launch GPU work where
 the tensors are there. What tells is that for long nothing calls CUDA: a stretch between two calls
 of the process. Where most samples in the stretches between two names of calls are at such lines,
-all are: tensors that a function leaves behind are freed at the line that called it.
+all are that are in no other library: tensors that a function leaves behind are freed at the line
+that called it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from traceview.base import groups
 from traceview.base.tables import Array, Integers, Mask
 from traceview.traces.facts.idle import stack_sites
 from traceview.traces.facts.operations import api_calls
-from traceview.traces.facts.samples import leaves_in, stacks_at, stacks_through
+from traceview.traces.facts.samples import (
+    leaves_in,
+    stack_lines,
+    stacks_at,
+    stacks_through,
+)
 from traceview.traces.trace import Trace, fact
 
 QUIET_NS = 2_000_000
@@ -30,6 +36,7 @@ _COMPUTES = re.compile(
 )
 _MODULE = re.compile(r"/torch/nn/modules/module\.py::_call_impl$")
 _UPDATES = re.compile(r"/torch/(?:optim|utils/data|serialization|distributed)\b")
+_TORCH = re.compile(r"(?:torch|torchaudio|torchvision|kornia)\.")
 _CALLS = re.compile(r"\btorch(?:audio|vision)?\.\w")
 
 
@@ -46,7 +53,7 @@ def computing(trace: Trace) -> Mask:
     """True for the rows of python_samples in which a thread computes with torch on the CPU."""
     samples = trace.recorded("python_samples")
     result = np.zeros(len(samples), bool)
-    stacks = _torch_stacks(trace)
+    stacks, elsewhere = _torch_stacks(trace), _in_other_libraries(trace)
     if not stacks.any() or not len(api_calls(trace)):
         return result
     line, stack = stack_sites.stack_sites(trace).number[samples["stack"]], samples["stack"]
@@ -58,7 +65,15 @@ def computing(trace: Trace) -> Mask:
         always = _share(at, quiet) >= _ALWAYS
         evident = quiet & known & always[at] & stacks[stack[own]]
         most = _share(between, evident, quiet) >= _MOST
-        result[own] = quiet & most[between]
+        result[own] = quiet & most[between] & ~elsewhere[stack[own]]
+    return result
+
+
+def _in_other_libraries(trace: Trace) -> Mask:
+    """True for the stacks in a function of another library, such as one that decodes images."""
+    inner = stack_lines(trace).inner
+    of_torch = inner.isin([str(name) for name in inner.values if _TORCH.match(str(name))])
+    result: Mask = (inner.codes >= 0) & ~of_torch
     return result
 
 
