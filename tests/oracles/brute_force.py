@@ -26,7 +26,7 @@ OPERATION_TABLES = {
 }
 LASTING = (59, 60)
 PAGEABLE = 0
-HOST_TO_DEVICE = 1
+HOST_TO_DEVICE, DEVICE_TO_DEVICE = 1, 8
 # With call chains recorded, nsys writes most calls twice: this one carries the chain.
 BACKTRACE_CLASS = 67
 # `traceview record` marks Python calls that wait by ranges, which are no ranges of the program.
@@ -63,6 +63,7 @@ class Operation:
     call: Call | None
     pageable: bool = False
     from_pageable: bool = False
+    within_gpu: bool = False
 
     @property
     def stream_key(self) -> tuple[int, int, int, int]:
@@ -218,6 +219,7 @@ def operation(
         call,
         pageable,
         pageable and row["copyKind"] == HOST_TO_DEVICE and row["srcKind"] == PAGEABLE,
+        kind == "copy" and row["copyKind"] == DEVICE_TO_DEVICE,
     )
 
 
@@ -489,7 +491,8 @@ def cause_of(recording: Recording, gap: Gap, part: Part) -> str:
     if part.kind in ("PITCH", "OTHER", "HELD"):
         on_gpu = part.kind != "HELD" and isinstance(part.on, Operation)
         stages = part.kind == "HELD" and gap.next.pageable and part.idle <= MOST_STAGING
-        return "copy-wait" if stages or (on_gpu and part.on.kind == "copy") else "dependency"
+        copies = on_gpu and part.on.kind == "copy" and not part.on.within_gpu
+        return "copy-wait" if stages or copies else "dependency"
     if 2 * covered_of(part, recording.overheads.get(thread_of(gap, part), [])) > part.idle:
         return "profiler"
     if call is not None:

@@ -36,6 +36,13 @@ def downloads(trace: Trace) -> Mask:
 
 
 @fact_without_ranges
+def between_memories(trace: Trace) -> Mask:
+    """True for the operations that copy from one memory to another, not within that of a GPU."""
+    copies = trace.recorded("copies")
+    return among_operations(operations.operations(trace), ~copies.texts("direction").isin(["D2D"]))
+
+
+@fact_without_ranges
 def pageable_uploads(trace: Trace) -> Mask:
     """True for the operations that copy from pageable host memory to a GPU."""
     copies = trace.recorded("copies")

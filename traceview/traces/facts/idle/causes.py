@@ -164,8 +164,8 @@ def _causes(
     other = np.isin(kind, (IdlePart.PITCH, IdlePart.OTHER))
     copying = np.zeros(len(parts), bool)
     # Copies within the memory of the GPU are work like kernels.
-    with_host = copies.uploads(trace) | copies.downloads(trace)
-    copying[other] = with_host[graph.operation[parts.item[other] - graph.calls]]
+    between = copies.between_memories(trace)
+    copying[other] = between[graph.operation[parts.item[other] - graph.calls]]
     staged = (kind == IdlePart.HELD) & copies.pageable_copies(trace)[after]
     staged &= parts.end_ns - parts.start_ns <= MOST_STAGING_NS
     launching = mark(operations.graph_launch_calls(trace))
