@@ -193,7 +193,7 @@ def test_html_shows_what_the_page_shows(values):
     assert "NVIDIA H200" in values["trace"]._repr_html_()
     report = values["report"]._repr_html_()
     assert "What to do first" in report
-    assert report.index("save up to") < report.index("How long did the GPU have nothing")
+    assert report.index("save about") < report.index("How long did the GPU have nothing")
     assert "<svg" in report
     job = values["job"]._repr_html_()
     assert job.index("on average<") < job.index("Rank 1 is late by 12.5 ms") < job.index("Groups")
