@@ -57,9 +57,25 @@ def finding_lines(
             *urgent,
             *takewhile(lambda note: note.ranked.finding.time_at_stake_ns > most_ns, notes),
         ]
+    rest = entries[len(shown) :]
+    if urgent and (kernel := _kernel_above(shown, rest)):
+        rest.remove(kernel)
+        # It says more of the time than what little there is to win.
+        worse = [each for each in shown if each.ranked.finding.severity in ("high", "medium")]
+        shown = [*worse, kernel, *shown[len(worse) :]]
     lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
-    lines += _notes(entries[len(shown) :], left - 1 - len(lines))
+    lines += _notes(rest, left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
+
+
+def _kernel_above(shown: Sequence[FindingText], notes: Sequence[FindingText]) -> FindingText | None:
+    """The note on a kernel that takes more time than any of the findings shown can save."""
+    most_ns = max(each.ranked.finding.time_at_stake_ns for each in shown)
+    found = (each.ranked.finding for each in notes)
+    above = (
+        of.subject.kind == "kernel" and of.time_at_stake_ns > most_ns and of.action for of in found
+    )
+    return next((note for note, is_above in zip(notes, above, strict=True) if is_above), None)
 
 
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:

@@ -164,6 +164,20 @@ def test_beside_little_a_note_on_more_time_has_its_remedy(severity, note_ns, in_
     assert "→ Do so." not in text
 
 
+@pytest.mark.parametrize("severity", ["high", "medium", "low"])
+@pytest.mark.parametrize("kernel_ns", [9_000_000, 20_000])
+def test_a_kernel_that_takes_more_than_all_can_save_has_its_remedy(severity, kernel_ns):
+    worst = replace(finding(severity, "A few waits.", "Wait less."), time_at_stake_ns=50_000)
+    start = replace(finding("info", "A start.", "Warm up."), time_at_stake_ns=30_000)
+    own = finding("info", "One kernel.", "Measure it.", subject=Subject("kernel", "step"))
+    own = replace(own, time_at_stake_ns=kernel_ns)
+    text = render_screen(with_findings(worst, start, own))
+    assert ("→ Measure it." in text) is (kernel_ns > 50_000)
+    assert "→ Warm up." not in text
+    above = text.find("One kernel.") < text.find("A few waits.")
+    assert above is (severity == "low" and kernel_ns > 50_000)
+
+
 def test_notes_on_next_to_no_time_are_not_on_the_screen():
     short = replace(finding("info", "One copy takes 1.47 µs."), time_at_stake_ns=1_470)
     assert "One copy" not in render_screen(with_findings(finding(message="Slow."), short))
