@@ -324,3 +324,22 @@ def test_batch_norm_in_training_mode_without_a_backward_pass(batch, backward, tm
     found = [each for each in findings if "training mode" in each.message]
     assert bool(found) is (backward is None)
     assert all("model.eval()" in each.action for each in found)
+
+
+@pytest.mark.parametrize("every", [1, 2, 10, 100])
+@pytest.mark.parametrize("name", ["main_58_gpu__red", "jacobi_12_gpu__red", "main_58_gpu"])
+def test_reductions_of_which_few_are_read(every, name, tmp_path):
+    export, at = Export(), 0
+    for number in range(200):
+        for kernel, took in (("main_9_gpu", 4_000), (name, 3_000)):
+            export.launch((at, at + 900), (at + 1_000, at + 1_000 + took), name=kernel)
+            at += took + 1_500
+        if number % every == 0:
+            export.copy((at, at + 900), (at + 1_000, at + 2_000), kind="D2H", bytes=8)
+            at += 2_500
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    found = [each for each in findings if "reductions of directives" in each.message]
+    assert bool(found) is (name.endswith("__red") and every > 1)
+    assert all("without the reduction clause" in each.action for each in found)

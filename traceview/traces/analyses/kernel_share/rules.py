@@ -207,6 +207,35 @@ def _tiny(trace: Trace) -> Iterator[rules.TimeClaim]:
     )
 
 
+_ENDS_REDUCTION = r"_gpu__red\b"
+"""Of OpenACC (nvc): one block adds up what the blocks of the region before left."""
+_READ_SELDOM = 0.5
+
+
+def _unread_reductions(trace: Trace) -> Iterator[rules.TimeClaim]:
+    """Reductions of directives of which few results reach the CPU."""
+    copies = trace.recorded("copies")
+    if trace.selection or "copies" not in trace.tables:
+        return
+    ends = rules.steady(trace, rules.named(trace, _ENDS_REDUCTION))
+    for device, chosen in rules.costliest_gpu(trace, ends):
+        start = trace.recorded("kernels")["start_ns"][chosen]
+        of_gpu = copies.texts("direction").isin(["D2H"]) & (copies["device"] == device)
+        # One copy may bring the results of all reductions before it.
+        reads = np.searchsorted(np.sort(start), copies["start_ns"][of_gpu])
+        read = len(np.unique(reads[reads > 0]))
+        if read <= _READ_SELDOM * len(chosen):
+            claim = rules.class_claim(trace, device, chosen, {"reads": read})
+            yield replace(claim, saving="at-most")
+
+
+UNREAD_REDUCTIONS = rules.FindingRule(
+    _unread_reductions,
+    "{kernels:reduction} of directives take {total_ns} ({total_pct} of kernel time after warm-up) "
+    "to end, and results are copied back {reads:time}.",
+    "Reduce only in passes whose result the CPU reads: give the other passes a loop without the "
+    "reduction clause.",
+)
 _OF_A_BATCH = r"batch_norm_collect_statistics|\bbn_fw_tr_"
 _MUCH_OF_TIME_PCT = 5.0
 
@@ -294,6 +323,7 @@ RULES = (
     fusion.UNFUSED_ATTENTION,
     *products.CONVOLUTIONS,
     STATISTICS_OF_BATCHES,
+    UNREAD_REDUCTIONS,
     RECOMPUTATION,
     UNFUSED_CHAINS,
     UNFUSED_OPTIMIZER,
