@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -143,21 +143,23 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
             "when": " after warm-up" if after_warm_up else "",
             "plain": "".join(each.plain for each in shown),
         },
-        remedy=" ".join(each.remedy for each in shown) or _measure(trace, first),
+        remedy=_remedy(trace, first, shown),
         severity="medium" if any(each.sure for each in shown) and limits else "info",
     )
 
 
-def _measure(trace: Trace, kernel: int) -> str:
-    """What to measure a kernel by of which the recording shows nothing."""
-    kind, counters = kernel_classes(trace)[kernel], _counters(trace, kernel)
-    name = str(trace.recorded("kernels").texts("short_name")[kernel]).lower()
+def _remedy(trace: Trace, kernel: int, shown: Sequence[Shown]) -> str:
+    """What a library does as well, what the launches show, or else what to measure it by."""
+    sentences = [each.remedy for each in shown] or [_counters(trace, kernel)]
+    if any(each.sure for each in shown):
+        return " ".join(sentences)
+    kind, kernels = kernel_classes(trace)[kernel], trace.recorded("kernels")
+    name = str(kernels.texts("short_name")[kernel]).lower()
     alike = (text for of, words, text in _COMPARE if of == kind and re.search(words, name))
     text = "" if on_amd(trace) else next(alike, "")
-    registers = int(trace.recorded("kernels")["registers_per_thread"][kernel])
-    if "CUB" in text and registers > _MOST_TO_MOVE:
+    if "CUB" in text and int(kernels["registers_per_thread"][kernel]) > _MOST_TO_MOVE:
         text = ""
-    return f"{text.format(product=terms(trace).product)}. {counters}" if text else counters
+    return " ".join([f"{text.format(product=terms(trace).product)}."] * bool(text) + sentences)
 
 
 def _counters(trace: Trace, kernel: int) -> str:
