@@ -14,7 +14,7 @@ from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges.selection import selected
 from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
 from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
-from traceview.traces.facts.steps.steps import pace, steady_operations, steps
+from traceview.traces.facts.steps.steps import pace, steady_operations, steps, steps_source
 from traceview.traces.trace import Trace, fact
 
 COLD_FRACTION = 0.5
@@ -115,6 +115,7 @@ def is_start_up_alone(trace: Trace) -> bool:
     early_ns = first + _EARLY * (last - first)
     took_ns = sum(int(pace(trace).duration_ns[rows].sum()) for rows in loops)
     few = steady_ns < LEAST_NS and all(len(rows) < _MANY_PASSES for rows in loops)
+    few &= steps_source(trace) == "repetition"
     if not loops or (few and took_ns < NEXT_TO_NOTHING * (last - first)):
         return steady_ns < _MOST_NS
     return all(pace(trace).end_ns[rows].max() < early_ns for rows in loops)
