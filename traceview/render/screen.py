@@ -65,8 +65,8 @@ def finding_lines(
             *takewhile(lambda note: note.ranked.finding.time_at_stake_ns > most_ns, notes),
         ]
     rest = entries[len(shown) :]
-    if urgent and (kernel := _kernel_above(shown, rest)):
-        rest.remove(kernel)
+    if urgent and (kernel := _kernel_above(urgent, entries[len(urgent) :])):
+        shown, rest = ([each for each in part if each is not kernel] for part in (shown, rest))
         # It says more of the time than what little there is to win.
         above = ("high",) if busy else ("high", "medium")
         worse = [each for each in shown if each.ranked.finding.severity in above]
