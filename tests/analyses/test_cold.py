@@ -227,3 +227,21 @@ def test_a_question_on_a_kernel_loads_its_code(tmp_path, call, load_ms):
     report = traceview.analyze(export.load(tmp_path))
 
     assert report.verdict.text.startswith("Cold: first uses") is call.startswith("cudaOccupancy")
+
+
+@pytest.mark.parametrize("prints", [5, 9])
+@pytest.mark.parametrize(("kernel_us", "alone"), [(9, True), (400, False)])
+def test_a_few_passes_after_a_long_compilation_are_no_program(tmp_path, prints, kernel_us, alone):
+    """A first kernel is compiled for a second; then a tensor is printed, value by value."""
+    export, at = Export(), 0
+    export.os_call("read", 0, 1_000)
+    for number in range(6):
+        export.launch((at, at + 4_000), (at + 5_000, at + 9_000), name=f"init_{number}")
+        at += 20_000
+    at += 1_200 * MS
+    for _ in range(prints):
+        for name in ("compare", "any", "copy"):
+            end = at + kernel_us * 1_000
+            export.launch((at, at + 4_000), (at + 5_000, end), name=name)
+            at = end + 10_000
+    assert is_start_up_alone(with_steps(export.load(tmp_path))) is alone

@@ -22,16 +22,19 @@ def verdict(*, drained=False, full_ns=0, **idle_ns):
         ("sync-drained", {"sync_drain": 60, "launch_late": 50}),
         ("sync-drained", {"drained": True, "full_ns": 1}),
         ("gpu-bound", {"launch_late": 110}),  # 110 of 1,110 is less than 10 %
-        ("launch-bound", {"launch_late": 120}),
-        ("launch-bound", {"launch_late": 120, "sync_drain": 50}),
+        ("mixed", {"launch_late": 120}),  # it works for 89 %
+        ("mixed", {"launch_late": 240}),
+        ("launch-bound", {"launch_late": 260}),
+        ("launch-bound", {"launch_late": 260, "sync_drain": 50}),
         ("sync-drained", {"launch_late": 50, "sync_drain": 120}),
         ("mixed", {"launch_late": 80, "sync_drain": 80}),
-        ("launch-bound", {"launch_late": 60, "graph_launch": 50, "sync_drain": 100}),
+        ("launch-bound", {"launch_late": 90, "graph_launch": 80, "sync_drain": 150}),
         # Where most of the idle time is that of queued work, launching earlier cannot help.
-        ("dependency-bound", {"dependency": 120}),
-        ("dependency-bound", {"dependency": 120, "drained": True}),
+        ("mixed", {"dependency": 120}),
+        ("dependency-bound", {"dependency": 260}),
+        ("dependency-bound", {"dependency": 260, "drained": True}),
         ("dependency-bound", {"dependency": 500, "launch_late": 100}),
-        ("launch-bound", {"dependency": 110, "launch_late": 140}),
+        ("launch-bound", {"dependency": 250, "launch_late": 320}),
         ("mixed", {"dependency": 90, "launch_late": 80, "sync_drain": 50}),
     ],
 )

@@ -521,3 +521,42 @@ def test_a_data_region_helps_where_a_loop_copies_again(tmp_path, name, kind, pas
     # The first upload of a loop is start-up.
     copied = passes - (kind == "H2D" and passes > 8)
     assert ("in a data region" in finding.action) is (copied >= 4)
+
+
+@pytest.mark.parametrize("rows", [4, 64, 300])
+@pytest.mark.parametrize("size", [1024, 8192, 1 << 17])
+@pytest.mark.parametrize("alternates", [False, True])
+def test_an_array_of_rows_is_copied_row_by_row(tmp_path, rows, size, alternates):
+    """In a row and all of a size; or with a kernel on each between them."""
+    export, at, call = Export(), 1_000, 0
+    for _ in range(5):
+        for number in range(rows):
+            export.copy((call, call + 9), (at, at + 3_000), bytes=size, source="pinned")
+            at, call = at + 4_000, call + 10
+            if alternates or number == rows - 1:
+                export.launch((call, call + 9), (at, at + 3_000), name="main_9_gpu")
+                at, call = at + 4_000, call + 10
+    [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D" in f.message]
+    one_by_one = rows >= 64 and size <= 8192 and not alternates
+    assert ("one block of memory" in found.action) is one_by_one
+
+
+@pytest.mark.parametrize("rate", [4, 12, 40])
+@pytest.mark.parametrize("size", [1 << 20, 1 << 27])
+@pytest.mark.parametrize("beside", [False, True])
+def test_large_pinned_copies_far_below_the_rate_of_the_link(tmp_path, rate, size, beside):
+    """Of 64 GB/s; with copies in the other direction beside them, the GPU does something else."""
+    export, at, took = Export(), 1_000, size // rate
+    for number in range(12):
+        call = 40 * number
+        export.copy((call, call + 9), (at, at + took), bytes=size, source="pinned")
+        if beside:
+            back = {"source": "device", "destination": "pinned", "stream": 9}
+            end = at + took // 2
+            export.copy((call + 10, call + 19), (at, end), kind="D2H", bytes=size // 8, **back)
+        at += took
+        export.launch((call + 20, call + 29), (at, at + took // 4))
+        at += took // 4
+    [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D" in f.message]
+    assert ("Check the link" in found.action) is (rate < 16 and size > 1 << 24)
+    assert ("does nothing else" in found.message) is not beside

@@ -54,6 +54,10 @@ OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.
         ("void stencil(float *)", OWN),
         ("void regular_fft<(unsigned int)2048, EPT<(unsigned int)8>, (unsigned int)4>()", LIBRARY),
         ("void kernel<float>(float *)", OWN),
+        # Views of tensors are arguments of kernels of extensions.
+        ("void edges<float>(at::GenericPackedTensorAccessor<T1, 2, at::RestrictPtrTraits>)", OWN),
+        ("void edges<float>(torch::PackedTensorAccessor32<T1, 2, torch::RestrictPtrTraits>)", OWN),
+        ("void at::native::col2im<float>(at::GenericPackedTensorAccessor<T1, 2>)", LIBRARY),
         # A generator's state is an argument; cuRAND's own kernels are made for one.
         ("evolve(int *, curandStateXORWOW *, int *)", OWN),
         ("void gen_sequenced<curandStateXORWOW, float, int>(T1 *, T2 *, unsigned long)", LIBRARY),

@@ -22,6 +22,7 @@ def steps_of(*launches: tuple[str, int], steps: int = 4) -> Export:
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)"
 NORM = "void at::native::unnamed::vectorized_layer_norm_kernel<float>(int)"
+WINOGRAD = "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(int)"
 GEMM = "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
 
 
@@ -302,3 +303,43 @@ def test_kernels_of_a_backward_pass_are_told_with_the_line_of_the_forward_pass(t
 
     said = "in the backward pass of train.py:7 in step." if called else "at train.py:9 in step."
     assert f" Most are launched {said}" in chain.message
+
+
+@pytest.mark.parametrize("launches", [19, 20, 1_000])
+@pytest.mark.parametrize("name", [ADD, CAST])
+def test_one_kernel_again_and_again_is_a_loop_and_no_chain(launches, name, tmp_path):
+    findings = ask(ANALYSIS, steps_of(*[(name, 50)] * launches, steps=1), tmp_path).findings
+
+    assert any("chain" in each.message for each in findings) is (launches < 20)
+
+
+@pytest.mark.parametrize("batch", ["bn_fw_tr_1C11_kernel_NCHW", "batch_norm_collect_statistics"])
+@pytest.mark.parametrize("backward", [None, "cudnn::bn_bw_1C11_kernel_new", "wgrad_alg0_engine"])
+def test_batch_norm_in_training_mode_without_a_backward_pass(batch, backward, tmp_path):
+    norm = f"void {batch}<float>(float)"
+    later = [(f"void {backward}<float>(int)", 90)] if backward else []
+
+    findings = ask(ANALYSIS, steps_of((WINOGRAD, 1000), (norm, 300), *later), tmp_path).findings
+
+    found = [each for each in findings if "training mode" in each.message]
+    assert bool(found) is (backward is None)
+    assert all("model.eval()" in each.action for each in found)
+
+
+@pytest.mark.parametrize("every", [1, 2, 10, 100])
+@pytest.mark.parametrize("name", ["main_58_gpu__red", "jacobi_12_gpu__red", "main_58_gpu"])
+def test_reductions_of_which_few_are_read(every, name, tmp_path):
+    export, at = Export(), 0
+    for number in range(200):
+        for kernel, took in (("main_9_gpu", 4_000), (name, 3_000)):
+            export.launch((at, at + 900), (at + 1_000, at + 1_000 + took), name=kernel)
+            at += took + 1_500
+        if number % every == 0:
+            export.copy((at, at + 900), (at + 1_000, at + 2_000), kind="D2H", bytes=8)
+            at += 2_500
+
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    found = [each for each in findings if "reductions of directives" in each.message]
+    assert bool(found) is (name.endswith("__red") and every > 1)
+    assert all("without the reduction clause" in each.action for each in found)

@@ -159,3 +159,18 @@ def test_a_rate_is_not_guessed(tmp_path, uploads, grid, name):
     messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
 
     assert not any("It multiplies matrices at" in message for message in messages)
+
+
+@pytest.mark.parametrize("registers", [32, 64, 65, 117])
+@pytest.mark.parametrize("name", ["bucket_reduce(int*)", "block_sum(float*)", "compact_scan(int*)"])
+def test_cub_moves_memory_and_computes_nothing(tmp_path, name, registers):
+    found = only_finding(tmp_path, name, "A100", registersPerThread=registers)
+    assert ("CUB" in found.action) is (registers <= 64)
+
+
+@pytest.mark.parametrize("name", ["conv2d_direct(float*)", "ConvTranspose2dBias(float*)"])
+@pytest.mark.parametrize("registers", [32, 188])
+def test_what_a_library_does_comes_before_what_to_change(tmp_path, name, registers):
+    found = only_finding(tmp_path, name, "A100", blockX=192, registersPerThread=registers)
+    assert found.action.startswith("Compare with a library's convolution (cuDNN). ")
+    assert ("__launch_bounds__" in found.action) is (registers == 188)

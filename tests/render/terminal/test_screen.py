@@ -164,6 +164,24 @@ def test_beside_little_a_note_on_more_time_has_its_remedy(severity, note_ns, in_
     assert "→ Do so." not in text
 
 
+@pytest.mark.parametrize("severity", ["high", "medium", "low"])
+@pytest.mark.parametrize("kernel_ns", [9_000_000, 20_000])
+@pytest.mark.parametrize("busy_pct", [40.0, 88.0])
+def test_a_kernel_that_takes_more_than_all_can_save_has_its_remedy(severity, kernel_ns, busy_pct):
+    worst = replace(finding(severity, "A few waits.", "Wait less."), time_at_stake_ns=50_000)
+    start = replace(finding("info", "A start.", "Warm up."), time_at_stake_ns=30_000)
+    own = finding("info", "One kernel.", "Measure it.", subject=Subject("kernel", "step"))
+    own = replace(own, time_at_stake_ns=kernel_ns)
+    report = with_findings(worst, start, own)
+    verdict = replace(report.verdict, gpu_busy_pct=busy_pct)
+    text = render_screen(replace(report, verdict=verdict))
+    assert ("→ Measure it." in text) is (kernel_ns > 50_000)
+    assert "→ Warm up." not in text
+    above = text.find("One kernel.") < text.find("A few waits.")
+    after = {"high"} if busy_pct > 80 else {"high", "medium"}
+    assert above is (kernel_ns > 50_000 and severity not in after)
+
+
 def test_notes_on_next_to_no_time_are_not_on_the_screen():
     short = replace(finding("info", "One copy takes 1.47 µs."), time_at_stake_ns=1_470)
     assert "One copy" not in render_screen(with_findings(finding(message="Slow."), short))

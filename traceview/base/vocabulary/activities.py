@@ -154,7 +154,8 @@ OFF_CPU = add(Activity(
     lost="while the launching thread was not running",
     amount="time off the CPU",
     apart="the launching thread was not running",
-    action="Find what the thread waits for (lock, I/O, sleep), or whether it is preempted.",
+    action="Find what the thread waits for (lock, I/O, sleep, or a camera or display that sets "
+    "the pace), or whether it is preempted.",
 ))
 RESULT_WAIT = add(Activity(
     "result-wait", limit="synchronization", says_enough=True, colors=_WAITS,

@@ -205,10 +205,10 @@ def _of_template(base: re.Match[str], name: str) -> KernelClass | None:
 
 CUFFT = r"\b(?:regular|vector|composite|multi)_(?:\w+_)?fft(?:_\w+)?<"
 _LIBRARY = re.compile(
-    r"\bat(_cuda_detail)?::|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
-    r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|cufft|cusparse|vision::|torch::"
-    # A pointer to a generator's state is an argument of the program's own kernels.
-    r"|curand(?!State\w* ?\*)"
+    # Views of tensors and a pointer to a generator's state are arguments of the program's kernels.
+    r"\b(?:at(?:_cuda_detail)?|torch)::(?!\w*(?:TensorAccessor|PtrTraits))|curand(?!State\w* ?\*)"
+    r"|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
+    r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|cufft|cusparse|vision::"
     # Of TensorRT-LLM, by types and tile.
     r"|^bmm_\w+_t\d+x\d+x\d+"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"

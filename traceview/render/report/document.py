@@ -95,6 +95,12 @@ def _rows(trace: TraceFacts) -> str:
 def nothing_found(report: Report) -> str:
     """The sentence to show if there are no findings."""
     if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
+        if calls := report.trace.row_counts.get("api_calls"):
+            return (
+                "No GPU work was recorded, so there is no GPU time to save: its "
+                f"{units.counted(calls, 'call')} of CUDA launched nothing. Record a part of the "
+                "program in which it computes."
+            )
         unseen = ": on WSL and virtual GPUs, nsys may see none of it"
         return (
             "No GPU work was recorded, so there is no GPU time to save. If the program should "

@@ -70,6 +70,18 @@ _ONCE = {
     "D2H": "Copy back only what the CPU needs, such as a sum that the GPU computes.",
 }
 """Of what directives copy, where nothing copies it again."""
+_CHECK_LINK = (
+    "Check the link (nvidia-smi -q: PCIe generation and width) and the NUMA node of the host "
+    "memory: large copies of pinned memory reach most of its rate. "
+)
+_LARGE_BYTES, _SLOW_LINK_PCT = 1 << 24, 25.0
+"""A link of half the width or of the generation before has half the rate: less than a quarter is
+no assumption about the link (154 MB of pinned memory at 16 %, a public recording)."""
+_ROW_BY_ROW = (
+    "Allocate the array in one block of memory, which one copy moves: the rows of an array of "
+    "pointers are copied one by one."
+)
+_LEAST_ROWS, _IN_A_ROW, _A_VALUE = 32, 0.5, 64
 _TAKE_TURNS = (
     "Divide the work into more parts. The streams of these copies take turns as it is: one copies "
     "back while another uploads and a third computes only if their parts are short and in flight "
@@ -193,13 +205,18 @@ def _exposed_claim(
         values |= {"site_ns": line_ns} if line_ns else {"all_at": line.place}
         subject = line.subject
     only = exposed_ns >= _ONLY_COPIES_FRACTION * spans[device]
+    only = only and not _beside_others(copies, row, device)
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
+    elif _slow_link(row):
+        remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
         remedy = _TAKE_TURNS
+    elif terms(trace).data_region and _row_by_row(trace, row, device):
+        remedy = _ROW_BY_ROW
     elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
@@ -229,6 +246,31 @@ def _exposed_claim(
 def _of_one_memory(trace: Trace) -> str:
     """What to do instead of copying where CPU and GPU share memory; empty where they do not."""
     return _ONE_MEMORY.format(one_memory=terms(trace).one_memory) if shares_memory(trace) else ""
+
+
+def _slow_link(row: Mapping[str, Cell]) -> bool:
+    """Whether large copies of pinned memory take far longer than the link needs."""
+    pct = row["link_pct"]
+    slow = pct is not None and float(pct) < _SLOW_LINK_PCT
+    return (
+        slow
+        and _kind(row) == "pinned" == row["host_memory"]
+        and (int(row["median_bytes"] or 0) >= _LARGE_BYTES)
+    )
+
+
+def _row_by_row(trace: Trace, row: Mapping[str, Cell], device: int) -> bool:
+    """Whether most of a row's copies are small and directly follow another of the same size."""
+    ops, copies = operations(trace), trace.copies
+    on_gpu = np.flatnonzero(ops.device == device)
+    of_size = np.full(len(on_gpu), -1, np.int64)
+    is_copy = ops.kind[on_gpu] == Kind.COPY
+    rows = ops.row[on_gpu[is_copy]]
+    size = copies["bytes"][rows]
+    alike = rows_of(copies, row)[rows] & (size > _A_VALUE) & (size <= _SMALL_BYTES)
+    of_size[is_copy] = np.where(alike, size, -1)
+    follows = (of_size[1:] == of_size[:-1]) & (of_size[1:] >= 0)
+    return int(np.count_nonzero(follows)) >= max(_LEAST_ROWS, _IN_A_ROW * int(row["calls"] or 0))
 
 
 def _take_turns(trace: Trace, on_gpu: Table, device: int) -> bool:

@@ -4,9 +4,10 @@ A long queue wait is healthy: the CPU queued work early, and the GPU always find
 time is a GPU that runs dry; the verdict names the reason, or says that it does not.
 
 Queue wait is max(0, start of the operation − end of its launch call). Queue depth counts operations
-whose launch call has started and that have not ended. A GPU that is idle for more than 10 % of the
+whose launch call has started and that have not ended. A GPU that is idle for more than 20 % of the
 time after warm-up is sync-drained, launch-bound or dependency-bound (its work was queued, and began
-late) if causes of that kind make more than half of the idle time, else mixed. A finding calls a
+late) if causes of that kind make more than half of the idle time, else mixed; so is one that is
+idle for 10 to 20 %. A finding calls a
 launch-bound GPU data-bound where the limit of the program is data loading, and sync-drained where
 samples show that the program waits for results. A GPU that is idle for less is gpu-bound, unless
 synchronizations drain it step by step, or for 5 % of the time, or launch calls waited for room in

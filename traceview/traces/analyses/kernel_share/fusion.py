@@ -353,6 +353,10 @@ def _runs(trace: Trace, wanted: Mask, operation: Array, merge: Merge) -> Iterato
         return
     several = np.bincount(run)[run] > 1
     run, rows = run[several], rows[several]
+    by_run, names = groups.group(run), trace.recorded("kernels").texts("name").codes
+    # One kernel again and again is a loop around it, of a benchmark or over tensors, no chain.
+    of_one = (groups.distinct(by_run, names[rows]) == 1) & (groups.count(by_run) >= _MANY_TENSORS)
+    run, rows = run[~of_one[by_run.ids]], rows[~of_one[by_run.ids]]
     by_device = groups.rows_of(trace.recorded("kernels")["device"][rows])
     claims = [
         _of_device(trace, device, run[own], rows[own], operation, merge)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
 from traceview.traces.facts import launch_configurations, operations
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
+from traceview.traces.facts.idle import launching
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -62,6 +63,9 @@ _BY_LIBRARY = (
     "shared memory, and uses tensor cores where the GPU has them."
 )
 _CUB = "Compare with CUB, whose {what} moves memory at nearly its full rate"
+_MOST_TO_MOVE = 64
+"""Registers per thread of a kernel that mostly moves memory, as those of CUB do. Sums of points on
+an elliptic curve take 104 to 127 (public recordings): what limits them is arithmetic."""
 _COMPARE: tuple[tuple[KernelClass, str, str], ...] = (
     (KernelClass.GEMM, "", "Compare with a library's matrix product ({product}) of the same size"),
     (KernelClass.CONVOLUTION, "", "Compare with a library's convolution (cuDNN)"),
@@ -111,8 +115,11 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     gain, shown = of_kernels(trace, own), _shown(trace, own, name)
     limits = largest_ns > _MOST_OF_TIME * steady_span_ns(trace)
     # Waits around it would go, too, if nothing else took their place. Calls that wait for a kernel
-    # which runs most of the time do not all say so, such as cudaMalloc on several threads.
-    saved_ns = largest_ns if limits else min(gain.saved_ns, largest_ns)
+    # which runs most of the time do not all say so, such as cudaMalloc on several threads, nor
+    # does a host thread that is as slow where the GPU seldom waits for it.
+    idle_pct = launching.steady_idle_pct(trace, device)
+    counts = limits or (idle_pct is not None and idle_pct <= launching.BOUND_PCT)
+    saved_ns = largest_ns if counts else min(gain.saved_ns, largest_ns)
     for each in shown:
         # It computes in any case, at the peak rate at best.
         saved_ns = round(saved_ns * (1 - float(each.values.get("peak_pct") or 0) / 100))
@@ -136,18 +143,23 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
             "when": " after warm-up" if after_warm_up else "",
             "plain": "".join(each.plain for each in shown),
         },
-        remedy=" ".join(each.remedy for each in shown) or _measure(trace, first),
+        remedy=_remedy(trace, first, shown),
         severity="medium" if any(each.sure for each in shown) and limits else "info",
     )
 
 
-def _measure(trace: Trace, kernel: int) -> str:
-    """What to measure a kernel by of which the recording shows nothing."""
-    kind, counters = kernel_classes(trace)[kernel], _counters(trace, kernel)
-    name = str(trace.recorded("kernels").texts("short_name")[kernel]).lower()
+def _remedy(trace: Trace, kernel: int, shown: Sequence[Shown]) -> str:
+    """What a library does as well, what the launches show, or else what to measure it by."""
+    sentences = [each.remedy for each in shown] or [_counters(trace, kernel)]
+    if any(each.sure for each in shown):
+        return " ".join(sentences)
+    kind, kernels = kernel_classes(trace)[kernel], trace.recorded("kernels")
+    name = str(kernels.texts("short_name")[kernel]).lower()
     alike = (text for of, words, text in _COMPARE if of == kind and re.search(words, name))
     text = "" if on_amd(trace) else next(alike, "")
-    return f"{text.format(product=terms(trace).product)}. {counters}" if text else counters
+    if "CUB" in text and int(kernels["registers_per_thread"][kernel]) > _MOST_TO_MOVE:
+        text = ""
+    return " ".join([f"{text.format(product=terms(trace).product)}."] * bool(text) + sentences)
 
 
 def _counters(trace: Trace, kernel: int) -> str:

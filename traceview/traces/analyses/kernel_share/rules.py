@@ -40,7 +40,7 @@ _FORWARD = (
     r"|fused_dropout_kernel|batch_norm_(?:transform_input|collect_statistics)|\bbn_fw_"
     r"|\bflash_fwd_|fmha_cutlassF|flash_fprop|max_pool_forward"
 )
-_BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
+_BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|(?<!wino)grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
 _LEAST_LAUNCHES = 2
 # A thread that launches less than this part of the backward pass's kernels runs the forward pass.
 _FORWARD_THREAD = 0.05
@@ -207,6 +207,63 @@ def _tiny(trace: Trace) -> Iterator[rules.TimeClaim]:
     )
 
 
+_ENDS_REDUCTION = r"_gpu__red\b"
+"""Of OpenACC (nvc): one block adds up what the blocks of the region before left."""
+_READ_SELDOM = 0.5
+
+
+def _unread_reductions(trace: Trace) -> Iterator[rules.TimeClaim]:
+    """Reductions of directives of which few results reach the CPU."""
+    copies = trace.recorded("copies")
+    if trace.selection or "copies" not in trace.tables:
+        return
+    ends = rules.steady(trace, rules.named(trace, _ENDS_REDUCTION))
+    for device, chosen in rules.costliest_gpu(trace, ends):
+        start = trace.recorded("kernels")["start_ns"][chosen]
+        of_gpu = copies.texts("direction").isin(["D2H"]) & (copies["device"] == device)
+        # One copy may bring the results of all reductions before it.
+        reads = np.searchsorted(np.sort(start), copies["start_ns"][of_gpu])
+        read = len(np.unique(reads[reads > 0]))
+        if read <= _READ_SELDOM * len(chosen):
+            claim = rules.class_claim(trace, device, chosen, {"reads": read})
+            yield replace(claim, saving="at-most")
+
+
+UNREAD_REDUCTIONS = rules.FindingRule(
+    _unread_reductions,
+    "{kernels:reduction} of directives take {total_ns} ({total_pct} of kernel time after warm-up) "
+    "to end, and results are copied back {reads:time}.",
+    "Reduce only in passes whose result the CPU reads: give the other passes a loop without the "
+    "reduction clause.",
+)
+_OF_A_BATCH = r"batch_norm_collect_statistics|\bbn_fw_tr_"
+_MUCH_OF_TIME_PCT = 5.0
+
+
+def _statistics_of_batches(trace: Trace) -> Iterator[rules.TimeClaim]:
+    """Batch norm in training mode, in a program that never trains."""
+    kinds = kernel_classes(trace)
+    if trace.selection or (rules.named(trace, _BACKWARD) | (kinds == KernelClass.OPTIMIZER)).any():
+        return
+    normalizing = rules.steady(trace, rules.named(trace, _OF_A_BATCH))
+    for device, chosen in rules.costliest_gpu(trace, normalizing):
+        total_ns = int(trace.recorded("kernels").duration_ns[chosen].sum())
+        total_pct = 100.0 * total_ns / int(rules.steady_ns(trace)[device])
+        if total_pct >= _MUCH_OF_TIME_PCT:
+            # How much less it takes with stored statistics was not measured.
+            claim = rules.class_claim(trace, device, chosen)
+            values = {"kernels": len(chosen), "total_ns": total_ns, "total_pct": total_pct}
+            yield rules.TimeClaim(claim.subject, values, claim.table, claim.row, severity="medium")
+
+
+STATISTICS_OF_BATCHES = rules.FindingRule(
+    _statistics_of_batches,
+    "Batch norm runs in training mode, in a program without a backward pass: {kernels:kernel} "
+    "that compute statistics of their batch take {total_ns} ({total_pct} of kernel time after "
+    "warm-up).",
+    "Call model.eval() before inference: batch norm then uses stored statistics, takes less time, "
+    "and results no longer depend on what else is in the batch.",
+)
 OLD_GEMMS = rules.FindingRule(
     _old_gemms,
     "16-bit GEMM kernels built for an older architecture take {total_ns} ({total_pct} of kernel "
@@ -265,6 +322,8 @@ RULES = (
     JACOBI_ROTATIONS,
     fusion.UNFUSED_ATTENTION,
     *products.CONVOLUTIONS,
+    STATISTICS_OF_BATCHES,
+    UNREAD_REDUCTIONS,
     RECOMPUTATION,
     UNFUSED_CHAINS,
     UNFUSED_OPTIMIZER,
