@@ -193,7 +193,7 @@ class Guesses:
         few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
         # A side of an operand of tl.dot that is assumed is one that compiles and fits registers.
         sides = assumed & self.usage.ranged
-        most = _DOT_SIDE if self.usage.has_dot else self._side(sides, dict(passed) | fixed)
+        most = _DOT_SIDE if self.usage.has_dot else self._side(sides, {**passed, **fixed})
         few |= {name: most for name in sides if passed[name] > most}
         passed = {
             name: value for name, value in (dict(passed) | few | apart).items() if name not in tiles

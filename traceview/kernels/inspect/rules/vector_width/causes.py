@@ -96,6 +96,7 @@ class NarrowReason:
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
     `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
     it has a price that may outweigh what it gains. `kept`: the access is best as it is.
+    `coalesced`: neighbouring threads of a CUDA C++ kernel move neighbouring elements.
     """
 
     cause: str
@@ -108,6 +109,7 @@ class NarrowReason:
     conditional: bool = False
     uncertain: bool = False
     kept: bool = False
+    coalesced: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
