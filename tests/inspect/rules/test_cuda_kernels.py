@@ -122,11 +122,12 @@ def test_whole_sectors_of_a_file_are_no_more_than_low(tmp_path, moves, is_whole,
 
 
 STEPS = """
-__global__ void steps(int* data, int* output, int n) {{
-  for (int layer = 1; layer < n; layer *= 2) {{
-    for (int i = threadIdx.x; i < n; i += {step}) {{
-      int other = i - layer;
-      if (other >= 0) output[i] {update}= data[other];
+__global__ void steps(int* data, int* output, int n, int layers) {{
+  int begin = threadIdx.x + n * blockIdx.x / gridDim.x, end = n * (blockIdx.x + 1) / gridDim.x;
+  for (int layer = 0; layer < layers; layer++) {{
+    for (int i = begin; i < end; i += {step}) {{
+      int other = i - {distance};
+      if (other >= 0) output[i] += data[other];
     }}
     __syncthreads();
   }}
@@ -134,8 +135,8 @@ __global__ void steps(int* data, int* output, int n) {{
 """
 
 
-@pytest.mark.parametrize("step", ["blockDim.x", "gridDim.x * blockDim.x", "n / 7", "512"])
-@pytest.mark.parametrize("update", ["+", ""])
-def test_the_turns_of_an_unrolled_loop_store_different_elements(tmp_path, step, update):
-    found = findings(tmp_path, STEPS.format(step=step, update=update))
+@pytest.mark.parametrize("step", ["blockDim.x", "2 * blockDim.x", "512"])
+@pytest.mark.parametrize("distance", ["layer", "(1 << layer)", "pow(2, layer)"])
+def test_the_turns_of_an_unrolled_loop_store_different_elements(tmp_path, step, distance):
+    found = findings(tmp_path, STEPS.format(step=step, distance=distance))
     assert not [f for f in found if "same element" in f.message]
