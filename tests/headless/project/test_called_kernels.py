@@ -306,3 +306,75 @@ def run(x, cos):
 )
 def test_a_stride_of_rows_beside_adjacent_columns_is_not_1(tmp_path, cos, stride):
     assert types_of(tmp_path, ROTATED.replace("{cos}", cos))["stride_s"] == stride
+
+
+TILE = """@triton.jit
+def tile(x_ptr, y_ptr, {parameters}):
+    rows, columns = tl.arange(0, {rows}), tl.arange(0, F)
+    at = rows[:, None] * F + columns[None, :]
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
+
+
+def run(x):
+    n, features = x.shape
+    tile[(1,)](x, torch.empty_like(x), {passed})
+"""
+ROUNDED = "triton.next_power_of_2(features)"
+
+
+@pytest.mark.parametrize("size", ["features", ROUNDED, f"max({ROUNDED}, 16)"])
+@pytest.mark.parametrize(("rows", "side"), [(4, 1024), (16, 256), (128, 64)])
+def test_an_assumed_side_of_a_tile_fits_registers(tmp_path, size, rows, side):
+    passed = {"parameters": "R: tl.constexpr, F: tl.constexpr", "passed": f"R={rows}, F={size}"}
+    assert types_of(tmp_path, TILE.format(rows="R", **passed))["F"] == side
+
+
+def test_a_tile_of_one_assumed_side_keeps_it(tmp_path):
+    passed = {"parameters": "F: tl.constexpr", "passed": f"F={ROUNDED}"}
+    assert types_of(tmp_path, TILE.format(rows="4", **passed))["F"] == 1024
+
+
+ALLOCATED = """@triton.jit
+def scaled(x_ptr, y_ptr, lse_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at) * tl.load(lse_ptr + at))
+
+
+def forward(x):
+    lse = torch.empty(x.shape[0], device=x.device, dtype=torch.{first})
+    return lse
+
+
+def other(x):
+    lse = torch.zeros(x.shape[0], dtype=torch.{second})
+    return lse
+
+
+def backward(x, lse, dtype: torch.dtype):
+    y = torch.empty(x.shape, dtype=torch.float16)
+    scaled[(1,)](x, y, lse, BLOCK=64)
+    return y, lse.shape, x.to(torch.float16)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "type_"),
+    [
+        ("float32", "float32", "*fp32"),
+        ("int8", "int8", "*i8"),
+        ("bfloat16", "bfloat16", "*bf16"),
+        ("float32", "bfloat16", "*fp32"),
+    ],
+)
+def test_a_tensor_has_the_type_with_which_its_module_allocates_it(tmp_path, first, second, type_):
+    types = types_of(tmp_path, ALLOCATED.format(first=first, second=second))
+    assert types["lse_ptr"] == type_
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_a_script_for_the_interpreter_is_compiled(tmp_path, place):
+    switch = 'import os\nos.environ["TRITON_INTERPRET"] = "1"\n'
+    head = switch + HEAD if place == "before" else HEAD + switch
+    (tmp_path / "script.py").write_text(head + READS)
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    assert kernel.name == "reads"

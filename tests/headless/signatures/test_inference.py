@@ -336,3 +336,51 @@ def test_strides_that_are_named_behind_their_tensor():
         "tl.store(a + tl.arange(0, B), tl.load(a + tl.arange(0, B)))",
     )
     assert of_body(rows, *body) == "*fp32:16, i32:16, i32:16, 64"
+
+
+@pytest.mark.parametrize("size", ["K", "V", "HD", "N"])
+@pytest.mark.parametrize("step", ["-{0} if REVERSE else {0}", "{0}", "(T - 1) * {0}"])
+def test_a_constexpr_that_moves_an_address_is_no_pointer(size, step):
+    body = [
+        "p = q + tl.program_id(0) * s + tl.arange(0, BLOCK)",
+        f"p += {step.format(size)}",
+        "tl.store(o + tl.arange(0, BLOCK), tl.load(p))",
+    ]
+    known = f"q, o, s, T, {size}: 'tl.constexpr', REVERSE: tl.constexpr, BLOCK: tl.constexpr"
+    said = of_body(known, *body)
+    assert said.startswith("*fp32:16, *fp32:16, i32:16, i32:16, 64, ")
+
+
+@pytest.mark.parametrize("sides", [("BK", "BV"), ("BD", "BS"), ("BC", "BM")])
+def test_two_sides_of_a_tile_are_smaller_than_one(sides):
+    first, second = sides
+    body = [
+        f"at = tl.arange(0, {first})[:, None] * 64 + tl.arange(0, {second})[None, :]",
+        "tl.store(x + at, 0.0)",
+    ]
+    said = of_body(f"x, {first}: tl.constexpr, {second}: tl.constexpr", *body)
+    assert said == "*fp32:16, 64, 64"
+
+
+@pytest.mark.parametrize("used", ["w >> at", "w & 15", "(w >> at) & 3", "(w << 8) | 1"])
+@pytest.mark.parametrize(
+    ("cast", "element"), [("", "i32"), (".to(tl.int32)", "u8"), (".to(tl.uint8)", "u8")]
+)
+def test_words_that_are_cast_before_they_are_shifted_are_narrower(used, cast, element):
+    body = [
+        "at = tl.arange(0, BLOCK)",
+        f"w = tl.load(packed + at){cast}",
+        f"tl.store(y + at, {used})",
+    ]
+    said = of_body("packed, y, bits: tl.constexpr, BLOCK: tl.constexpr", *body)
+    assert said == f"*{element}:16, *fp32:16, 4, 1024"
+
+
+@pytest.mark.parametrize(
+    ("stored", "type_"),
+    [("tl.dot(a, a)", "tl.float16"), ("a + a", "tl.float32")],
+    ids=["an operand of a product", "no operand"],
+)
+def test_the_type_that_loads_are_cast_to(stored, type_):
+    body = ["a = tl.load(x + tl.arange(0, 16)).to(DTYPE)", f"tl.store(y, {stored})"]
+    assert of_body("x, y, DTYPE: tl.constexpr", *body).endswith(type_)

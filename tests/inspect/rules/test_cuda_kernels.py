@@ -94,3 +94,49 @@ def test_what_each_iteration_of_a_loop_repeats(tmp_path, restrict, body, said):
     found = findings(tmp_path, SUMS.format(restrict=restrict, body=body))
     kinds = ("Accumulate in a register", "Load before the loop")
     assert [k for k in kinds if any(f.action.startswith(k) for f in found)] == [said] * bool(said)
+
+
+COPY = """
+__global__ void copy(const {type}* x, {type}* y, int n, int columns) {{
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  {moves}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("moves", "is_whole"),
+    [
+        ("if (at < n) y[at] = x[at];", True),
+        ("for (; at < n; at += gridDim.x * blockDim.x) y[at] = x[at];", True),
+        ("if (at < n) y[at] = x[at * 2];", False),
+        ("if (at < n) y[at] = x[at * columns];", False),
+    ],
+)
+@pytest.mark.parametrize("type_", ["float", "float2", "short"])
+def test_whole_sectors_of_a_file_are_no_more_than_low(tmp_path, moves, is_whole, type_):
+    found = findings(tmp_path, COPY.format(type=type_, moves=moves))
+    loads = next(f for f in found if "Global loads" in f.message)
+    assert (loads.severity == "low") == (is_whole and type_ != "short")
+    assert not is_whole or "where each row is so aligned" in loads.action
+
+
+STEPS = """
+__global__ void steps(int* data, int* output, int n, int layers) {{
+  int begin = threadIdx.x + n * blockIdx.x / gridDim.x, end = n * (blockIdx.x + 1) / gridDim.x;
+  for (int layer = 0; layer < layers; layer++) {{
+    for (int i = begin; i < end; i += {step}) {{
+      int other = i - {distance};
+      if (other >= 0) output[i] += data[other];
+    }}
+    __syncthreads();
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("step", ["blockDim.x", "2 * blockDim.x", "512"])
+@pytest.mark.parametrize("distance", ["layer", "(1 << layer)", "pow(2, layer)"])
+def test_the_turns_of_an_unrolled_loop_store_different_elements(tmp_path, step, distance):
+    found = findings(tmp_path, STEPS.format(step=step, distance=distance))
+    assert not [f for f in found if "same element" in f.message]

@@ -24,7 +24,7 @@ _MADE = {"make_block_ptr", "make_tensor_descriptor"}
 _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast"} | _MADE
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
-_INDEX, _OPERAND, _BITS = "i64", "fp16", "i32"
+_INDEX, _OPERAND, _BITS, _PACKED = "i64", "fp16", "i32", "u8"
 _BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 # Positions, and functions that take fp32 alone.
 _OF_OWN_TYPE = frozenset(
@@ -51,6 +51,14 @@ class Usage:
         arguments = self.function.args
         listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         return tuple(argument.arg for argument in listed)
+
+    @cached_property
+    def _bases(self) -> frozenset[str]:
+        """The parameters that addresses may start from: those not annotated as constexpr."""
+        arguments = self.function.args
+        listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        notes = ((a.arg, a.annotation and ast.unparse(a.annotation)) for a in listed)
+        return frozenset(name for name, note in notes if "constexpr" not in (note or ""))
 
     @cached_property
     def pointers(self) -> dict[str, str | None]:
@@ -125,6 +133,12 @@ class Usage:
         dtypes = [call.args[0] for call in self._calls("to") if call.args]
         dtypes += [k.value for call in self._calls() for k in call.keywords if k.arg == "dtype"]
         return frozenset(node.id for node in dtypes if isinstance(node, ast.Name))
+
+    @cached_property
+    def load_types(self) -> frozenset[str]:
+        """The parameters that loaded values are cast to: the type of a kernel's operands."""
+        casts = (call for call in self._calls("to") if call.args and _is_of_load(call))
+        return frozenset(c.args[0].id for c in casts if isinstance(c.args[0], ast.Name))
 
     @cached_property
     def flags(self) -> frozenset[str]:
@@ -287,7 +301,7 @@ class Usage:
     def _addends(self, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
         """The parameters that are addends of an address; factors of products do not count."""
         if isinstance(node, ast.Name):
-            if node.id in self.parameters:
+            if node.id in self._bases:
                 yield node.id
             elif node.id not in seen:
                 for value in self._last_assigned(node):
@@ -348,8 +362,9 @@ class Usage:
 
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
         yield from self._cast_loads("u")
-        # Values that are shifted or masked are integers.
+        # Values that are shifted or masked are integers; those cast to 32 bits for it have fewer.
         for operand in self._bit_operands:
+            yield from ((root, _PACKED) for root in self._widened_in(operand))
             yield from ((root, _BITS) for root in self._values_in(operand, frozenset()))
         for operand in self._operands:
             yield from ((root, _OPERAND) for root in self._loads_in(operand, frozenset()))
@@ -360,9 +375,8 @@ class Usage:
     def _cast_loads(self, sign: str) -> Iterator[tuple[str, str]]:
         for call in self._calls("to"):
             kind = _cast(call) or ""
-            loaded = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if isinstance(loaded, ast.Call) and _called(loaded) in _LOADS and kind[:1] == sign:
-                yield from ((root, kind) for root in self._loads_in(loaded, frozenset()) if kind)
+            if _is_of_load(call) and kind[:1] == sign:
+                yield from ((root, kind) for root in self._loads_in(call.func, frozenset()))
 
     @cached_property
     def _bit_operands(self) -> list[ast.expr]:
@@ -393,6 +407,13 @@ class Usage:
             yield from self._values_in(node.value, seen)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, _BIT_OPERATORS):
             yield from self._values_in(node.left, seen)
+
+    def _widened_in(self, node: ast.expr) -> Iterator[str]:
+        """The pointers whose loaded values an operand is, cast to 32 bits."""
+        values = self._assigned.get(node.id, []) if isinstance(node, ast.Name) else [node]
+        for value in values:
+            if isinstance(value, ast.Call) and _is_of_load(value) and _cast(value) == _BITS:
+                yield from self._loads_in(value.func, frozenset())
 
     def _stored_type(self, call: ast.Call) -> str | None:
         if _called(call) != "store" or len(call.args) < 2:
@@ -464,6 +485,13 @@ def _passed_on(node: ast.expr) -> list[ast.expr]:
         return [first] if first is not None else []
     func = node.func if isinstance(node, ast.Call) else None
     return [func.value] if isinstance(func, ast.Attribute) and func.attr == "to" else []
+
+
+def _is_of_load(cast: ast.Call) -> bool:
+    """Whether a call is `tl.load(…).to(…)`."""
+    loaded = cast.func.value if isinstance(cast.func, ast.Attribute) else None
+    is_load = isinstance(loaded, ast.Call) and _called(loaded) in _LOADS
+    return is_load and _called(cast) == "to"
 
 
 def _cast(node: ast.expr) -> str | None:

@@ -57,6 +57,7 @@ _PRECISION = re.compile(r"precision", re.IGNORECASE)
 _DATA_TYPE = re.compile(r"dtype$|^acc_type$", re.IGNORECASE)
 _SIZES = (
     (r"q(uant)?_?group", 128),
+    (r"^n?_?bits$|bit_?width", 4),
     (r"group|top_?k$", 8),
     (r"num_?stages|stages", 2),
     (r"num_?warps", 4),
@@ -237,6 +238,8 @@ def _constexpr(
         return compared
     if _PRECISION.search(name):
         return None
+    if name in usage.load_types and usage.has_dot:
+        return "tl.float16"
     if name in usage.types or _DATA_TYPE.search(name):
         return "tl.float32"
     if name in usage.flags or _FLAG.match(name):
@@ -272,5 +275,5 @@ def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: De
 
 def is_block(name: str) -> bool:
     """Whether a constexpr is the size of a tile by its name."""
-    words = r"block|tile|segment_?size|^b[mnkxyt]$|^xblock|^yblock|^rblock"
+    words = r"block|tile|segment_?size|^b[a-z]$|^xblock|^yblock|^rblock"
     return bool(re.search(words, name, re.IGNORECASE))

@@ -56,3 +56,34 @@ def test_causes_of_other_remedies_or_of_trials_stay_apart():
     assert one.joined([replace(other, remedy="Pad n")]) is None
     assert one.joined([replace(other, widened_bits=128)]) is None
     assert one.joined([replace(other, proven=True)]) is None
+
+
+ROWS = """@triton.jit
+def k(x, y, n, rows, BLOCK: tl.constexpr):
+    {advance}
+    at = {start} + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32) + tl.load(x + at, mask=at < n)
+    tl.store(y + at, total, mask=at < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("advance", "start", "is_row"),
+    [
+        ("row = tl.program_id(0)", "row * n", True),
+        ("for row in range(tl.program_id(0), rows, 4):\n        pass", "row * n", True),
+        ("row = tl.program_id(0)", "row * BLOCK", False),
+        ("start = tl.program_id(0) * (BLOCK * 4)", "start", False),
+        ("start = first_of(tl.program_id(0), BLOCK)", "start", False),
+        ("for start in range(0, n, BLOCK):\n        pass", "start", False),
+    ],
+)
+@pytest.mark.parametrize("place", ["launch", "source_text", None])
+def test_the_tile_of_a_whole_row_is_not_enlarged(advance, start, is_row, place):
+    text = ROWS.format(advance=advance, start=start)
+    known = {"launch": {"source": text}, "source_text": text}
+    arguments = (Argument("BLOCK", "constexpr", value=128),)
+    changes = {place: known[place]} if place else {}
+    compiled = a_compiled("ld.global.b32 %r1;", arguments=arguments, num_warps=1, **changes)
+    causes = list(too_few_elements(compiled, 4, tiles=True))
+    assert bool(causes) != (is_row and place is not None)

@@ -256,11 +256,14 @@ def install(
     """
     import triton.compiler
     import triton.testing
+    from triton import knobs
     from triton.compiler import CompiledKernel
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
     from triton.runtime.jit import JITFunction
 
+    # A script that sets TRITON_INTERPRET would define kernels that are never compiled.
+    knobs.runtime.interpret = False
     trials = Trials()
     driver.set_active(NoLaunchDriver(gpu, launched, trials))
     listen(compiled)

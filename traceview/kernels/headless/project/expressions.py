@@ -420,7 +420,12 @@ def _plainly(
         raise Unknown
     if name == "cdiv" and _are_equal_sizes(*arguments):
         return AssumedSize(1)
-    return function(*arguments, **keywords)
+    result = function(*arguments, **keywords)
+    # The power of two that covers an assumed size is assumed, too, unless another bound sets it.
+    rounds = function is max or name == "next_power_of_2"
+    is_assumed = rounds and any(isinstance(a, AssumedSize) and a <= result for a in arguments)
+    others = [a for a in arguments if not isinstance(a, AssumedSize)]
+    return AssumedSize(result) if is_assumed and result not in others else result
 
 
 def _are_equal_sizes(*values: Any) -> bool:

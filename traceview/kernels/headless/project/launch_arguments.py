@@ -86,7 +86,10 @@ def _scope_in(
         globals_, ranks=assumed_tensor.tensor_ranks(function), functions=_functions(module)
     )
     caller = _caller(function, module, globals_, depth)
+    allocated = _allocated(module, scope)
     for name, value in _parameters(function, scope):
+        if isinstance(value, AssumedTensor) and not value.dtype:
+            value.dtype = allocated.get(name)
         scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
     instance = _instance(function, module, globals_)
     if instance:
@@ -96,6 +99,23 @@ def _scope_in(
             value.channels_last = (value.rank or 0) >= 3
     scope.run(function.body, call)
     return scope
+
+
+def _allocated(module: ast.Module, scope: Scope) -> dict[str, Any]:
+    """The types that a module names where it allocates tensors, by the tensors' names.
+
+    `lse = torch.empty(…, dtype=torch.float32)` in one function tells of the `lse` that another
+    one takes, unless a third allocates it with another type.
+    """
+    types_of: dict[str, set[Any]] = {}
+    for node in ast.walk(module):
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        call = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and isinstance(call, ast.Call):
+            dtypes = (k.value for k in call.keywords if k.arg == "dtype")
+            named = [scope.value(each) for each in dtypes if ast.unparse(each).startswith("torch.")]
+            types_of.setdefault(target.id, set()).update(named)
+    return {name: next(iter(found)) for name, found in types_of.items() if len(found) == 1}
 
 
 def _functions(module: ast.Module) -> dict[str, ast.FunctionDef]:

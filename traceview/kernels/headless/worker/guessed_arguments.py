@@ -6,8 +6,9 @@ They come from the calls in the source of its project, else from the source of t
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,8 @@ from traceview.kernels.ptx.model import Argument, How
 
 # The widest head of usual attention kernels.
 _DOT_SIDE = 128
+# The elements of a tile with an assumed side, 32 per thread of 4 warps, and its least such side.
+_TILE, _LEAST_SIDE = 4096, 64
 # Triton's words for operands of tl.dot of two types.
 _OPERANDS_DIFFER = re.compile(r"operands must be same dtype\. Got (\w+) and (\w+)")
 _HALVES = ("float16", "bfloat16", "fp16", "bf16")
@@ -158,6 +161,12 @@ class Guesses:
         how: How = "called" if call.place else "guessed"
         return Attempt(arguments, call.options, call.place, how)
 
+    def _side(self, assumed: Collection[str], known: Mapping[str, Any]) -> int:
+        """The longest assumed side of a tile whose other sides are known to be a power of two."""
+        others = [known.get(name) for name in self.usage.ranged.difference(assumed)]
+        rest = math.prod(n for n in others if isinstance(n, int) and n > 0 and n & (n - 1) == 0)
+        return max(_LEAST_SIDE, _TILE // rest) if len(self.usage.ranged) > 1 else SIZE * SIZE
+
     def _alike(self, passed: Mapping[str, Any]) -> dict[str, str]:
         """Element types by pointer, from the uses of any pointer to a tensor of the same type."""
         tensors = {n: v for n, v in passed.items() if isinstance(v, AssumedTensor)}
@@ -183,8 +192,9 @@ class Guesses:
         apart |= {n: 1 for n in self.usage.only_strides if isinstance(passed.get(n), OpenStride)}
         few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
         # A side of an operand of tl.dot that is assumed is one that compiles and fits registers.
-        sides = assumed & self.usage.ranged if self.usage.has_dot else set()
-        few |= {name: _DOT_SIDE for name in sides if passed[name] > _DOT_SIDE}
+        sides = assumed & self.usage.ranged
+        most = _DOT_SIDE if self.usage.has_dot else self._side(sides, {**passed, **fixed})
+        few |= {name: most for name in sides if passed[name] > most}
         passed = {
             name: value for name, value in (dict(passed) | few | apart).items() if name not in tiles
         }

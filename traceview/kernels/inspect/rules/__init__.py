@@ -48,6 +48,8 @@ RULES: tuple[Rule, ...] = (
 def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     """The findings of all rules, the worst first."""
     advice = [each for rule in RULES for each in advice_by(rule, kernel)]
+    # What never runs has no other fault.
+    advice = [each for each in advice if _fails(each.finding)] or advice
     if occupancy.is_small_launch(kernel):
         advice = [replace(each, finding=_of_a_small_launch(each.finding)) for each in advice]
     findings = [each.finding for each in advice]
@@ -75,8 +77,12 @@ def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _of_a_small_launch(finding: Finding) -> Finding:
     """A finding as information, unless it says that the launch fails."""
-    fails = finding.evidence.values.get("blocks_per_sm") == 0
-    return finding if fails else replace(finding, severity="info")
+    return finding if _fails(finding) else replace(finding, severity="info")
+
+
+def _fails(finding: Finding) -> bool:
+    """Whether a finding says that no block fits on an SM."""
+    return finding.evidence.values.get("blocks_per_sm") == 0
 
 
 def _of_a_guess(finding: Finding) -> Finding:

@@ -6,9 +6,11 @@ Both follow from the addresses and predicates in the PTX, evaluated for sample l
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +20,7 @@ from traceview.base.records import record
 from traceview.kernels.ptx.addresses.evaluation import Launch, Registers, launches
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.addresses.slicing import Provenance, Slices, address_text, registers_in
+from traceview.kernels.ptx.loops import block_starts
 from traceview.kernels.ptx.model import Access, Argument, Compiled, Function, Instruction
 
 # The bytes by which an address advances in each iteration of the loop around its access.
@@ -211,9 +214,16 @@ class Samples:
 
         Zero where most elements of a thread are the same element; None without a regular stride.
         """
-        pairs = pairwise(instructions)
+        # Loops that unrolling makes of one begin alike: their elements are not the same.
+        block = self._block_of
+        found = [
+            (self._rule(_first(each, b) - _first(each, a) for each in self.each), a, b)
+            for a, b in pairwise(instructions)
+        ]
         counts = Counter(
-            self._rule(_first(each, b) - _first(each, a) for each in self.each) for a, b in pairs
+            step
+            for step, a, b in found
+            if not (step and step.of == 0) or block[a.line] == block[b.line]
         )
         within = counts.most_common(1)[0][0] if counts else None
         if within and within.of == 0:
@@ -221,6 +231,14 @@ class Samples:
         steps = [step for step in (within, *self._lanes(instructions[0])) if step and step.of]
         constant = [step for step in steps if step.parameter is None]
         return min(constant or steps, key=lambda step: abs(step.of), default=None)
+
+    @cached_property
+    def _block_of(self) -> dict[int, int]:
+        """The basic block of each instruction, by its line."""
+        function = self.slices.function
+        code = function.instructions
+        starts = block_starts(len(code), function.jumps)
+        return {each.line: bisect_right(starts, at) for at, each in enumerate(code)}
 
     def threads_apart(self, instruction: Instruction, covered: int) -> Stride | None:
         """The distance of neighbouring threads, if it is twice the bytes that each covers.

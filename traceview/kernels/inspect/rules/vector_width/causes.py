@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -96,6 +97,7 @@ class NarrowReason:
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
     `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
     it has a price that may outweigh what it gains. `kept`: the access is best as it is.
+    `coalesced`: neighbouring threads of a CUDA C++ kernel move neighbouring elements.
     """
 
     cause: str
@@ -108,6 +110,7 @@ class NarrowReason:
     conditional: bool = False
     uncertain: bool = False
     kept: bool = False
+    coalesced: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
@@ -276,15 +279,42 @@ def too_few_elements(compiled: Compiled, factor: int, *, tiles: bool) -> Iterato
     """Causes: a thread has too few adjacent elements, which fewer warps or a larger tile change.
 
     With `tiles` False no larger tile is tried: it would not give a thread more elements. A
-    constexpr that is not a tile by its name is left out, as its value may be a size of the data.
+    constexpr that is not a tile by its name is left out, as its value may be a size of the data. So
+    is the tile of a whole row: a larger one has more masked elements.
     """
     warps = compiled.num_warps or 1
     for fewer in _halvings(warps, factor):
         yield Cause(TOO_FEW, Change(num_warps=fewer), f"num_warps={fewer}")
     for name, larger in _larger(compiled, factor) if tiles else ():
-        if named_as_tile(name):
+        if named_as_tile(name) and not _is_whole_row(compiled, name):
             change = Change(constexprs=((name, larger),), resizes=True)
             yield Cause(TOO_FEW, change, f"{name}={larger}")
+
+
+def _is_whole_row(compiled: Compiled, name: str) -> bool:
+    """Whether a constexpr only shapes tiles: neither blocks nor iterations advance by it."""
+    text = (compiled.launch or {}).get("source") or compiled.source_text or ""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except SyntaxError:
+        return False
+    bodies = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == compiled.name]
+    inside = [node for body in bodies[:1] for part in body.body for node in ast.walk(part)]
+    shapes = [node for node in inside if _is_shape(node)]
+    uses, in_shapes = (
+        sum(_is_named(part, name) for node in each for part in ast.iter_child_nodes(node))
+        for each in (inside, shapes)
+    )
+    return 0 < uses == in_shapes
+
+
+def _is_shape(node: ast.AST) -> bool:
+    is_range = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("arange")
+    return is_range or isinstance(node, (ast.Tuple, ast.List))
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:

@@ -73,7 +73,7 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
 def _one_by_one(narrow: Narrow) -> NarrowReason:
     return NarrowReason(
         f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
-        f"{_FLOAT4} (16 bytes) from addresses that are multiples of 16",
+        _FLOAT4,
         "addresses in PTX are consecutive",
     )
 
@@ -215,17 +215,21 @@ _UNALIGNED = NarrowReason(
     ),
 )
 
-_FLOAT4 = "Give each thread adjacent elements, and move them as float4"
+_FLOAT4 = (
+    "Give each thread adjacent elements, and move them as float4 (16 bytes) where each row is so "
+    "aligned, the rest one by one"
+)
 MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 
 
 def _too_few(moved: int, cuda: bool) -> NarrowReason:
     return NarrowReason(
         f"each thread moves only {moved} bits there",
-        f"{_FLOAT4} (16 bytes)"
+        _FLOAT4
         if cuda
         else "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes",
         f"all accesses of the line together move {moved} bits per thread",
+        coalesced=cuda,
     )
 
 

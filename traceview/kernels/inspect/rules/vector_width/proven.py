@@ -321,7 +321,7 @@ class _Case:
             width,
             self._remedies(best) if alone else tuple(Remedy(c.remedy, c.change) for c in best),
             MORE_ROWS if alone else "",
-            uncertain=bool(price) and not self._room(best[0]),
+            uncertain=(bool(price) and not self._room(best[0])) or (alone and self._unsure(best)),
         )
 
     def _remedies(self, causes: Sequence[Cause]) -> tuple[Remedy, ...]:
@@ -362,6 +362,13 @@ class _Case:
             return True
         left = math.prod(grid) * self.narrow.width // WIDE_BITS
         return 2 * left >= occupancy.blocks_per_sm * self.sm_count
+
+    def _unsure(self, causes: Sequence[Cause]) -> bool:
+        """Whether the first remedy is one that may change results."""
+        free = [cause for cause in causes if not self._price([cause])]
+        return bool(free) and all(
+            self.trials.equivalence(cause.change).verdict != "same" for cause in free
+        )
 
     def _alternatives(self, causes: Sequence[Cause]) -> list[str]:
         """Sentences on causes that cost nothing; those that may change results have a condition."""
