@@ -16,7 +16,7 @@ COLD = {
     # Four passes that compile (7 s more come after them), two of which the first imports, and none.
     "foreign/cupy_gmm": "Cold: first uses and compilation take 3.54 s of the 3.54 s of 4 passes",
     "first_checkpoint": "Cold: the first of 2 passes takes 3.38 s, the second 74.3 ms",
-    "launches": "Cold: first uses and compilation take 2.23 s of 2.24 s · no steps found in 13.2 ms",
+    "launches": "Cold: first uses and compilation take 2.23 s of 2.24 s · no steps found in",
 }
 WARM = (
     # Two passes after a warm-up; four of which the first loads code; a loop whose first step does.
