@@ -13,11 +13,11 @@ from traceview.base.hardware.rates import (
     FLOP_KINDS,
     Part,
     Rates,
-    geforce_factors,
     lanes_of,
     parse_figures,
     part_of,
     rates_of,
+    rtx_factors,
 )
 
 __all__ = [
@@ -29,11 +29,11 @@ __all__ = [
     "Part",
     "Rates",
     "SmLimits",
-    "geforce_factors",
     "lanes_of",
     "limits_of",
     "occupancy",
     "parse_figures",
     "part_of",
     "rates_of",
+    "rtx_factors",
 ]

@@ -174,7 +174,7 @@ def lanes_of(capability: str, kind: str = "fp32") -> int | None:
     return _LANES.get(kind, {}).get(capability)
 
 
-def geforce_factors(name: str | None, capability: str) -> Mapping[str, int]:
+def rtx_factors(name: str | None, capability: str) -> Mapping[str, int]:
     """Rates of the tensor cores of an RTX card ÷ its fp32 rate, by kind; empty for others.
 
     The SMs of a generation are the same in all of its cards: RTX 2080 Ti, 3090, 4090 and 5090 have
@@ -182,14 +182,14 @@ def geforce_factors(name: str | None, capability: str) -> Mapping[str, int]:
     much: RTX A5000 27.8 TFLOP/s in fp32, 55.6 in TF32, 111 in bf16.
     """
     card = _RTX_NAME.match(name or "")
-    if capability not in _GEFORCE or not card:
+    if capability not in _RTX or not card:
         return {}
     factor = 1 if card["game"] else 2
-    return {kind: factor * ratio for kind, ratio in _GEFORCE[capability].items()}
+    return {kind: factor * ratio for kind, ratio in _RTX[capability].items()}
 
 
 _RTX_NAME = re.compile(r"(?:NVIDIA )?(?:(?P<game>GeForce )|Quadro )?RTX (?:A?\d{4}|PRO )")
-_GEFORCE: Mapping[str, Mapping[str, int]] = {
+_RTX: Mapping[str, Mapping[str, int]] = {
     "7.5": {"fp16": 4},
     "8.6": {"tf32": 1, "bf16": 2, "fp16": 2},
     "8.9": {"tf32": 1, "bf16": 2, "fp16": 2},

@@ -97,9 +97,9 @@ def nothing_found(report: Report) -> str:
     if not any(report.trace.row_counts.get(name) for name in _ON_GPU):
         if calls := report.trace.row_counts.get("api_calls"):
             return (
-                "No GPU work was recorded, so there is no GPU time to save: its "
+                "No GPU work was recorded, so there is no GPU time to save: the program's "
                 f"{units.counted(calls, 'call')} of CUDA launched nothing. Record a part of the "
-                "program in which it computes."
+                "program in which it computes on the GPU."
             )
         unseen = ": on WSL and virtual GPUs, nsys may see none of it"
         return (

@@ -125,12 +125,18 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
 
 
 _MUCH_OUTSIDE = 0.25
+"""Of the time from the first call to the last: tensors filled on the CPU take more than half of it
+in a public recording, which is then the first thing to say."""
 
 
 def _outside_calls(trace: Trace, inside: intervals.Intervals) -> tuple[str, int, int] | None:
-    """The range in which most time passed outside of calls and inner ranges, and how often."""
+    """The range in which most time passed outside of calls and inner ranges, and how often.
+
+    Of the time from the first call to the last.
+    """
     tree, every = range_tree(trace), trace.recorded("ranges")
-    start, end = (every[name][tree.row] for name in ("start_ns", "end_ns"))
+    first_ns, last_ns = int(inside.start[0]), int(inside.end[-1])
+    start, end = (every[name][tree.row].clip(first_ns, last_ns) for name in ("start_ns", "end_ns"))
     outside_ns = end - start - intervals.overlap(inside, start, end)
     is_inner = tree.parent >= 0
     inner_ns = groups.added(tree.parent[is_inner], outside_ns[is_inner], len(outside_ns))
@@ -140,7 +146,7 @@ def _outside_calls(trace: Trace, inside: intervals.Intervals) -> tuple[str, int,
         return None
     most = int(np.argmax(times_ns))
     name = str(every.texts("name")[int(tree.row[by_name.first[most]])])
-    return name, int(times_ns[most]), int(groups.count(by_name)[most])
+    return name, int(times_ns[most]), int(groups.count(by_name, end > start)[most])
 
 
 def without_gpu(trace: Trace) -> bool:

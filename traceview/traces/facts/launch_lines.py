@@ -255,13 +255,11 @@ def _after_updates(trace: Trace) -> Mask:
     result = np.zeros(len(calls), bool)
     for thread in groups.different(ranges["thread"][added & forward]).tolist():
         own, of_thread = added & (ranges["thread"] == thread), calls.thread == thread
-        start = ranges["start_ns"][own & forward]
-        end = ranges["end_ns"][own & names.isin(["optimizer"])]
+        start = np.sort(ranges["start_ns"][own & forward])
+        end = np.sort(ranges["end_ns"][own & names.isin(["optimizer"])])
         time = calls.start_ns[of_thread]
         update, passed = (
-            np.insert(np.sort(each), 0, np.iinfo(np.int64).min)[
-                np.searchsorted(np.sort(each), time, side="right")
-            ]
+            np.insert(each, 0, np.iinfo(np.int64).min)[np.searchsorted(each, time, side="right")]
             for each in (end, start)
         )
         result[of_thread] = update > passed

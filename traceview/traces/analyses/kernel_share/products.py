@@ -153,7 +153,7 @@ def fp32_gemms(trace: Trace) -> tuple[Fp32Gemms, ...]:
     for device, own in rules.by_gpu(trace, rows).items():
         launches = GemmLaunches(names.take(own), labels.take(own), duration_ns[own], flop[own])
         gpu = str(gpus[device]["name"] or ""), str(gpus[device]["compute_capability"])
-        gemms = estimate(device, launches, peaks(trace)[device], hardware.geforce_factors(*gpu))
+        gemms = estimate(device, launches, peaks(trace)[device], hardware.rtx_factors(*gpu))
         if gemms and gemms.saved_each_ns is not None:
             gain = rules.of_kernels(trace, own, faster(gemms.saved_each_ns))
             gemms = replace(gemms, gain=gain.at_most(gemms.saved_ns or 0))
@@ -344,7 +344,7 @@ def _relative_rates(trace: Trace, device: int) -> dict[str, float]:
     if "fp32" in known:
         return {kind: rate.value for kind, rate in known.items()}
     row = list(trace.devices.rows())[device]
-    factors = hardware.geforce_factors(str(row["name"] or ""), str(row["compute_capability"]))
+    factors = hardware.rtx_factors(str(row["name"] or ""), str(row["compute_capability"]))
     return {"fp32": 1.0, **factors}
 
 

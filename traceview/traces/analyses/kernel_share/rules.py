@@ -210,6 +210,7 @@ def _tiny(trace: Trace) -> Iterator[rules.TimeClaim]:
 _ENDS_REDUCTION = r"_gpu__red\b"
 """Of OpenACC (nvc): one block adds up what the blocks of the region before left."""
 _READ_SELDOM = 0.5
+"""Of the reductions: a public recording reads 98 of 9,899."""
 
 
 def _unread_reductions(trace: Trace) -> Iterator[rules.TimeClaim]:
@@ -238,6 +239,7 @@ UNREAD_REDUCTIONS = rules.FindingRule(
 )
 _OF_A_BATCH = r"batch_norm_collect_statistics|\bbn_fw_tr_"
 _MUCH_OF_TIME_PCT = 5.0
+"""Of kernel time: 26.5 % in a public recording of inference. Below, it is no finding to act on."""
 
 
 def _statistics_of_batches(trace: Trace) -> Iterator[rules.TimeClaim]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.base import units
-from traceview.base.hardware import geforce_factors, lanes_of, rates_of
+from traceview.base.hardware import lanes_of, rates_of, rtx_factors
 from traceview.base.hardware.rates import FLOP_KINDS
 from traceview.base.records import record
 from traceview.base.tables import Cell, Integers, constant
@@ -84,7 +84,7 @@ def _peaks(row: Mapping[str, Cell], given: Mapping[str, float]) -> Peaks:
     figures |= {key: Peak(value, GIVEN) for key, value in given.items()}
     figures = {**_computed(figures), **figures}
     # Rates of the tensor cores of a GeForce card without a data sheet here.
-    factors, fp32 = geforce_factors(name, str(row["compute_capability"])), figures.get("fp32")
+    factors, fp32 = rtx_factors(name, str(row["compute_capability"])), figures.get("fp32")
     of_geforce = {
         kind: Peak(factor * fp32.value, f"{factor} × the fp32 rate, as RTX cards of its kind have")
         for kind, factor in factors.items()
