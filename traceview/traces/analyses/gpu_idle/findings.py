@@ -167,15 +167,15 @@ def _row_of(trace: Trace, device: int, cause: int) -> dict[str, Cell]:
 
 
 def _names_one_place(trace: Trace, cause: int, usual: Habit) -> bool:
-    """Whether one line, or other CPU work in a range of the program, takes most idle time."""
+    """Whether one line, or other CPU work than launching, takes most idle time."""
     # The time of a site is that of all late launches: the parts are in it.
     line, site = usual.line, None if usual.parts else usual.site
     if not causes.CAUSES[cause].general:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > usual.idle_ns:
         return True
-    in_range = is_other_work(trace, None, site) and site is not None and site.pattern >= 0
-    return bool(site and in_range and 2 * site.steady_ns > usual.idle_ns)
+    other = site is not None and is_other_work(trace, None, site)
+    return bool(site and other and 2 * site.steady_ns > usual.idle_ns)
 
 
 def _behind_data(idle: IdleClaim, severity: Severity, usual: Habit) -> Severity:
