@@ -135,6 +135,8 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         sentences.at_late_site(idle, site)
     if late and not line:
         idle.remedy += remedies.how_to_see_lines(trace)
+    by_rows = remedies.between_rows(trace, usual.gaps)
+    idle.remedy = by_rows or idle.remedy
     severity = sentences.details(idle, cause, severity, by_line=line is not None)
     if late:
         severity = _behind_data(idle, severity, usual)
@@ -144,7 +146,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         claim,
         subject=broken.at.subject if broken else claim.subject,
         edit=edit,
-        general=not broken and not _names_one_place(trace, cause, usual),
+        general=not (broken or by_rows or _names_one_place(trace, cause, usual)),
     )
 
 
