@@ -113,6 +113,18 @@ def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     assert not alone.forecast.is_partial
 
 
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("saving", ["at-most", "about", "at-least"])
+@pytest.mark.parametrize("share", [20.0, 70.0])
+def test_a_wait_for_something_outside_makes_nothing_faster(outside, saving, share):
+    """A camera or a display may set the pace: what is waited is a bound, without a factor."""
+    wait = replace(finding("high", 300, share), saving=saving, outside=outside)
+    (found,) = ranked({"gpu-idle": Result({}, (wait,))})
+    said = " · ".join(claim(found.finding, found.forecast).parts())
+    assert ("as fast" in said) is not outside
+    assert said.startswith("save up to") is (outside or saving == "at-most")
+
+
 def test_the_surest_part_of_a_loss_is_as_severe_as_the_whole():
     late = replace(finding("high", 300, cause="launch-late"), general=True)
     slept, small = (finding("medium", ns, cause="launch-late") for ns in (80, 70))

@@ -149,7 +149,8 @@ def _of_step(row: RankedFinding) -> RankedFinding:
 def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFinding:
     """The finding; a general one is partial that comes after one that can save less time.
 
-    So is one that is most of a step, and that nothing replays: no change saves all of it.
+    So is one that is most of a step, and that nothing replays: no change saves all of it. Nor is it
+    known what saves a wait for something outside.
     """
     finding, saving = row.finding, row.forecast
     if saving is None:
@@ -160,7 +161,7 @@ def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFind
         if each.finding.severity == finding.severity
     )
     most = finding.edit is None and (saving.share_of_step_pct or 0.0) > _MOST_OF_STEP_PCT
-    is_partial = finding.general and (smaller or most)
+    is_partial = finding.outside or (finding.general and (smaller or most))
     return replace(row, forecast=replace(saving, is_partial=is_partial))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import SEVERITIES, Edit, Severity, Subject, severity_of
+from traceview.base.findings import SEVERITIES, Edit, Saving, Severity, Subject, severity_of
 from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
@@ -223,7 +223,10 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         claim = replace(claim, subject=asks.subject)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)
     # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
-    return replace(claim, edit=edit, saving="at-least" if part.doing == activities.SLEEP else None)
+    saving: Saving | None = "at-least" if part.doing == activities.SLEEP else None
+    # The end of these is somebody else's, and may not come sooner.
+    outside = part.doing in (activities.OFF_CPU, activities.PROCESS)
+    return replace(claim, edit=edit, saving=saving, outside=outside)
 
 
 def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:
