@@ -6,7 +6,6 @@ facts/dependencies.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -283,8 +282,8 @@ def _below_bandwidth(trace: Trace, rows: RowNumbers) -> rules.TimeClaim | None:
     if peak is None:
         return None
     name = str(kernels.texts("name")[int(rows[0])])
-    threads = (kernels[f"{of}_x"][rows].astype(float) for of in ("grid", "block"))
-    most = math.prod(threads) * _bytes_per_thread(name)
+    threads = kernels["grid_x"][rows].astype(np.float64) * kernels["block_x"][rows]
+    most = threads * _bytes_per_thread(name)
     duration_ns = kernels.duration_ns[rows]
     less_ns = (duration_ns - most / peak.value * 1e9).clip(0).astype(np.int64)
     rate = float(most.sum()) / float(duration_ns.sum()) * 1e9
