@@ -183,6 +183,15 @@ def test_cards_and_plan_are_one_order_and_say_one_number(report: Report):
     assert all(won and won.alone_ns >= 0 for won in alone)
 
 
+def test_what_a_finding_refers_to_comes_before_it(report: Report):
+    """Whoever is told to look at another finding first has read it."""
+    rated = [row for row in report.findings if row.severity != "info"]
+    refers = (row.action.startswith("Look first at what comes after the wait") for row in rated)
+    idle = [at for at, row in enumerate(rated) if row.analysis == "gpu-idle"]
+    for at, after in enumerate(refers):
+        assert not after or not idle or idle[0] < at
+
+
 def test_idle_time_is_the_same_in_all_sums(report: Report):
     trace = recording(report)
     parts, times = steady_parts(trace), report.run_time

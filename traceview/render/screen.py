@@ -95,6 +95,7 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
         for severity in ("high", "medium")
     )
     rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
+    rounds += [(_FORMS[-1], at) for at in high]
     rounds += [((_HIGH_MESSAGE - 1, entries[at].least_action), at) for at in medium]
     rounds += [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
     for (message, action), at in [*_high_first(entries, high), *rounds]:

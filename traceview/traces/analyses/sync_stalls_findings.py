@@ -363,6 +363,8 @@ def _claim(
         # One cause with the copies that wait, and one remedy.
         cause=CAUSES[COPY_WAIT].name if by_rows else "",
         words=words,
+        # What it refers to comes before it: that takes longer, and counts no more than this.
+        general=remedy == _AFTER_IT,
         remedy=remedy,
         saving="about" if saving else "at-most",
         severity=severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
