@@ -9,11 +9,11 @@ from traceview.traces.analyses.sync_stalls import ANALYSIS
 LOSS = "traceview:sync:train.py:31 in step: loss.item() [Tensor.item]"
 
 
-def steps_with_a_loss(export: Export) -> Export:
+def steps_with_a_loss(export: Export, mark: str = LOSS) -> Export:
     """Three steps of 100 ns: a kernel at 10 to 50, and a wait for it at 5 to 52, marked."""
     for step in range(3):
         start = 100 * step
-        export.range(f"step_{step}", start, start + 90).range(LOSS, start + 4, start + 60)
+        export.range(f"step_{step}", start, start + 90).range(mark, start + 4, start + 60)
         export.launch((start, start + 2), (start + 10, start + 50))
         export.sync("cudaStreamSynchronize_v3020", start + 5, start + 52)
     return export
@@ -28,6 +28,16 @@ def test_a_marked_wait_has_its_line_and_all_steps_are_one_row(tmp_path):
     ]
     (found,) = result.findings
     assert found.message.startswith("train.py:31 in step, `loss.item()`, leaves the GPU idle for ")
+
+
+@pytest.mark.parametrize("folder", ["", "examples/", "/work/nets/mlp/"])
+def test_a_line_is_named_without_the_folders_of_its_file_as_in_all_findings(tmp_path, folder):
+    export = steps_with_a_loss(Export(), LOSS.replace("train.py", f"{folder}train.py"))
+
+    (found,) = ask(ANALYSIS, export, tmp_path).findings
+
+    assert found.message.startswith("train.py:31 in step, `loss.item()`, leaves the GPU idle for ")
+    assert (found.subject.name, found.subject.file) == ("train.py:31", f"{folder}train.py")
 
 
 SITE = "/usr/lib/python3.12/site-packages"

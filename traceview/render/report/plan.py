@@ -28,7 +28,7 @@ _TELL_APART = ("kernel", "direction")
 
 
 def plan_text(report: Report, most: int = MOST_STEPS) -> str:
-    """`33.6 ms per step → 20.1 use a CUDA graph → 16.8 ± 0.4 pad the vocabulary`, or nothing."""
+    """`33.6 ms per step → use a CUDA graph: 20.1 → pad the vocabulary: 16.8 ± 0.4`, or nothing."""
     plan = telling(report.plan)
     rows = plan[:most]
     if len(rows) < LEAST_STEPS:
@@ -42,7 +42,7 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     for time, label, row in zip(_times(rows), _labels(report, rows), rows, strict=True):
         number, _, its_unit = time.rpartition(" ")
         only = "" if row.wins_now else " (only then)"
-        texts.append(f"{number if its_unit == unit else time} {label}{only}")
+        texts.append(f"{label}{only}: {number if its_unit == unit else time}")
         unit = its_unit
     more = len(plan) - len(rows)
     return " → ".join(texts) + (f", and {more} more" if more else "")
@@ -89,7 +89,7 @@ def _labels(report: Report, rows: Sequence[PlanStep]) -> list[str]:
     findings = [report.findings[row.finding].finding for row in rows]
     labels = [label(finding) for finding in findings]
     return [
-        f"{each}: {about}" if labels.count(each) > 1 and (about := _about(finding)) else each
+        f"{each} ({about})" if labels.count(each) > 1 and (about := _about(finding)) else each
         for each, finding in zip(labels, findings, strict=True)
     ]
 

@@ -361,9 +361,7 @@ def _copying_line(
     most, first = int(np.argmax(of_site)), int(wait[each.first[np.argmax(of_site)]])
     if of_site[most] < _MUCH_FRACTION * time_ns.sum():
         return None, None
-    function = str(sites.site[first]).rpartition(" in ")[2]
-    source = str(sites.source[first]) or None
-    line = SampledLine(str(sites.file[first]), int(sites.line[first]), function, 0, source)
+    line = sites.line_of(first)
     nearly_all = of_site[most] >= _NEARLY_ALL_FRACTION * time_ns.sum()
     return line, None if nearly_all else int(of_site[most])
 

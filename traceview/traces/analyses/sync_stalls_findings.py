@@ -420,10 +420,11 @@ def _place(
     trace: Trace, listed: ListedWaits, number: int, sampled: SampledLine | None
 ) -> tuple[str, dict[str, Cell]]:
     """The place of a wait as the subject of a sentence, and the names in it."""
-    cells, source = listed.cells(number), listed.site.source[number]
-    if cells["call_site"]:
-        values = {"call_site": cells["call_site"], "source": source, "api": cells["api"]}
-        return "{call_site}, `{source}`," if source else "{call_site}", values
+    cells = listed.cells(number)
+    if marked := listed.site.line_of(number):
+        site = f"{marked.place} in {marked.function}"
+        values = {"call_site": site, "source": marked.source, "api": cells["api"]}
+        return "{call_site}, `{source}`," if marked.source else "{call_site}", values
     what = "{hint} ({api})" if cells["hint"] else "{api}"
     path = None if cells["range_path"] == UNATTRIBUTED else str(cells["range_path"])
     del cells["call_site"]
@@ -454,12 +455,8 @@ def _called(
 
 def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:
     """The line of a wait, or the call where no line is known."""
-    if sampled:
-        return sampled.subject
-    file, line = listed.site.file[number], int(listed.site.line[number])
-    if listed.site.site[number] is None or file is None:
-        return Subject("call", str(listed.api[number]))
-    return Subject("line", f"{file}:{line}", file, line)
+    line = sampled or listed.site.line_of(number)
+    return line.subject if line else Subject("call", str(listed.api[number]))
 
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:

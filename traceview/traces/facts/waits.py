@@ -18,6 +18,7 @@ from traceview.traces.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady
 from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import CallKind, Operations, operations
 from traceview.traces.facts.ranges.selection import selected_calls, selected_operations
+from traceview.traces.facts.samples import SampledLine
 from traceview.traces.trace import Trace, fact
 
 # The line of the program behind each wait, and what it called there, by its C++ frames.
@@ -140,6 +141,14 @@ class CallSites(ColumnRecord):
     line: Integers
     source: Texts
     hint: Texts
+
+    def line_of(self, wait: int) -> SampledLine | None:
+        """The line that was marked at a wait."""
+        site, file = self.site[wait], self.file[wait]
+        if site is None or file is None:
+            return None
+        function = site.rpartition(" in ")[2]
+        return SampledLine(file, int(self.line[wait]), function, 0, self.source[wait] or None)
 
 
 @fact
