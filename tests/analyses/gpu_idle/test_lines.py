@@ -340,6 +340,17 @@ def test_the_line_that_launches_most_below_is_named(tmp_path, most, outer, inner
     assert finding.message.endswith(f", where {place} launches most.")
 
 
+@pytest.mark.parametrize("unknown", [(NET[0], 0, "run"), ("<string>", 0, "<module>")])
+@pytest.mark.parametrize("share", [0, 1, 2])
+def test_a_frame_without_a_line_is_not_told_as_one(tmp_path, unknown, share):
+    export = passes([(LINEAR, NET)] * share + [(LINEAR, unknown)])
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert messages
+    assert not any(":-" in text for text in messages)
+
+
 def test_an_average_of_weights_asks_for_no_backward_pass(tmp_path):
     """It launches more than the forward pass, between the optimizer's step and the next one."""
     average = (LINEAR, ("/work/train.py", 44, "<module>"))

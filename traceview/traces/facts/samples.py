@@ -367,8 +367,12 @@ def _stacks_in(trace: Trace, rows: Integers) -> Integers:
 
 
 def line_of(trace: Trace, frame: Integers, least: float) -> SampledLine | None:
-    """The line with most of the samples at these frames; None if fewer than `least` are at it."""
+    """The line with most of the samples at these frames; None if fewer than `least` are at it.
+
+    Frames of generated code may have no line.
+    """
     frames = trace.recorded("python_frames")
+    frame = frame[~frames.is_null("line")[frame]]
     if not len(frame):
         return None
     files, lines = frames.texts("file"), frames["line"]

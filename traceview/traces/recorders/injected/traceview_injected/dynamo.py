@@ -46,7 +46,7 @@ def unprofile_workers(subproc_pool: ModuleType) -> None:
     They run nothing on a GPU, yet nsys would load its libraries into each of them, and into each
     compiler and assembler that they start: 40 ms more for each.
     """
-    pool = subproc_pool.SubprocPool  # type: ignore[attr-defined]
+    pool = subproc_pool.SubprocPool
     construct = pool.__init__
 
     @wraps(construct)
