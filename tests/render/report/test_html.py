@@ -214,6 +214,7 @@ def test_the_last_cards_say_less_where_words_run_out(lengths, lead):
 
     # Beside the message: what is saved of it all, and a remedy of two words.
     beside = 2 + len(findings[0].claim.brief().split())
+
     def words(messages, number):
         return lead + beside * number + sum(lengths[:messages])
 
