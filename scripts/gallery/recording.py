@@ -57,11 +57,7 @@ class Recording:
                 run(command, check=True, cwd=REPOSITORY)
 
 
-def _workload(
-    name: str, *arguments: str, options: tuple[str, ...] = ("--no-kernels",)
-) -> Recording:
-    # No finding here needs C++ call chains, and they are most of what nsys would write.
-    options = ("--backtrace", "none", *options)
+def _workload(name: str, *arguments: str, options: tuple[str, ...] = ()) -> Recording:
     return Recording(
         f"{DATA}/workloads/{name}.sqlite.xz", f"workloads/{name}.py", arguments, options
     )
@@ -73,8 +69,7 @@ WORKLOADS = (
     _workload("add", "--steps", "4"),
     _workload("matmul", "--steps", "3"),
     _workload("cdist", "--steps", "3"),
-    # With the code of its kernels, for their load widths.
-    _workload("gelu", "--steps", "3", options=()),
+    _workload("gelu", "--steps", "3"),
     _workload("softmax", "--steps", "3"),
     _workload("mlp_sweep", "--steps", "2"),
     _workload("coalescing", "--steps", "3"),
@@ -87,12 +82,41 @@ WORKLOADS = (
     _workload("data_loader", "--steps", "6"),
     _workload(
         "unified_memory", "--steps", "2", "--megabytes", "16",
-        options=("--no-kernels", *(f"--nsys-option=--{name}=true" for name in _UNIFIED_MEMORY)),
+        options=tuple(f"--nsys-option=--{name}=true" for name in _UNIFIED_MEMORY),
     ),
 )  # fmt: skip
-"""The workloads whose `Expect:` lines the tests check, as they were recorded."""
+"""The workloads whose `Expect:` lines the tests check.
+
+Those that the gallery does not show were recorded with --backtrace none --no-kernels.
+"""
+
+MLP_SIZES = {
+    "large": (),
+    "middle": ("--dim", "1024", "--batch", "2048", "--steps", "20"),
+    "small": ("--dim", "512", "--batch", "512", "--steps", "20"),
+}
+MLP_RUNS = {"without": (), "with": ("--print-loss",)}
+GEMM_SIZES = tuple(range(1024, 4097, 128))
+GALLERY = (
+    *(
+        Recording(
+            f"reports/printing-the-loss/{size}_{run}.sqlite.xz", "workloads/mlp.py", (*sizes, *more)
+        )
+        for size, sizes in MLP_SIZES.items()
+        for run, more in MLP_RUNS.items()
+    ),
+    Recording(
+        "reports/matmul-sawtooth/sizes.sqlite.xz",
+        "workloads/matmul.py",
+        ("--types", "float16", "--sizes", *map(str, GEMM_SIZES), "--steps", "3"),
+        ("--shapes",),
+    ),
+    Recording(f"{DATA}/rates.sqlite.xz", f"{DATA}/rates.py"),
+    Recording(f"{DATA}/waves.sqlite.xz", "workloads/wave_quantization.py"),
+)
+"""The recordings of the gallery that are not in WORKLOADS."""
 
 
-def workload(name: str) -> Recording:
-    """The recording of workloads/NAME.py in WORKLOADS. Raises StopIteration if there is none."""
-    return next(recording for recording in WORKLOADS if recording.name == name)
+def recording(name: str) -> Recording:
+    """The recording of that name in WORKLOADS or GALLERY. Raises StopIteration without one."""
+    return next(one for one in (*GALLERY, *WORKLOADS) if one.name == name)

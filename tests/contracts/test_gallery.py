@@ -162,7 +162,7 @@ def test_recording_runs_what_the_page_shows():
     recording.record(run=lambda command, **_: ran.append(command[1:]))
 
     record, shrink = ran
-    assert record[:6] == ["-m", "traceview", "record", "--backtrace", "none", "--no-kernels"]
+    assert record[:4] == ["-m", "traceview", "record", "-o"]
     assert record[-3:] == ["workloads/cdist.py", "--steps", "3"]
     assert shrink[0] == "tests/data/shrink.py"
     assert shrink[-1].endswith("tests/data/workloads/cdist.sqlite.xz")

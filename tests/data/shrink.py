@@ -5,8 +5,8 @@
 Left out are samples of native code, page faults, scheduling and short operating-system calls, call
 chains of calls that do not block, the text of names, the processes and the threads that nothing
 refers to, and what describes the machine beyond its GPU and driver; of sampled metrics, those of
-device memory around kernels stay. Kernels, copies, calls, waits, ranges and Python samples are
-untouched.
+device memory around kernels stay, and of frames of importlib in Python samples, the innermost of
+each run. Kernels, copies, calls, waits, ranges and other Python frames are untouched.
 """
 
 import lzma
@@ -32,6 +32,8 @@ REFERS_TO_STRINGS = {
 }
 DESCRIBES_THE_DRIVER = ("NvDriverVersion", "CudaDriverVersion", "OsDescription", "CpuDescription")
 PATHS = (("META_DATA_CAPTURE", "value"), ("META_DATA_EXPORT", "value"), ("PROCESSES", "name"))
+WITH_FILES = re.compile(r"TRACEVIEW_(PYTHON_(FRAMES|EVENTS)|SOURCE_\w+)$")
+OF_A_USER = re.compile(r"^/tmp/torchinductor_[^/]*|^/tmp(?=/site-packages/)")
 FOLDERS = re.compile(r"(?<!\S)/\S*/")
 BACKTRACE_CLASS = 67
 AROUND_NS = 1_000_000
@@ -84,6 +86,20 @@ def drop_samples_far_from_kernels(connection: sqlite3.Connection) -> None:
     )
 
 
+def drop_frames_of_importlib_within_others(connection: sqlite3.Connection) -> None:
+    # Three of four frames of a start-up are importlib's; that there is one says all that is read.
+    if "TRACEVIEW_PYTHON_FRAMES" in tables(connection):
+        imports = "file LIKE '<frozen importlib%'"
+        connection.execute(
+            f"CREATE TEMP TABLE imports AS SELECT stack, depth FROM TRACEVIEW_PYTHON_FRAMES "
+            f"WHERE {imports}"
+        )
+        connection.execute(
+            f"DELETE FROM TRACEVIEW_PYTHON_FRAMES WHERE {imports} "
+            "AND (stack, depth - 1) IN (SELECT stack, depth FROM imports)"
+        )
+
+
 def drop_other_processes(connection: sqlite3.Connection) -> None:
     here = set(tables(connection))
     used = " UNION ".join(
@@ -115,6 +131,14 @@ def drop_the_machine(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE TRACEVIEW_RUN SET value = last_parts(value) WHERE name = 'nsys_command'"
         )
+    # Code that Inductor generates lies in a folder with the name of the user.
+    connection.create_function(
+        "shared",
+        1,
+        lambda path: OF_A_USER.sub(lambda of: "/torchinductor_user" if "_" in of[0] else "", path),
+    )
+    for table in filter(WITH_FILES.match, tables(connection)):
+        connection.execute(f"UPDATE {table} SET file = shared(file) WHERE file LIKE '/tmp/%'")
     if "TRACEVIEW_KERNELS" in tables(connection):
         connection.execute(
             "UPDATE TRACEVIEW_KERNELS SET source_file = last_part(source_file) "
@@ -159,6 +183,7 @@ def shrink(source: Path, target: Path) -> None:
             drop_call_chains_of_calls_that_do_not_block,
             drop_short_os_calls,
             drop_samples_far_from_kernels,
+            drop_frames_of_importlib_within_others,
             drop_other_processes,
             drop_the_machine,
             blank_unused_names,

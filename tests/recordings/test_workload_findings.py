@@ -379,7 +379,8 @@ def test_the_recording_is_of_this_run(name, recording):
 @each_recorded
 def test_the_recording_is_small_and_scrubbed(name, recording):
     packed = recording(name)
-    assert packed.stat().st_size <= 110_000
+    # The Python stacks of torch.compile take 100 kB.
+    assert packed.stat().st_size <= 230_000
     assert not PRIVATE.search(lzma.decompress(packed.read_bytes()))
 
 

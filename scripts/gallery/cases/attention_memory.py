@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table, times
-from gallery.recording import workload
+from gallery.recording import recording
 from traceview.base.units import duration, size
 
 HEADS, HEAD_DIM, BYTES = 8, 64, 2
@@ -119,7 +119,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={"attention": workload("attention")},
+    recordings={"attention": recording("attention")},
     blocks=blocks,
     draw=draw,
     ranges=("step_*",),

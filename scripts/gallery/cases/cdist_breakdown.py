@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table
-from gallery.recording import workload
+from gallery.recording import recording
 from traceview.base.hardware import rates_of
 from traceview.base.units import duration
 from traceview.base.vocabulary.libraries import tile
@@ -105,7 +105,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={"cdist": workload("cdist")},
+    recordings={"cdist": recording("cdist")},
     blocks=blocks,
     draw=draw,
     ranges=("step_*",),

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from gallery.case import Case, RecordingReport
 from gallery.five_ways import MS, VersionComparison
 from gallery.markdown import times
-from gallery.recording import workload
+from gallery.recording import recording
 
 LECTURE_NS = {
     "manual": 8.1 * MS,
@@ -46,7 +46,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={"gelu": workload("gelu")},
+    recordings={"gelu": recording("gelu")},
     blocks=blocks,
     draw=draw,
     ranges=("step_*",),

@@ -10,11 +10,9 @@ from matplotlib.axes import Axes
 import traceview
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table
-from gallery.recording import Recording
+from gallery.recording import GEMM_SIZES, recording
 from traceview.base.units import duration
 from traceview.base.vocabulary.libraries import tile
-
-SIZES = tuple(range(1024, 4097, 128))
 
 
 @cache
@@ -26,7 +24,7 @@ def gemms(recorded: RecordingReport) -> list[dict]:
     """
     sms = next(recorded.trace.devices.rows())["sm_count"]
     sizes = []
-    for side in SIZES:
+    for side in GEMM_SIZES:
         ranges = f"step_*/float16_{side}"
         inside = traceview.analyze(recorded.trace, "wave-quantization", ranges=ranges)
         kernel = next(inside.outcomes["wave-quantization"].tables["kernels"].rows())
@@ -138,14 +136,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={
-        "sizes": Recording(
-            "reports/matmul-sawtooth/sizes.sqlite.xz",
-            "workloads/matmul.py",
-            ("--types", "float16", "--sizes", *map(str, SIZES), "--steps", "3"),
-            ("--shapes", "--backtrace", "none", "--no-kernels"),
-        )
-    },
+    recordings={"sizes": recording("sizes")},
     blocks=blocks,
     draw=draw,
     ranges=("step_*",),

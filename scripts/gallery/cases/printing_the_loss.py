@@ -9,16 +9,9 @@ from matplotlib.axes import Axes
 
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table
-from gallery.recording import Recording
+from gallery.recording import MLP_RUNS, MLP_SIZES, recording
 from traceview.base.units import duration
 
-FOLDER = "reports/printing-the-loss"
-SIZES = {
-    "large": (),
-    "middle": ("--dim", "1024", "--batch", "2048", "--steps", "20"),
-    "small": ("--dim", "512", "--batch", "512", "--steps", "20"),
-}
-RUNS = {"without": (), "with": ("--print-loss",)}
 MS = 1e6
 
 
@@ -54,11 +47,11 @@ def lead(run: Mapping[str, Any]) -> str:
 def run_table(reports: Mapping[str, RecordingReport]) -> str:
     heads = ["dim × batch", "print", "verdict", "CPU finishes its last step", "steps ahead"]
     rows = []
-    for size, sizes in SIZES.items():
+    for size, sizes in MLP_SIZES.items():
         options = dict(zip(sizes[::2], sizes[1::2], strict=True))
         shape = f"{options.get('--dim', 2048)} × {options.get('--batch', 4096)}"
         unprinted_ns = figures(reports[f"{size}_without"])["period_ns"]
-        for name in RUNS:
+        for name in MLP_RUNS:
             run = figures(reports[f"{size}_{name}"])
             added = f"{100 * (run['period_ns'] / unprinted_ns - 1):.1f} %" if name == "with" else ""
             idle = duration(run["idle_after_ns"]) if run["idle_after_ns"] else "none"
@@ -76,10 +69,10 @@ def answer(reports: Mapping[str, RecordingReport]) -> str:
     without, printing = runs["large_without"], runs["large_with"]
     added_ns = {
         size: runs[f"{size}_with"]["period_ns"] - runs[f"{size}_without"]["period_ns"]
-        for size in SIZES
+        for size in MLP_SIZES
     }
     added_pct = {
-        size: 100 * added_ns[size] / runs[f"{size}_without"]["period_ns"] for size in SIZES
+        size: 100 * added_ns[size] / runs[f"{size}_without"]["period_ns"] for size in MLP_SIZES
     }
     short = runs["middle_without"]
     middle, small, smaller = (runs[key] for key in ("middle_with", "small_with", "small_without"))
@@ -117,7 +110,7 @@ def blocks(reports: Mapping[str, RecordingReport]) -> Mapping[str, str]:
 
 def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
     """The CPU's lead over the GPU at the end of each step, of the large pair."""
-    for name, marker in zip(RUNS, "os", strict=True):
+    for name, marker in zip(MLP_RUNS, "os", strict=True):
         leads = [lead_ns / MS for lead_ns in figures(reports[f"large_{name}"])["leads_ns"]]
         axes.plot(leads, marker=marker, label=f"{name} --print-loss")
     axes.set(xlabel="step", ylabel="CPU ahead of the GPU (ms)")
@@ -126,11 +119,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 CASE = Case(
     recordings={
-        f"{size}_{run}": Recording(
-            f"{FOLDER}/{size}_{run}.sqlite.xz", "workloads/mlp.py", (*sizes, *more)
-        )
-        for size, sizes in SIZES.items()
-        for run, more in RUNS.items()
+        f"{size}_{run}": recording(f"{size}_{run}") for size in MLP_SIZES for run in MLP_RUNS
     },
     blocks=blocks,
     draw=draw,

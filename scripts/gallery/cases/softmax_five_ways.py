@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from gallery.case import Case, RecordingReport
 from gallery.five_ways import MS, VersionComparison
 from gallery.markdown import terabytes, times
-from gallery.recording import workload
+from gallery.recording import recording
 
 LECTURE_NS = {"manual": 3.7 * MS, "torch": 1.5 * MS, "triton": 1.9 * MS, "torch.compile": 1.3 * MS}
 # Maximum, difference, exponential, sum, quotient: reads and writes of the matrix by each kernel.
@@ -49,7 +49,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={"softmax": workload("softmax")},
+    recordings={"softmax": recording("softmax")},
     blocks=blocks,
     draw=draw,
     ranges=("step_*",),

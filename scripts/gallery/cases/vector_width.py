@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table, terabytes, times
-from gallery.recording import DATA, Recording
+from gallery.recording import recording
 from traceview.base.units import duration
 
 SOURCES = {
@@ -93,7 +93,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={"rates": Recording(f"{DATA}/rates.sqlite.xz", f"{DATA}/rates.py")},
+    recordings={"rates": recording("rates")},
     blocks=blocks,
     draw=draw,
     size=(7, 2.4),

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from gallery.case import Case, RecordingReport
 from gallery.markdown import numbered, table, times
-from gallery.recording import DATA, Recording
+from gallery.recording import recording
 from traceview.base.units import duration
 
 ALONE, COMPETE = "spin_alone", "compete"
@@ -94,7 +94,7 @@ def draw(reports: Mapping[str, RecordingReport], axes: Axes) -> None:
 
 
 CASE = Case(
-    recordings={"waves": Recording(f"{DATA}/waves.sqlite.xz", "workloads/wave_quantization.py")},
+    recordings={"waves": recording("waves")},
     blocks=blocks,
     draw=draw,
 )

@@ -1,5 +1,7 @@
 """Idle time while Python collects garbage: told as that, by whom it was asked, and once."""
 
+import pytest
+
 import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
@@ -9,14 +11,23 @@ MS = 1_000_000
 PAUSE = 600 * MS
 
 
-def program(pauses: set[int], steps: int = 42, source: str | None = None) -> Export:
-    """Steps of 50 ms of GPU work and 0.1 ms of CPU work, some with a collection at first."""
+STEP = ("train.py", 31, "step")
+
+
+def program(
+    pauses: set[int], steps: int = 42, source: str | None = None, frames=(), part: float = 1
+) -> Export:
+    """Steps of 50 ms of GPU work and 0.1 ms of CPU work, some with a collection at first.
+
+    For a part of each collection the samples have more `frames` below the line that began it.
+    """
     export, now = Export(), 0
     for step in range(steps):
         begin = now
         if step in pauses:
             for sample in range(now, now + PAUSE, 5 * MS):
-                export.python_sample(sample, ("train.py", 31, "step"))
+                inside = frames if sample < now + part * PAUSE else ()
+                export.python_sample(sample, *inside, STEP)
             export.python_event("garbage-collection", now, now + PAUSE, source=source)
             now += PAUSE
         for sample in range(now, now + 55 * MS, 5 * MS):
@@ -115,3 +126,56 @@ def test_the_whole_report_says_it_first(tmp_path):
     report = traceview.analyze(program(set(range(6, 42, 7))).load(tmp_path))
 
     assert "garbage" in report.findings[0].finding.message
+
+
+def installed(path: str) -> str:
+    return f"/env/lib/python3.12/{path}"
+
+
+LOADER = installed("site-packages/torch/utils/data/dataloader.py")
+WAITS = {
+    "waiting for other processes": (
+        (installed("selectors.py"), 415, "select"),
+        (installed("multiprocessing/popen_fork.py"), 40, "wait"),
+        (installed("multiprocessing/process.py"), 149, "join"),
+    ),
+    "waiting for other threads": ((installed("threading.py"), 1167, "_wait_for_tstate_lock"),),
+    None: (("pool.py", 90, "flatten"),),
+}
+
+
+@pytest.mark.parametrize("waits", WAITS)
+@pytest.mark.parametrize(
+    "destructor",
+    [
+        (LOADER, 1673, "__del__"),
+        ("pool.py", 12, "__del__"),
+        (installed("weakref.py"), 590, "__call__"),
+    ],
+)
+@pytest.mark.parametrize("pauses", [{20}, set(range(6, 42, 7))])
+def test_a_destructor_that_takes_the_collection_is_named(tmp_path, pauses, destructor, waits):
+    file, line, function = destructor
+
+    [finding] = garbage(program(pauses, frames=(*WAITS[waits], destructor)), tmp_path)
+
+    place = f"{file.rpartition('/')[2]}:{line} in {function}"
+    assert f"passed in the destructor at {place}{f', {waits}' if waits else ''}." in finding.message
+    assert "outside of the loop" in finding.action
+    assert "gc.freeze()" not in finding.action
+
+
+def test_the_outermost_of_several_destructors_is_named(tmp_path):
+    inner = (LOADER, 1673, "__del__")
+    export = program({20}, frames=(*WAITS[None], inner, ("cache.py", 3, "__del__")))
+
+    [finding] = garbage(export, tmp_path)
+
+    assert "the destructor at cache.py:3 in __del__." in finding.message
+
+
+def test_a_destructor_in_less_than_half_of_the_time_is_not_the_cause(tmp_path):
+    [finding] = garbage(program({20}, frames=((LOADER, 1, "__del__"),), part=0.4), tmp_path)
+
+    assert "destructor" not in finding.message
+    assert "gc.freeze()" in finding.action

@@ -222,7 +222,7 @@ def test_a_function_is_called_mostly_where_it_is_not_all_of_the_line(tmp_path):
     assert finding.message.endswith("All of it was at train.py:40, mostly in the backward pass.")
 
 
-def passes(forward, *, steps=20, around=(), updates=0) -> Export:
+def passes(forward, *, steps=20, around=(), updates=0, backward=None) -> Export:
     """Steps of a forward pass, sampled at these stacks in turn, a backward pass, and updates.
 
     A kernel of 50 µs is launched at the end of each ms.
@@ -236,7 +236,7 @@ def passes(forward, *, steps=20, around=(), updates=0) -> Export:
             stack, at = forward[at % len(forward)], at + 1
         else:
             stack = (ADAM, ("/work/train.py", 43, "<module>")) if place > 9 - updates else None
-            stack = stack or (BACKWARD, MAIN)
+            stack = stack or backward or (BACKWARD, MAIN)
         export.python_sample(end - 200_000, *stack, *around)
     return export
 
@@ -281,6 +281,39 @@ def test_a_backward_pass_is_told_with_the_line_of_the_forward_pass_that_asks_for
     assert rows(ask(ANALYSIS, export, tmp_path), "lines", "line")[0] == (40,)
 
 
+@pytest.mark.parametrize("largest", range(4))
+@pytest.mark.parametrize("function", ["train", "<module>"])
+@pytest.mark.parametrize("inside", ["library", "own line", "own lines"])
+def test_of_several_networks_the_line_of_the_largest_is_named_with_its_share(
+    tmp_path, largest, function, inside
+):
+    """An actor, critics and their targets, trained in one function; another one acts."""
+    step = () if function == "<module>" else (("/work/main.py", 4, "<module>"),)
+    lines = {"library": 0, "own line": 1, "own lines": 3}[inside]
+
+    def network(number):
+        """The stacks of its layers."""
+        call = ("/work/agent.py", 10 + number, function)
+        layers = [(("/work/nets.py", 10 * number + 5 + line, "forward"),) for line in range(lines)]
+        return [(LINEAR, *layer, call, *step) for layer in layers or [()]]
+
+    each = [network(number) for number in (0, 1, 2, 3, largest, largest)]
+    stacks = [stack for number in range(max(lines, 1)) for of in each for stack in of[number:][:1]]
+    acts = (LINEAR, ("/work/agent.py", 30, "act"), ("/work/main.py", 3, "<module>"))
+    backward = (BACKWARD, ("/work/agent.py", 20, function), *step)
+    export = passes([*stacks, acts], steps=30, backward=backward)
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    # The innermost line that launches half of what the network does.
+    place = f"nets.py:{10 * largest + 5}" if inside == "own line" else f"agent.py:{10 + largest}"
+    share = finding.evidence.values["asks_pct"]
+    assert f"of the launches of forward passes, more are made at {place}" in finding.message
+    assert f"than at any other line ({share:.1f} %)" in finding.message
+    assert finding.subject.name == place
+    assert 35 < share < 52
+
+
 @pytest.mark.parametrize("most", range(3))
 @pytest.mark.parametrize("outer", [(), (EXPERTS,), (EXPERTS, ("/work/net.py", 3, "forward"))])
 @pytest.mark.parametrize(
@@ -305,6 +338,17 @@ def test_the_line_that_launches_most_below_is_named(tmp_path, most, outer, inner
 
     place = below.format(LAYERS[most][1])
     assert finding.message.endswith(f", where {place} launches most.")
+
+
+@pytest.mark.parametrize("unknown", [(NET[0], 0, "run"), ("<string>", 0, "<module>")])
+@pytest.mark.parametrize("share", [0, 1, 2])
+def test_a_frame_without_a_line_is_not_told_as_one(tmp_path, unknown, share):
+    export = passes([(LINEAR, NET)] * share + [(LINEAR, unknown)])
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert messages
+    assert not any(":-" in text for text in messages)
 
 
 def test_an_average_of_weights_asks_for_no_backward_pass(tmp_path):

@@ -14,9 +14,15 @@ STEP = ("train.py", 31, "step")
 SIZES = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
 
 
-def program(recompiled: dict[int, str], steps: int = 40, step_ns: int = 20 * MS) -> Export:
+def program(
+    recompiled: dict[int, str], steps: int = 40, step_ns: int = 20 * MS, first_ms: int = 0
+) -> Export:
     """Steps, usually of 20 ms; some first compile for 200 ms, for a reason."""
     export, now = Export(), 0
+    if first_ms:
+        export.launch(call=(0, 5_000), kernel=(10_000, 20_000))
+        export.python_event("compilation", MS, (1 + first_ms) * MS, at=STEP)
+        now = (1 + first_ms) * MS
     for step in range(steps):
         begin = now
         if reason := recompiled.get(step):
@@ -55,6 +61,22 @@ def test_a_number_that_changes_has_another_remedy(tmp_path):
 
     assert "`step` at train.py:31 is compiled again: n == 10 (then 12, 14, …)." in finding.message
     assert finding.action.startswith("Pass the number that changes as a tensor")
+
+
+@pytest.mark.parametrize("reason", [SIZES, "n == {}"])
+@pytest.mark.parametrize("times", [2, 3, 5])
+@pytest.mark.parametrize("first_ms", [100, 5_000])
+def test_what_is_learned_before_the_loop_is_told_with_its_guard(tmp_path, reason, times, first_ms):
+    """Of a few sizes, each is compiled once: the loop does not pay for it, but the run does."""
+    sizes = {step: reason.format(step, step + 1) for step in range(times)}
+    export = program(sizes, 60, first_ms=first_ms)
+
+    said = [text for text in messages(export, tmp_path) if "Compilation by" in text]
+
+    is_much = 4 * 200 * times >= first_ms + 200 * times
+    guard = reason.format(0, 1)
+    told = f"`step` at train.py:31 was compiled again, {times} times: {guard}"
+    assert [told in text for text in said] == [times >= 3 and is_much]
 
 
 @pytest.mark.parametrize(

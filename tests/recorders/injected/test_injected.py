@@ -8,6 +8,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +17,7 @@ from tests.recorders.recorded_programs import LINE_OF_DEF, environment, gathered
 from traceview.kernels.headless.worker.event_log import arguments_of
 from traceview.kernels.ptx.model import Argument
 from traceview.traces.recorders import injected
-from traceview.traces.recorders.injected.traceview_injected import kernel_metadata
+from traceview.traces.recorders.injected.traceview_injected import dynamo, kernel_metadata
 
 triton = pytest.importorskip("triton")
 
@@ -263,3 +264,47 @@ def test_asking_for_a_spec_before_the_import_does_no_harm(folder):
     again = python("import runpy; runpy.run_path('program.py')", folder)
     assert (done.returncode, again.returncode) == (0, 0), again.stderr
     assert len(gathered(folder)) == 1
+
+
+NSYS = "/opt/nvidia/nsight/target-linux-x64"
+
+
+@pytest.mark.parametrize("preloaded", [None, "", "/usr/lib/libjemalloc.so"])
+@pytest.mark.parametrize("under_nsys", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_compile_workers_start_without_the_libraries_of_nsys(
+    monkeypatch, preloaded, under_nsys, fails
+):
+    """Everything else in their environment, and all of it in the program's, is as it was."""
+    ours = [f"{NSYS}/libToolsInjectionProxy64.so", f"{NSYS}/libOther.so"] if under_nsys else []
+    every = ":".join([*ours, *([preloaded] if preloaded is not None else [])])
+    given = {"LD_PRELOAD": every} if ours or preloaded is not None else {}
+    if under_nsys:
+        names = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+        given |= dict.fromkeys(names, f"{NSYS}/libToolsInjection64.so")
+    for name in dynamo._LOADED:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    started = []
+
+    class SubprocPool:
+        def __init__(self, workers, *, kind):
+            started.append(dict(os.environ))
+            self.workers = workers, kind
+            if fails:
+                raise ChildProcessError
+
+    dynamo.unprofile_workers(SimpleNamespace(SubprocPool=SubprocPool))
+    before = dict(os.environ)
+    if fails:
+        with pytest.raises(ChildProcessError):
+            SubprocPool(4, kind="fork")
+    else:
+        assert SubprocPool(4, kind="fork").workers == (4, "fork")
+
+    assert dict(os.environ) == before
+    [of_worker] = started
+    expected = {name: value for name, value in before.items() if name not in dynamo._LOADED}
+    expected |= {"LD_PRELOAD": preloaded} if preloaded else {}
+    assert of_worker == (expected if under_nsys else before)

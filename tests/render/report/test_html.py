@@ -9,7 +9,14 @@ import pytest
 import traceview
 from tests.render.example_report import CONTROLS, HOSTILE, a_long_report, a_report
 from traceview.render.base.page import MOST_ROWS
-from traceview.render.report.html import render_html, time_bar
+from traceview.render.report.document import Claim
+from traceview.render.report.html import (
+    _MOST_WORDS,
+    FindingEntry,
+    _first_cards,
+    render_html,
+    time_bar,
+)
 from traceview.traces.analyses.verdict.scoreboard import RunTime, TimePart
 
 DATA = Path(__file__).parents[2] / "data"
@@ -186,3 +193,39 @@ def test_the_bar_names_launch_late_time_besides_data_loading_as_other(names, lab
 
     assert [each.name for each in bar.idle] == labels
     assert all(f"idle: {label}: 40 ns" in bar.drawn for label in labels)
+
+
+def cards(lengths, severities=("high",) * 5):
+    """Findings whose messages have so many words; each has a saving and a remedy of two words."""
+    return [
+        FindingEntry(severity, Claim("about", "2 ms", "of 9 ms"), "w " * words, "", brief="b b")
+        for words, severity in zip(lengths, severities, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("lead", [0, 30, 60, 90])
+@pytest.mark.parametrize(
+    "lengths", [(5, 5, 5, 5), (15, 15, 15), (15, 40, 15), (15, 15, 40), (90, 3, 3), (30, 30)]
+)
+def test_the_last_cards_say_less_where_words_run_out(lengths, lead):
+    findings = cards(lengths)
+
+    shown = _first_cards(findings, "w " * lead)
+
+    # Beside the message: what is saved of it all, and a remedy of two words.
+    beside = 2 + len(findings[0].claim.brief().split())
+
+    def words(messages, number):
+        return lead + beside * number + sum(lengths[:messages])
+
+    choices = [(number, whole) for number in (3, 2, 1) for whole in range(number, 0, -1)]
+    fit = [(n, w) for n, w in choices if n <= len(lengths) and words(w, n) <= _MOST_WORDS]
+    number, whole = fit[0] if fit else (1, 1)
+    assert [each.is_short for each in shown] == [place >= whole for place in range(number)]
+    assert [each.message for each in shown] == [each.message for each in findings[:number]]
+
+
+def test_a_note_is_no_card():
+    assert len(_first_cards(cards((5, 5, 5), ("high", "info", "high")), "")) == 1
+    assert len(_first_cards(cards((5, 5), ("info", "info")), "")) == 1
+    assert _first_cards([], "") == []

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice, takewhile
 from pathlib import PurePath
 from urllib.parse import quote
 
@@ -142,7 +143,7 @@ class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty if there is none.
 
     `key` is the finding's own id, `brief` the action in the words of the plan, instead of the whole
-    one as long as the card is closed.
+    one as long as the card is closed. One that `is_short` shows no message until it is opened.
     """
 
     severity: str
@@ -154,6 +155,7 @@ class FindingEntry:
     key: str = ""
     evidence: EvidenceView | None = None
     brief: str = ""
+    is_short: bool = False
 
 
 @record
@@ -299,9 +301,9 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         warnings=trace.warnings,
         plan=plan,
         whole_plan=plan_text(report) if len(telling(report.plan)) > FIRST_CARDS else "",
-        findings=findings,
-        first=first,
-        linked={each.section for each in findings[:first] if each.claim},
+        findings=[*first, *findings[len(first) :]],
+        first=len(first),
+        linked={each.section for each in first if each.claim},
         sections=[section for section in sections if not section.skipped],
         skipped=[section for section in sections if section.skipped],
         timeline=timeline.result(),
@@ -309,21 +311,36 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
     )
 
 
-def _first_cards(findings: Sequence[FindingEntry], lead: str) -> int:
-    """How many findings stand on the first screen: fewer where its words would be too many.
+def _first_cards(findings: Sequence[FindingEntry], lead: str) -> list[FindingEntry]:
+    """The findings on the first screen, without the messages of the last where words run out.
 
-    Notes, and those that claim no saving, are no cards: one of them stands alone only.
+    A card then still has what can be saved, the remedy and the line. The first keeps its message;
+    if that is too much, there are fewer. Notes, and those that claim no saving, are no cards: one
+    of them stands alone only.
     """
-    cards, text = 0, lead
-    for each in findings[:FIRST_CARDS]:
-        if not each.claim or each.severity == "info":
-            break
-        source = each.evidence.source if each.evidence else None
-        lines = [line.text for line in source.code.lines if line.mark] if source else []
-        said = [part for part, longer in page.gist(each.message) if not longer]
-        text = " ".join((text, each.claim.brief(), *said, each.brief or each.action, *lines))
-        cards += len(_WORD.findall(text)) <= _MOST_WORDS
-    return max(cards, 1)
+    claims = takewhile(lambda each: each.claim and each.severity != "info", findings)
+    cards = list(islice(claims, FIRST_CARDS))
+    for number in range(len(cards), 0, -1):
+        for whole in range(number, 0, -1):
+            shown = [
+                *cards[:whole],
+                *(replace(each, is_short=True) for each in cards[whole:number]),
+            ]
+            text = " ".join((lead, *map(_in_sight, shown)))
+            if len(_WORD.findall(text)) <= _MOST_WORDS:
+                return shown
+    return list(findings[:1])
+
+
+def _in_sight(card: FindingEntry) -> str:
+    """What a closed card shows, without the severity, the amount and the buttons."""
+    source = card.evidence.source if card.evidence else None
+    lines = [line.text for line in source.code.lines if line.mark] if source else []
+    said = [part for part, longer in page.gist(card.message) if not longer]
+    if card.is_short:
+        said = [source.place] if source else []
+    saving = card.claim.brief() if card.claim else ""
+    return " ".join((saving, *said, card.brief or card.action, *lines))
 
 
 def _findings(report: Report) -> list[FindingEntry]:

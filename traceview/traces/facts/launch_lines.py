@@ -88,7 +88,8 @@ def _by_number(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
     part = line.samples / len(chosen)
     part = 1.0 if part >= LEAST_FRACTION else part
     stack = trace.recorded("python_frames")["stack"]
-    if in_backward(trace)[stack[line.frame]] and (asks := forward_line(trace)):
+    asks = forward_line(trace) if in_backward(trace)[stack[line.frame]] else None
+    if asks and asks.fraction == 1:
         return LaunchLine(asks.line, True, part)
     return LaunchLine(line, False, part)
 
@@ -159,11 +160,13 @@ class ForwardLine(NamedTuple):
     """`line` is the innermost line that half of the launches of forward passes pass through.
 
     `below` is the line that launches most in the innermost function with half of them, callees too,
-    if that is called from `line`.
+    if that is called from `line`. With a `fraction` below 1, no line has half: `line` launches that
+    part, more than any other under the function that runs the backward pass.
     """
 
     line: SampledLine
     below: SampledLine | None
+    fraction: float = 1.0
 
 
 @fact
@@ -194,25 +197,53 @@ def forward_line(trace: Trace) -> ForwardLine | None:
     once = groups.group(frames["stack"][rows], each.ids).first
     stack, line = frames["stack"][rows[once]], each.ids[once]
     stacks = len(lines.frame)
-    through, back, parts = (
-        np.bincount(line, np.bincount(at, weights, stacks)[stack], each.size)
-        for at, weights in ((forward, None), (launching[backward], None), (forward, part))
-    )
-    fits = (2 * back < np.count_nonzero(backward)) & (through >= LEAST_SAMPLES)
-    fits &= parts >= LEAST_FRACTION * part.sum()
-    if not fits.any():
-        return None
+
+    def at_line(launching: Integers, weight: Array | None = None) -> Array:
+        return np.bincount(line, np.bincount(launching, weight, stacks)[stack], each.size)
+
+    may_ask = at_line(forward) >= LEAST_SAMPLES
+    may_ask &= 2 * at_line(launching[backward]) < np.count_nonzero(backward)
+    whole, parts = float(part.sum()), at_line(forward, part)
+    fits = may_ask & (parts >= LEAST_FRACTION * whole)
+    has_half = bool(fits.any())
+    if not has_half:
+        # As with an actor and critics: the largest of the networks, and what has half of it.
+        beside = part * _in_function_of(trace, launching[backward])[forward]
+        asked_for = np.where(may_ask, at_line(forward, beside), 0)
+        through = stack[line == np.argmax(asked_for)]
+        part = beside * np.isin(forward, through)
+        # Of two that launch alike, neither is the one to change.
+        alike = np.flatnonzero(asked_for == asked_for.max())
+        is_one = np.isin(stack[np.isin(line, alike)], through).all()
+        if not is_one or part.sum() < max(LEAST_TIME * whole, 1):
+            return None
+        fits = may_ask & (at_line(forward, part) >= LEAST_FRACTION * part.sum())
     inside = np.flatnonzero(fits[line])
     inside = inside[np.lexsort((frames["depth"][rows[once[inside]]], stack[inside]))]
     inside = inside[groups.opens(stack[inside])]
     weight = np.bincount(forward, part, stacks)[stack[inside]]
     innermost = int(np.argmax(np.bincount(line[inside], weight, each.size)))
     asked = line_of(trace, rows[each.first[innermost]][None], 1)
+    if asked and not has_half:
+        return ForwardLine(asked, None, float(parts[innermost] / whole))
     called = np.full(stacks, -1)
     of_line = rows[once[line == innermost]]
     called[frames["stack"][of_line]] = frames["depth"][of_line]
     below = _most_below(trace, called, np.bincount(forward, part, stacks))
     return ForwardLine(asked, below) if asked else None
+
+
+def _in_function_of(trace: Trace, backward: Integers) -> Mask:
+    """True for the stacks with the function of the program in which most of these have ended."""
+    frames, rows = trace.recorded("python_frames"), program_frames(trace)
+    each = groups.group(frames.texts("file").codes[rows], frames.texts("function").codes[rows])
+    function = np.full(len(frames), -1)
+    function[rows] = each.ids
+    frame = stack_lines(trace).frame
+    most = np.argmax(np.bincount(function[frame[backward]]))
+    result = np.zeros(len(frame), bool)
+    result[frames["stack"][function == most]] = True
+    return result
 
 
 def _most_below(trace: Trace, called: Integers, weight: Array) -> SampledLine | None:

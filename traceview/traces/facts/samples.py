@@ -179,6 +179,14 @@ def stacks_through(trace: Trace, frame: re.Pattern[str]) -> Mask:
     return result
 
 
+def frame_through(trace: Trace, stack: int, frame: re.Pattern[str]) -> tuple[str, str]:
+    """Place, such as `train.py:31`, and function of the outermost frame of a stack that matches."""
+    frames, own = trace.recorded("python_frames"), _named_frames(trace).matching(frame)
+    row = int(np.flatnonzero(own & (frames["stack"] == stack))[-1])
+    file, function = str(frames.texts("file")[row]), str(frames.texts("function")[row])
+    return Subject.of_line(file, int(frames["line"][row])).name, function
+
+
 @fact
 def asking_frames(trace: Trace) -> Integers:
     """Per stack, the program's frame that asks a DataLoader for a batch; −1 without one.
@@ -359,8 +367,12 @@ def _stacks_in(trace: Trace, rows: Integers) -> Integers:
 
 
 def line_of(trace: Trace, frame: Integers, least: float) -> SampledLine | None:
-    """The line with most of the samples at these frames; None if fewer than `least` are at it."""
+    """The line with most of the samples at these frames; None if fewer than `least` are at it.
+
+    Frames of generated code may have no line.
+    """
     frames = trace.recorded("python_frames")
+    frame = frame[~frames.is_null("line")[frame]]
     if not len(frame):
         return None
     files, lines = frames.texts("file"), frames["line"]

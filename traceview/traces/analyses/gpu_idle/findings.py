@@ -215,10 +215,14 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
             asking_source=asks.source,
         )
     lone = gap_evidence.lone_gap(trace, within, part=True)
-    if lone and lone.fraction >= gap_evidence.STANDS_OUT:
+    is_lone = bool(lone and lone.fraction >= gap_evidence.STANDS_OUT)
+    if is_lone:
         idle.remedy = remedies.if_repeated(trace, idle.remedy, causes.LAUNCH_LATE)
         severity = "medium" if severity == "high" else severity
     claim = _shown(idle, severity, causes.LAUNCH_LATE, line, part.samples)
+    if is_lone:
+        # What came once may not come again: it has no share of a step, and its severity stays.
+        claim = replace(claim, span_ns=0)
     if asks:
         claim = replace(claim, subject=asks.subject)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)

@@ -336,12 +336,14 @@ def lone_gap(trace: Trace, chosen: Mask, *, part: bool = False) -> LoneGap | Non
 
     Nothing shows then that a loop repeats the gap. None if there is no such gap, or if another gap
     of the cause is at least half as long, also one that the selection left out. With `part`, the
-    chosen gaps are those in which the CPU did one thing, and others of the cause tell nothing.
+    chosen gaps are those in which the CPU did one thing, and others of the cause tell nothing; the
+    calls in between cut no gap then, as where a library starts.
     """
     own, every = gaps(trace), every_gap(trace)
     rows = np.flatnonzero(chosen)
-    idle = own.idle_ns[rows]
-    row = int(rows[np.argmax(idle)])
+    each = groups.group(own.gap[rows] if part else rows)
+    idle = groups.sums(each, own.idle_ns[rows])
+    row = int(rows[each.first[np.argmax(idle)]])
     longest, total = int(idle.max()), int(idle.sum())
     alike = (every.cause == own.cause[row]) & (every.device == own.device[row])
     alike &= ~every.one_time & (2 * every.idle_ns >= longest)

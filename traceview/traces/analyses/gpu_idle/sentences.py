@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceview.base import groups, intervals
@@ -14,6 +16,7 @@ from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
 from traceview.traces.facts.idle import cpu_activity, gaps
 from traceview.traces.facts.idle.broken_graphs import BrokenGraph
+from traceview.traces.facts.samples import LEAST_SAMPLES, frame_through, stacks_through
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
@@ -22,6 +25,11 @@ _GOOD_PART, _NAMED_PART = 0.25, 0.2
 _FEW = 3
 COLLECT_SELDOM = (
     "Call gc.collect() between epochs and not in the loop: each call looks at all objects."
+)
+_DESTRUCTOR = re.compile(r"::__del__$|/weakref\.py::__call__$")
+END_ELSEWHERE = (
+    "End what waits there outside of the loop, by its close() or the like, or keep it: else a "
+    "collection ends it, at any line. A DataLoader keeps its workers with persistent_workers=True."
 )
 _TELLING_SAMPLES = 30
 """Of so many samples, all at one line, at most a tenth lies elsewhere (95 %, rule of three)."""
@@ -243,6 +251,29 @@ def in_collections(idle: IdleClaim) -> None:
         collection_ns=round(float(np.median(events.duration_ns))),
         **values,
     )
+    _in_destructor(idle)
+
+
+def _in_destructor(idle: IdleClaim) -> None:
+    """Name the destructor that the collections ran for most of the time, and what it waited for."""
+    through = stacks_through(idle.trace, _DESTRUCTOR)
+    every = line_sites.samples_of(idle.trace, idle.gaps)
+    own = every.take(np.append(through, False)[np.minimum(every.site, len(through))])
+    total_ns = int(own.time_ns.sum())
+    if len(own) < LEAST_SAMPLES or 2 * total_ns <= int(every.time_ns.sum()):
+        return
+    site = int(own.site[np.argmax(np.bincount(own.site, own.time_ns)[own.site])])
+    doing = int(np.argmax(np.bincount(own.doing, own.time_ns)))
+    place, function = frame_through(idle.trace, site, _DESTRUCTOR)
+    idle.say(
+        " {destructor_ns} of it passed in the destructor at {destructor} in {destructor_name}"
+        "[, {destructor_doing}].",
+        destructor_ns=total_ns,
+        destructor=place,
+        destructor_name=function,
+        destructor_doing=activities.ACTIVITIES[doing].amount if doing != activities.CPU else None,
+    )
+    idle.remedy = END_ELSEWHERE
 
 
 def _queued(idle: IdleClaim) -> bool:

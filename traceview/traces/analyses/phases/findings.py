@@ -362,6 +362,10 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         values |= {"broken": at.function, "site": at.place, "source": at.source}
         values["reason"] = at.reasons[0] if at.reasons else None
         remedy, subject = f"{wording.KEEP_GRAPH_WHOLE} {remedy}", at.subject
+    elif again := _again(trace, process, chosen):
+        values |= {"recompiled": again.name, "place": again.place, "guard": again.reasons[0]}
+        values |= {"times": again.times, "again_ns": again.total_ns}
+        remedy, subject = _recompilation_remedy(tool, again), again.subject
     elif not trials and (call := _compiled_line(trace, process, chosen)):
         values |= {"called": call.place, "calling": call.named_function}
         values["called_source"] = call.source
@@ -372,6 +376,21 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     lead = "" if trials else "Compilation by "
     words = {**claim.words, "lead": lead, "since": since, "idle": idle}
     yield replace(claim, words=words, remedy=remedy)
+
+
+_MUCH_AGAIN = 0.25
+
+
+def _again(trace: Trace, process: int, chosen: Mask) -> python_events.CompiledCode | None:
+    """The function that torch.compile compiled again for much of the time of some windows.
+
+    It need not do so in each step: sizes that vary are learned one by one.
+    """
+    inside = intervals.covered(compilation.compilation(trace), chosen)
+    again = python_events.of_kind(trace, python_events.RECOMPILATION, process, inside)
+    first = next((each for each in again if each.reasons), None)
+    enough = first and first.times >= recompilation.RECURS
+    return first if enough and first.total_ns >= _MUCH_AGAIN * _total(trace, chosen)[0] else None
 
 
 def _longest_compiling(trace: Trace) -> tuple[int, Mask]:
@@ -560,6 +579,10 @@ RULES = (
             Clause(
                 " The graph of `{broken}` breaks at {site}[ (`{source}`)][: {reason}]: each part "
                 "is compiled apart."
+            ),
+            Clause(
+                " For {again_ns} of it `{recompiled}` at {place} was compiled again, "
+                "{times:time}: {guard}."
             ),
             Clause(" Most of it is called at {called}[ in {calling}][ (`{called_source}`)]."),
         ),

@@ -49,6 +49,7 @@ def install(folder: str) -> None:
         after("torch._dynamo.convert_frame", _watch_compilation)
         after("torch._dynamo.output_graph", _watch_graph_breaks)
         after("torch._dynamo", _hide)
+        after("torch._inductor.compile_worker.subproc_pool", _unprofile)
 
 
 def _pass_interrupts_on(callback: Any) -> None:
@@ -87,6 +88,12 @@ def _hide(_: Any) -> None:
     from . import dynamo
 
     dynamo.hide((sys.modules[__name__],))
+
+
+def _unprofile(subproc_pool: Any) -> None:
+    from . import dynamo
+
+    dynamo.unprofile_workers(subproc_pool)
 
 
 class _Collections:
