@@ -433,3 +433,27 @@ def test_a_tile_that_no_registers_hold_is_compiled_last(tmp_path, sizes):
     kernels = traceview.inspect_ptx(tmp_path / "script.py").kernels
     found = [next(a.value for a in k.compiled.arguments if a.name == "BLOCK") for k in kernels]
     assert found == sorted(sizes, key=lambda size: size > 181)
+
+
+STRIDED = """@triton.jit
+def scaled(x_ptr, x_stride, y_ptr, y_stride, BLOCK: tl.constexpr):
+    at = {address}
+    tl.store(y_ptr + tl.program_id(0) * y_stride[0] + tl.arange(0, BLOCK), tl.load(x_ptr + at))
+
+
+def run(x, y):
+    scaled[(x.shape[0],)](x, x.stride(), y, y.stride(), BLOCK=1024)
+"""
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_strides_that_are_passed_as_a_tuple(tmp_path, axes):
+    """The last stride of a contiguous tensor is 1, those before it are multiples of 16."""
+    terms = [f"tl.program_id({axis}) * x_stride[{axis}]" for axis in range(axes - 1)]
+    address = " + ".join([*terms, f"tl.arange(0, BLOCK) * x_stride[{axes - 1}]"])
+    (tmp_path / "script.py").write_text(HEAD + STRIDED.format(address=address))
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    names = [a.name for a in kernel.compiled.arguments if a.name.startswith("x_stride")]
+    assert names == [f"x_stride[{axis}]" for axis in range(axes)]
+    widths = {a.width_bits for a in kernel.accesses if (a.level, a.kind) == ("ptx", "load")}
+    assert widths == ({128} if axes > 1 else {32})
