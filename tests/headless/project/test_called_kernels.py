@@ -378,3 +378,82 @@ def test_a_script_for_the_interpreter_is_compiled(tmp_path, place):
     (tmp_path / "script.py").write_text(head + READS)
     (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
     assert kernel.name == "reads"
+
+
+FACTORY = """def make({parameters}):
+    @triton.jit
+    def scaled(x_ptr, y_ptr, BLOCK: tl.constexpr):
+        offsets = tl.arange(0, BLOCK)
+        tl.store(y_ptr + offsets, tl.load(x_ptr + offsets) * FACTOR)
+    FACTOR = tl.constexpr(factor)
+    return scaled
+
+
+def run(x, y):
+    make({arguments})[(1,)](x, y, BLOCK=128)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments"),
+    [
+        ("factor=2", ""),
+        ("factor", "3"),
+        ("factor, name", "3, 'x'"),
+        ("*, factor, name: str = ''", "factor=3"),
+        ("factor: int", "x.numel() // y"),
+        ("factor: float", "unknown"),
+    ],
+)
+def test_a_kernel_of_a_function_with_arguments(tmp_path, parameters, arguments):
+    text = FACTORY.format(parameters=parameters, arguments=arguments)
+    (tmp_path / "script.py").write_text(HEAD + text)
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py", kernel="scaled").kernels
+    assert kernel.compiled.name == "scaled"
+
+
+LISTED = """@triton.autotune(
+    [triton.Config({{"BLOCK": size, "WIDTH": size}}) for size in {sizes}], key=[]
+)
+@triton.jit
+def copied(x_ptr, y_ptr, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets))
+
+
+def run(x, y):
+    copied[(1,)](x, y)
+"""
+
+
+@pytest.mark.parametrize("sizes", [(1024, 64), (64, 1024), (512, 128, 64)])
+def test_a_tile_that_no_registers_hold_is_compiled_last(tmp_path, sizes):
+    """Of 128 threads one holds 255 values, of 181 × 181 that is the most."""
+    (tmp_path / "script.py").write_text(HEAD + LISTED.format(sizes=sizes))
+    kernels = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    found = [next(a.value for a in k.compiled.arguments if a.name == "BLOCK") for k in kernels]
+    assert found == sorted(sizes, key=lambda size: size > 181)
+
+
+STRIDED = """@triton.jit
+def scaled(x_ptr, x_stride, y_ptr, y_stride, BLOCK: tl.constexpr):
+    at = {address}
+    tl.store(y_ptr + tl.program_id(0) * y_stride[0] + tl.arange(0, BLOCK), tl.load(x_ptr + at))
+
+
+def run(x, y):
+    scaled[(x.shape[0],)](x, x.stride(), y, y.stride(), BLOCK=1024)
+"""
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_strides_that_are_passed_as_a_tuple(tmp_path, axes):
+    """The last stride of a contiguous tensor is 1, those before it are multiples of 16."""
+    terms = [f"tl.program_id({axis}) * x_stride[{axis}]" for axis in range(axes - 1)]
+    address = " + ".join([*terms, f"tl.arange(0, BLOCK) * x_stride[{axes - 1}]"])
+    (tmp_path / "script.py").write_text(HEAD + STRIDED.format(address=address))
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    names = [a.name for a in kernel.compiled.arguments if a.name.startswith("x_stride")]
+    assert names == [f"x_stride[{axis}]" for axis in range(axes)]
+    widths = {a.width_bits for a in kernel.accesses if (a.level, a.kind) == ("ptx", "load")}
+    assert widths == ({128} if axes > 1 else {32})

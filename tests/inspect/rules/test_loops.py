@@ -97,3 +97,45 @@ def test_few_loads_in_flight(retried, blocks_per_sm):
 def test_a_loop_that_is_pipelined_waits_for_nothing(retried):
     tried = retried("summed", "*fp32:16, *fp32:16, i32:16, 4, 1024")
     assert not told(tried.report((132, 1, 1)).findings, "waits for its loads")
+
+
+@pytest.mark.parametrize("launched", [True, False])
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("bits", [16, 32])
+def test_a_recurrence_waits_in_each_step(retried, bits, warps, launched):
+    """128 elements per block and step; an asynchronous copy takes 32 bits of a thread or more."""
+    kind, grid = f"*fp{bits}:16", (64, 1, 1) if launched else None
+    signature = f"{kind}, {kind}, i32:16, i32:16, {{}}, 128"
+    report = retried("scanned", signature.format(1), num_warps=warps).report(grid)
+    (finding,) = told(report.findings, "waits for its loads")
+    few = bits // 8 * 128
+    assert finding.evidence.values["in_flight_bytes"] == few
+    assert finding.severity == "medium"
+    assert ("1 block per SM" in finding.message) == launched
+    assert (f"{-(-25_000 // few)} blocks per SM are needed" in finding.message) != launched
+    # Blocks share no recurrence, and larger tiles leave SMs without one.
+    assert "split the loop" not in finding.action
+    assert not any("BLOCK=" in each.action for each in report.findings if launched)
+    is_narrow = 128 // (32 * warps) * bits < 32
+    assert ("32 bits or more" in finding.action) == is_narrow
+    ahead = retried("scanned", signature.format(4), num_warps=warps).report(grid)
+    assert bool(told(ahead.findings, "waits for its loads")) == is_narrow
+    # Its latency comes before its width.
+    assert report.findings[0] == finding
+
+
+@pytest.mark.parametrize(("kernel", "safe"), [("scanned", False), ("scanned_in_place", True)])
+def test_loads_run_ahead_of_stores_to_the_same_array_on_a_condition(retried, kernel, safe):
+    tried = retried(kernel, "*fp32:16, *fp32:16, i32:16, i32:16, 1, 128")
+    (finding,) = told(tried.alone().findings, "waits for its loads")
+    assert ("if no iteration loads what one before it stored to x_ptr" in finding.action) == safe
+
+
+@pytest.mark.parametrize("rows", [16, 64])
+def test_what_is_added_to_a_product_is_not_prefetched_by_itself(retried, rows):
+    signature = f"*fp16:16, *fp16:16, *fp16:16, i32:16, {{}}, {rows}, 32"
+    tried = retried("recurrent", signature.format(1))
+    (finding,) = told(tried.report((16, 1, 1)).findings, "waits for its loads")
+    assert "loads that no tl.dot multiplies" in finding.action
+    ahead = retried("recurrent", signature.format(4))
+    assert not told(ahead.report((16, 1, 1)).findings, "waits for its loads")

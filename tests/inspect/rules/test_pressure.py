@@ -15,6 +15,7 @@ from traceview.base.errors import TraceviewError
 from traceview.base.hardware import limits_of, occupancy
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.kernel_context import KernelContext
+from traceview.kernels.inspect.kernel_report import SmCount
 from traceview.kernels.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.kernels.inspect.rules.global_memory import local_memory, spills
 from traceview.kernels.inspect.rules.occupancy import low_occupancy, serialized_wgmma
@@ -335,3 +336,13 @@ def test_a_block_that_does_not_fit(how, configuration, severity, end):
     too_large = occupancy(limits_of("sm_90"), 128, 32, 0, 300_000)
     (finding,) = findings_by(low_occupancy, a_kernel(compiled=compiled, occupancy=too_large))
     assert (finding.severity, finding.message.partition(": ")[2]) == (severity, end)
+
+
+@pytest.mark.parametrize("blocks", [1, 132, 133, 2 * 132, 2 * 132 + 1])
+def test_low_occupancy_is_no_fault_where_the_grid_has_no_more_blocks(blocks):
+    """128 threads of 224 registers: 2 blocks an SM, which a grid of 2 × 132 blocks fills."""
+    few = occupancy(limits_of("9.0"), 128, 224)
+    kernel = a_kernel(compiled=a_compiled(grid=(blocks, 1, 1)), occupancy=few, sms=SmCount(132))
+    assert bool(list(findings_by(low_occupancy, kernel))) == (
+        blocks > 132 * (few.blocks_per_sm - 1)
+    )

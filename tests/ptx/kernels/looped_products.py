@@ -69,3 +69,35 @@ def summed_plainly(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
     for start in range(0, count, BLOCK):
         total += tl.load(x_ptr + tl.program_id(0) * count + start + offsets)
     tl.store(y_ptr + tl.program_id(0) * BLOCK + offsets, total)
+
+
+@triton.jit
+def scanned(x_ptr, y_ptr, steps, width, STAGES: tl.constexpr, BLOCK: tl.constexpr):
+    """A recurrence over time; STAGES=1 leaves it as Triton does, which pipelines nothing."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.float32)
+    for step in tl.range(0, steps, num_stages=STAGES):
+        state = state * 0.5 + tl.load(x_ptr + step * width + offsets).to(tl.float32)
+        tl.store(y_ptr + step * width + offsets, state)
+
+
+@triton.jit
+def scanned_in_place(x_ptr, y_ptr, steps, width, STAGES: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.load(y_ptr + offsets).to(tl.float32)
+    for step in tl.range(0, steps, num_stages=STAGES):
+        state = state * 0.5 + tl.load(x_ptr + step * width + offsets).to(tl.float32)
+        tl.store(x_ptr + step * width + offsets, state)
+
+
+@triton.jit
+def recurrent(x_ptr, w_ptr, y_ptr, steps, STAGES: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    """A recurrent network: of its products, what is loaded in each step is only added."""
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    at = m[:, None] * N + n[None, :]
+    weight = tl.load(w_ptr + n[:, None] * N + n[None, :])
+    state = tl.zeros((M, N), tl.float16)
+    for step in tl.range(0, steps, num_stages=STAGES):
+        x = tl.load(x_ptr + step * M * N + at)
+        state = tl.dot(state, weight, x.to(tl.float32)).to(tl.float16)
+        tl.store(y_ptr + step * M * N + at, state)

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from traceview.base.hardware import Occupancy
+from traceview.base.errors import InputError
+from traceview.base.hardware import Occupancy, limits_of
 from traceview.base.records import record
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect import recompilations
 from traceview.kernels.inspect.kernel_report import Difference, SmCount
 from traceview.kernels.inspect.recompilations import Place, Recompilations, differences
@@ -19,6 +21,7 @@ from traceview.kernels.ptx.addresses.slicing import Array, Origin, Provenance, t
 from traceview.kernels.ptx.instruction_mix import InstructionMix, instruction_mix
 from traceview.kernels.ptx.live_registers import SpilledValue, spilled_values
 from traceview.kernels.ptx.model import Access, Compiled, Instruction, SourceLine
+from traceview.kernels.ptx.pipes import SCHEDULERS, need_of
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion, layout_conversions
 from traceview.kernels.ptx.ttgir.parser import IrModule, parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import scalar_accesses
@@ -57,6 +60,11 @@ ENOUGH_BYTES_IN_FLIGHT = 64 * 1024
 
 4.8 TB/s × 1 µs ÷ 132 on an H200 is 36 kB.
 """
+# 3.35 TB/s ÷ 132 SMs ÷ 1.755 GHz of an H100, in bytes per cycle and SM.
+_MEMORY_BYTES = 14.5
+ARITHMETIC = ("fp32", "fp64", "special function")
+"""Pipes of an SM, as `pass_cycles` names them."""
+_GLOBAL_MOVES = ("load", "store", "async-copy")
 
 
 @record
@@ -149,6 +157,50 @@ class KernelContext:
             return None
         threads = 32 * (self.compiled.num_warps or 0) * self.occupancy.blocks_per_sm
         return self.provenance.bits_of(loads) / 8 * threads if self.provenance else 0.0
+
+    @cached_property
+    def pass_cycles(self) -> Mapping[str, float]:
+        """The cycles that a warp takes of each arithmetic pipe of an SM, and of an H100's `memory`.
+
+        They are of one pass of the hottest loop, or of the whole code without one. Empty for other
+        GPUs, and where they are not known: with tensor cores, atomics or copies by TMA.
+        """
+        sass, loop = self.code.sass, self.mix.hottest_loop if self.mix else None
+        try:
+            capability = limits_of(self.compiled.arch).compute_capability
+        except InputError:
+            return {}
+        if sass is None or capability != "9.0" or tensor_ops_of(self.code):
+            return {}
+        moves = [
+            access
+            for access in self.accesses
+            if (access.level, access.space) == ("sass", "global")
+            and (access.loop_depth or not loop)
+        ]
+        if any(a.kind not in _GLOBAL_MOVES or a.width_bits is None for a in moves):
+            return {}
+        cycles = dict.fromkeys(ARITHMETIC, 0.0)
+        for at in loop.instructions if loop else range(len(sass.instructions)):
+            need = need_of(sass.instructions[at], capability)
+            if need and need.pipes and need.pipes[-1] in cycles:
+                cycles[need.pipes[-1]] += need.cycles / SCHEDULERS / len(need.pipes)
+        sent = sum((a.width_bits or 0) * a.count for a in moves) / 8 * WARP_THREADS
+        return {**cycles, "memory": sent * self._most_waste / _MEMORY_BYTES}
+
+    @property
+    def arithmetic(self) -> float:
+        """The cycles of a pass on its most used arithmetic pipe, as a multiple of the memory's."""
+        times = self.pass_cycles
+        memory = times.get("memory", 0.0)
+        return max(times[name] for name in ARITHMETIC) / memory if memory else 0.0
+
+    @cached_property
+    def _most_waste(self) -> float:
+        """How many times what is needed the worst requests to global memory move."""
+        costs = [access.cost for access in self.accesses_with_costs if access.cost]
+        shares = [c.sectors / c.ideal_sectors for c in costs if c.sectors and c.ideal_sectors]
+        return max([1.0, *shares])
 
     @cached_property
     def request_costs(self) -> RequestCosts | None:

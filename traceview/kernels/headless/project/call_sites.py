@@ -117,6 +117,15 @@ def call_sites(kernel: str, file: Path, project: Path | None) -> Iterator[CallSi
                 return
 
 
+def calls_of(name: str, file: Path, project: Path | None) -> Iterator[CallSite]:
+    """The calls of a function by its name, in the order of `call_sites`."""
+    for path in (file, *_others(file, project)):
+        module = _parsed(name, path)
+        for function, call in _calls(module, None) if module else ():
+            if ast.unparse(call.func).rpartition(".")[2] == name:
+                yield CallSite(path, module or ast.Module([], []), function, call)
+
+
 def _others(file: Path, project: Path | None) -> list[Path]:
     """The other files of the project: tests and benchmarks first, then those near the kernel."""
     if project is None:
@@ -139,16 +148,23 @@ def _sources(project: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
+def _parsed(name: str, path: Path) -> ast.Module | None:
+    """A file that has a name; None where it has not, or cannot be read."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            return
+            return None
         raw = path.read_bytes()
         # Parsing is what takes long.
-        if not re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(kernel.encode()), raw):
-            return
-        module = ast.parse(raw)
+        if not re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(name.encode()), raw):
+            return None
+        return ast.parse(raw)
     except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+
+
+def _in_file(kernel: str, path: Path) -> Iterator[CallSite]:
+    module = _parsed(kernel, path)
+    if module is None:
         return
     aliases, by_name = Aliases(kernel, module), False
     calls = list(_calls(module, None))
@@ -283,21 +299,3 @@ def _definitions(
             yield child, condition
         elif isinstance(child, ast.If):
             yield from _definitions(child, child)
-
-
-def call_kernel_factories(path: str, names: Mapping[str, Any]) -> None:
-    """Call the functions of a file, by `names`, that define kernels and need no argument.
-
-    Kernels that a function defines before it raises are kept.
-    """
-    for node in ast.parse(Path(path).read_bytes()).body:
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        arguments = node.args
-        named = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
-        required = named + arguments.kw_defaults.count(None)
-        inner = (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
-        decorators = (d for each in inner if each is not node for d in each.decorator_list)
-        if not required and any("jit" in ast.unparse(d).split("(")[0] for d in decorators):
-            with suppress(Exception):
-                names[node.name]()

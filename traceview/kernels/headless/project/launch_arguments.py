@@ -8,7 +8,9 @@ import re
 import types
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +23,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     Function,
     Method,
 )
-from traceview.kernels.headless.project.call_sites import CallSite
+from traceview.kernels.headless.project.call_sites import CallSite, calls_of
 from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.signatures import Parameter
 
@@ -37,6 +39,7 @@ _SIZED = re.compile(
 )
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
 _BLOCK = 64
+_BY_ANNOTATION = {"int": _BLOCK, "float": 1.0, "bool": False, "str": ""}
 _DTYPES = {
     "Long": "int64",
     "Int": "int32",
@@ -251,6 +254,47 @@ def launch_arguments(
     options = {n: value for n, value in options.items() if n != "num_warps" or 1 <= value <= 32}
     names = [parameter.name for parameter in parameters]
     return LaunchArguments(site.place, {n: known[n] for n in names if n in known}, options)
+
+
+def call_kernel_factories(
+    path: str, names: Mapping[str, Any], project: Path | None, kernel: str | None = None
+) -> None:
+    """Call the functions of a file, by `names`, that define kernels, or one kernel alone.
+
+    What they need is passed as the first call in the project passes it, else by its annotation.
+    Kernels that a function defines before it raises are kept.
+    """
+    for node in ast.parse(Path(path).read_bytes()).body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        inner = [each for each in ast.walk(node) if isinstance(each, ast.FunctionDef)]
+        wanted = (f for f in inner if f is not node and kernel in (None, f.name))
+        decorators = (d for each in wanted for d in each.decorator_list)
+        if any("jit" in ast.unparse(d).split("(")[0] for d in decorators):
+            with suppress(Exception):
+                names[node.name](**_needed(node, Path(path), names, project))
+
+
+def _needed(
+    factory: ast.FunctionDef, file: Path, names: Mapping[str, Any], project: Path | None
+) -> dict[str, Any]:
+    """The arguments of a function that have no default."""
+    of = factory.args
+    places = [*of.posonlyargs, *of.args]
+    needed = places[: len(places) - len(of.defaults)]
+    needed += [a for a, d in zip(of.kwonlyargs, of.kw_defaults, strict=True) if d is None]
+    site = next(calls_of(factory.name, file, project), None) if needed else None
+    passed = dict[str, Any]()
+    if site:
+        scope = scope_at(site.call, site.function, site.module, names)
+        given = zip((a.arg for a in places), site.call.args, strict=False)
+        by_name = ((k.arg, k.value) for k in site.call.keywords if k.arg)
+        passed = {name: scope.value(value) for name, value in (*given, *by_name)}
+    guesses = {
+        a.arg: _BY_ANNOTATION.get(ast.unparse(a.annotation or ast.Name("int"))) for a in needed
+    }
+    known = {n: v for n, v in passed.items() if isinstance(v, (bool, int, float, str))}
+    return guesses | known
 
 
 def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:

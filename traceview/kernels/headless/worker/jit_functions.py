@@ -83,6 +83,30 @@ class Jitted:
         """Its source, parsed."""
         return inference.parsed(self.text)
 
+    @property
+    def tuples(self) -> dict[str, dict[Any, int]]:
+        """The parameters that it takes elements of, `strides[1]`, with the last that is used.
+
+        That is by branches of an `if`, as tensors of other ranks have other ones.
+        """
+        names = {p.name for p in self.parameters if not p.is_constexpr}
+        last: dict[str, dict[Any, int]] = {}
+
+        def visit(node: ast.AST, branch: object) -> None:
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                name, at = node.value.id, node.slice
+                if name in names and isinstance(at, ast.Constant) and type(at.value) is int:
+                    branches = last.setdefault(name, {})
+                    branches[branch] = max(branches.get(branch, 0), at.value)
+            for field_, value in ast.iter_fields(node):
+                inside = (node, field_) if isinstance(node, ast.If) and field_ != "test" else branch
+                for each in value if isinstance(value, list) else [value]:
+                    if isinstance(each, ast.AST):
+                        visit(each, inside)
+
+        visit(self.tree, None)
+        return last
+
     def usage(self, helpers: Mapping[str, ast.FunctionDef]) -> Usage:
         """The uses of its parameters in its source."""
         tree = self.tree
@@ -133,13 +157,27 @@ def compile_for(
     """
     from triton.compiler import compile as compile_
 
-    numbered, names = list(enumerate(arguments)), jitted.function.fn.__globals__
-    source = _source_type(jitted.function)(
-        jitted.function,
-        {a.name: a.type for a in arguments},
-        {(at,): resolved(a.value, names) for at, a in numbered if a.type == "constexpr"},
-        {(at,): [["tt.divisibility", 16]] for at, a in numbered if a.divisible_by_16},
-    )
+    names, used = jitted.function.fn.__globals__, jitted.tuples
+    types: dict[str, Any] = {}
+    constants: dict[tuple[int, ...], Any] = {}
+    attributes: dict[tuple[int, ...], Any] = {}
+    for at, argument in enumerate(arguments):
+        last = used.get(argument.name, {}) if argument.type[:1] in "iu" else {}
+        size = max(last.values(), default=-1) + 1
+        places: list[tuple[int, ...]] = [(at, n) for n in range(size)] or [(at,)]
+        if argument.type == "constexpr":
+            constants[(at,)] = resolved(argument.value, names)
+        # Of a contiguous tensor the last stride is 1.
+        lasts = {last[None]} if None in last else set(last.values())
+        ones = {(at, n) for n in lasts if size > 1 and "stride" in argument.name}
+        constants |= dict.fromkeys(ones, 1)
+        of = tuple("constexpr" if place in ones else argument.type for place in places)
+        types[argument.name] = of if size else argument.type
+        if argument.divisible_by_16:
+            attributes |= {
+                place: [["tt.divisibility", 16]] for place in places if place not in ones
+            }
+    source = _source_type(jitted.function)(jitted.function, types, constants, attributes)
     return compile_(source, target=target, options=dict(options))
 
 

@@ -14,18 +14,19 @@ from typing import Any
 from traceview.base import units
 from traceview.base.errors import InputError, TimeUpError
 from traceview.base.records import record
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.headless import inference, signatures
 from traceview.kernels.headless.compile_error import NOT_ASCII, NOT_IMPORTED, OF_TRITON_1, in_words
 from traceview.kernels.headless.compile_options import CompileOptions, Deadline
 from traceview.kernels.headless.fakes import triton_driver
 from traceview.kernels.headless.fakes.triton_driver import Gpu
 from traceview.kernels.headless.project.call_sites import (
-    call_kernel_factories,
     call_sites,
     condition_of,
 )
 from traceview.kernels.headless.project.launch_arguments import (
     LaunchArguments,
+    call_kernel_factories,
     globals_of,
     launch_arguments,
 )
@@ -108,6 +109,16 @@ def _advice(text: str) -> str | None:
     return next((advice for part, advice in _ADVICE.items() if part in text), None)
 
 
+_MOST_REGISTERS = 255
+
+
+def _holds_too_much(configuration: AutotuneConfig) -> bool:
+    """Whether a thread's part of the tile of the two largest sizes exceeds its registers."""
+    sizes = sorted(v for v in dict(configuration.constexprs).values() if type(v) is int)
+    threads = WARP_THREADS * int(dict(configuration.options).get("num_warps") or 4)
+    return len(sizes) > 1 and sizes[-1] * sizes[-2] > _MOST_REGISTERS * threads
+
+
 @record
 class KernelResolution:
     """Compiles the kernels that a script did not launch, after it has run.
@@ -137,8 +148,11 @@ class KernelResolution:
             if not self.log.variants:
                 what = f"{name} {failure} before any kernel was compiled"
                 raise TimeUpError(what, "allow more time with --timeout")
-        if self.script.is_library:
-            call_kernel_factories(self.script.path, ending.names)
+        if self.script.is_library or not (self.log.variants or options.kernel in ending.names):
+            package = self.script.package
+            project = package.project if package else None
+            wanted = None if self.script.is_library else options.kernel
+            call_kernel_factories(self.script.path, ending.names, project, wanted)
         if ending.failure and (self.log.variants or self._jitted):
             by_default = ending.stopped and options.timeout_s is None
             more = "; --timeout lets it run longer" if by_default else ""
@@ -249,7 +263,8 @@ class KernelResolution:
 
     def _configurations(self, jitted: Jitted) -> Sequence[AutotuneConfig]:
         some = self.log.sampler(self.options.most_configs)
-        return some(jitted.name, jitted.configurations)
+        # A tile that no registers hold takes its time to fail, which others then lack.
+        return sorted(some(jitted.name, jitted.configurations), key=_holds_too_much)
 
     def _compile_declared(self, jitted: Jitted, signature: str) -> None:
         self.log.how = "declared"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,10 @@ from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tes
 from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
 from traceview.kernels.ptx.addresses.strides import LoopSteps
 from traceview.kernels.ptx.model import Instruction, SourceLine
+from traceview.kernels.ptx.pipes import SCHEDULERS
 from traceview.kernels.ptx.ttgir.loop_loads import (
     LEAST_COPY_BITS,
+    DeepestLoop,
     WaitingLoad,
     Why,
     deepest_loop,
@@ -83,15 +86,21 @@ _SHARED_BOUND = Diagnosis(
 )
 _MOST_STAGES = 3
 # An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
-# less in flight stay below the bandwidth (docs/ptx.md).
-_NEEDED_BYTES = 25_000
+# less in flight stay below the bandwidth (docs/ptx.md). At 1.755 GHz, 1 µs is so many cycles.
+_NEEDED_BYTES, _LATENCY_CYCLES = 25_000, 1755
+_EACH_WAITS = "Each iteration of the loop at {loop} waits for its loads at {places}: "
 _FEW_IN_FLIGHT = Diagnosis(
-    "Each iteration of the loop at {loop} waits for its loads at {places}: with "
-    "{blocks_per_sm:block} per SM only {in_flight_bytes} are in flight, of {needed_bytes} that an "
-    "H100's bandwidth takes",
-    "Let loads run ahead: write for … in tl.range(…, num_stages=4), the only way in which Triton "
-    "pipelines a loop without tl.dot; and split the loop over more blocks",
-    "medium",
+    f"{_EACH_WAITS}with {{blocks_per_sm:block}} per SM only {{in_flight_bytes}} are in flight, of "
+    "{needed_bytes} that an H100's bandwidth takes",
+    severity="medium",
+)
+_FEW_PER_BLOCK = Diagnosis(
+    f"{_EACH_WAITS}a block has only {{in_flight_bytes}} in flight, so that {{needed_blocks:block}} "
+    "per SM are needed for the {needed_bytes} that an H100's bandwidth takes",
+    severity="medium",
+)
+_AHEAD = (
+    "et loads run ahead: write for … in tl.range(…, num_stages=4), the only way in which Triton"
 )
 _WARPS, _ROWS = 4, 64
 _OLDER = (
@@ -163,29 +172,71 @@ def _with_one_stage(kernel: KernelContext, loads: Sequence[WaitingLoad]) -> Iter
 
 
 def few_loads_in_flight(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """A loop without products whose loads are too few to fill the memory's latency."""
+    """A loop whose loads, which no product multiplies, are too few to fill the memory's latency.
+
+    Without a launch, only a loop that no grid fills, or a recurrence over time, which blocks cannot
+    share.
+    """
     loop = deepest_loop(kernel.ttgir) if kernel.ttgir else None
-    if loop is None or loop.has_dot or loop.has_copies or not loop.loads:
-        return
-    if kernel.compiled.grid is None or newer_generation(kernel) != "wgmma":
+    if loop is None or loop.has_copies or not loop.loads or newer_generation(kernel) != "wgmma":
         return
     blocks, in_flight = kernel.resident_blocks, _bytes_in_flight(kernel)
-    if not blocks or not 0 < blocks * in_flight < _NEEDED_BYTES:
+    known = kernel.compiled.grid is not None or not loop.is_recurrence
+    few = 0 < in_flight < _NEEDED_BYTES / (blocks if known else 1)
+    if any(load.feeds_dot for load in loop.loads) or not blocks or not few:
+        return
+    if _pass_cycles(kernel, blocks if known else 1) > _LATENCY_CYCLES:
         return
     lines = list(dict.fromkeys(load.source for load in loop.loads))
     yield CodeClaim(
-        _FEW_IN_FLIGHT,
+        _FEW_IN_FLIGHT if known else _FEW_PER_BLOCK,
         {
             "loop": line_name(loop.source),
-            "blocks_per_sm": blocks,
-            "in_flight_bytes": round(blocks * in_flight),
+            "in_flight_bytes": round(blocks * in_flight if known else in_flight),
             "needed_bytes": _NEEDED_BYTES,
+            **(
+                {"blocks_per_sm": blocks}
+                if known
+                else {"needed_blocks": math.ceil(_NEEDED_BYTES / in_flight)}
+            ),
         },
         f"the loads of one iteration, as ptxas unrolled it: {units.quantity('bytes', in_flight)} "
         "per block",
         lines[0],
         lines,
+        remedy=_run_ahead(kernel, loop),
     )
+
+
+def _run_ahead(kernel: KernelContext, loop: DeepestLoop) -> str:
+    """How to let the loads of a loop run ahead, and when that leaves results as they are."""
+    narrow = any(load.why == "narrow" for load in loop.loads)
+    first = (
+        f"Let each thread move {LEAST_COPY_BITS} bits or more, which an asynchronous copy takes, "
+        "with fewer warps or more per block; then l"
+        if narrow
+        else "L"
+    )
+    only = "loads that no tl.dot multiplies" if loop.has_dot else "a loop without tl.dot"
+    arrays: dict[str, set[frozenset[str]]] = {"load": set(), "store": set()}
+    for (place, array), contexts in kernel.global_accesses.items():
+        if place[1] in arrays and any(each.access.loop_depth for each in contexts):
+            arrays[place[1]].add(array)
+    again = frozenset().union(*arrays["load"]) & frozenset().union(*arrays["store"])
+    safe = ""
+    if again:
+        safe = f", if no iteration loads what one before it stored to {' or '.join(sorted(again))}"
+    elif arrays["store"] and frozenset() in arrays["load"] | arrays["store"]:
+        safe = ", if no iteration loads what one before it stored"
+    split = "" if loop.is_recurrence else "; and split the loop over more blocks"
+    return f"{first}{_AHEAD} pipelines {only}{safe}{split}"
+
+
+def _pass_cycles(kernel: KernelContext, blocks: int) -> float:
+    """The least cycles in which an SM with so many blocks issues one pass of the hottest loop."""
+    loop = kernel.mix.hottest_loop if kernel.mix else None
+    warps = blocks * (kernel.compiled.num_warps or 1)
+    return len(loop.instructions) * warps / min(warps, SCHEDULERS) if loop and warps else 0.0
 
 
 def _bytes_in_flight(kernel: KernelContext) -> float:

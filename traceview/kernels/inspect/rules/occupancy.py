@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from traceview.base import units
 from traceview.base.findings import Severity
-from traceview.base.hardware import Limiter, Occupancy
+from traceview.base.hardware import Limiter, Occupancy, lanes_of
 from traceview.base.hardware.occupancy import waves_of
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.kernel_context import (
@@ -16,7 +17,7 @@ from traceview.kernels.inspect.kernel_context import (
     KernelContext,
     tensor_ops_of,
 )
-from traceview.kernels.inspect.kernel_report import registers_for_more_blocks
+from traceview.kernels.inspect.kernel_report import line_name, registers_for_more_blocks
 from traceview.kernels.inspect.recompilations import Outcome, serialization_remarks
 from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
@@ -74,6 +75,9 @@ def low_occupancy(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Occupancy below 25 %, with the changes that raise it without spilling more."""
     occupancy, resources = kernel.occupancy, kernel.code.resources
     if occupancy is None or occupancy.theoretical_occupancy_pct >= LOW_OCCUPANCY_PCT:
+        return
+    # The grid has no more blocks for an SM than it holds.
+    if kernel.resident_blocks < occupancy.blocks_per_sm:
         return
     before = _Pressure(occupancy.theoretical_occupancy_pct, kernel.spill_bytes or 0)
 
@@ -239,6 +243,20 @@ _UPCAST_ONE = Diagnosis(
     "probabilities, convert that one instead, and pass the loaded one as it is: tl.dot sums in "
     "fp32 all the same",
 )
+_FP64 = Diagnosis(
+    "{instructions} of {all_instructions} instructions[ of the hottest loop at {loop}] compute in "
+    "fp64 what is loaded in a narrower type, at {places}: its lanes take {memory_times} times as "
+    "long as an H100's memory",
+)
+_IN_FP32 = (
+    "Compute in fp32 where that is accurate enough: without .to(tl.float64), and with tl.float32 "
+    "constants and scalars",
+    "Compute in fp32 where that is accurate enough: write constants with an f (0.5f), and call "
+    "the functions of float (powf, expf, sqrtf)",
+)
+_MUCH_FP64 = 2.0
+_OF_FP64_DATA = re.compile(r"(?:ld|st)\.\S*f64")
+_MADE_FP64 = re.compile(r"cvt(?:\.rn)?\.f64\.(?:f32|f16|s\d+|u\d+)")
 _SCALARS = Diagnosis(
     "Each block works on single values, not on tiles: its {threads} threads all do the same, and "
     "each load moves one value",
@@ -280,6 +298,40 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
             lines,
             severity="high" if any(product.in_deepest_loop for product in full) else "low",
         )
+
+
+def fp64_arithmetic(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Arithmetic in fp64 on values that were converted to it, which takes longer than memory."""
+    times, ptx, mix = kernel.pass_cycles, kernel.code.ptx, kernel.mix
+    if not ptx or not mix or not times or times["fp64"] < times["memory"]:
+        return
+    made = [i for i in ptx.instructions if _MADE_FP64.match(i.opcode)]
+    is_data = any(_OF_FP64_DATA.match(i.opcode) for i in ptx.instructions)
+    if not made or is_data or any("fp64" in a.type for a in kernel.compiled.arguments):
+        return
+    loop = mix.hottest_loop
+    counts = (loop or mix).counts
+    lines = [
+        line.source
+        for line in sorted(mix.lines, key=lambda line: -line.counts.by_class.get("fp64", 0))
+        if line.counts.by_class.get("fp64") and line.source
+    ]
+    yield CodeClaim(
+        _FP64,
+        {
+            "instructions": counts.by_class.get("fp64", 0),
+            "all_instructions": counts.total,
+            "loop": line_name(loop.source) if loop and loop.source else None,
+            "memory_times": times["fp64"] / times["memory"],
+            "proven": True,
+        },
+        f"SASS: an SM of sm_90 has {lanes_of('9.0', 'fp64')} fp64 lanes; PTX: "
+        f"{len(made)} × {made[0].opcode}",
+        lines[0] if lines else None,
+        lines,
+        severity="high" if times["fp64"] >= _MUCH_FP64 * times["memory"] else "medium",
+        remedy=_IN_FP32[kernel.ttgir is None],
+    )
 
 
 def upcast_operands(kernel: KernelContext) -> Iterator[CodeClaim]:

@@ -30,6 +30,7 @@ _MOVED = (
     "tt.trans",
 )
 _FROM_HALF = re.compile(r"x(b?f16)[,>].* to tensor<[\dx]+xf32")
+_CARRIED_FLOATS = re.compile(r"-> \(.*tensor<[\dx]+x(?:f|bf)\d")
 # An asynchronous copy (cp.async) moves 4, 8 or 16 bytes.
 LEAST_COPY_BITS = 32
 
@@ -51,12 +52,16 @@ class WaitingLoad:
 
 @record
 class DeepestLoop:
-    """The deepest loop: what it waits for, if it has products, and if copies run ahead of it."""
+    """The deepest loop: what it waits for, if it has products, and if copies run ahead of it.
+
+    `is_recurrence` is whether each iteration stores, and hands a tensor of floats to the next.
+    """
 
     source: SourceLine | None
     loads: tuple[WaitingLoad, ...]
     has_dot: bool
     has_copies: bool
+    is_recurrence: bool
 
 
 def deepest_loop(module: IrModule) -> DeepestLoop | None:
@@ -75,7 +80,11 @@ def deepest_loop(module: IrModule) -> DeepestLoop | None:
     loop = next(region for region in reversed(here[0][1]) if region.opcode in LOOPS)
     opcodes = {op.opcode for op, _ in here}
     return DeepestLoop(
-        loop.line, loads, bool(opcodes & {*_DOTS}), bool(opcodes & {*_COPIES, "ttg.async_wait"})
+        loop.line,
+        loads,
+        bool(opcodes & {*_DOTS}),
+        bool(opcodes & {*_COPIES, "ttg.async_wait"}),
+        "tt.store" in opcodes and bool(_CARRIED_FLOATS.search(loop.rest)),
     )
 
 

@@ -97,7 +97,8 @@ class NarrowReason:
     `remedies` are those in `remedy` that were recompiled, `otherwise` what to do without them.
     `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
     it has a price that may outweigh what it gains. `kept`: the access is best as it is.
-    `coalesced`: neighbouring threads of a CUDA C++ kernel move neighbouring elements.
+    `coalesced`: neighbouring threads of a CUDA C++ kernel move neighbouring elements. `refuted`:
+    without the cause the access is as narrow.
     """
 
     cause: str
@@ -111,6 +112,7 @@ class NarrowReason:
     uncertain: bool = False
     kept: bool = False
     coalesced: bool = False
+    refuted: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""
@@ -289,6 +291,17 @@ def too_few_elements(compiled: Compiled, factor: int, *, tiles: bool) -> Iterato
         if named_as_tile(name) and not _is_whole_row(compiled, name):
             change = Change(constexprs=((name, larger),), resizes=True)
             yield Cause(TOO_FEW, change, f"{name}={larger}")
+
+
+def is_row(compiled: Compiled, shape: Sequence[int]) -> bool:
+    """Whether a tile of one axis is a row of the data, whose size no other tile can have.
+
+    It is if no constexpr of its size is a tile by its name along which blocks or loops advance.
+    """
+    sizes = [size for size in shape if size > 1]
+    same = [a.name for a in compiled.arguments if a.type == "constexpr" and [a.value] == sizes]
+    free = (name for name in same if named_as_tile(name) and not _is_whole_row(compiled, name))
+    return bool(same) and not any(free)
 
 
 def _is_whole_row(compiled: Compiled, name: str) -> bool:

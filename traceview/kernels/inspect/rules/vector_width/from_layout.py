@@ -51,6 +51,10 @@ _MADE = {
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
 _LARGER = "Use a larger block, or give each block more work, so that a thread moves 16 bytes"
+_ROWS = (
+    "Let each block take several rows: a tile of two axes, [{0}, {1}], with num_warps=1, so that a "
+    "thread moves 16 bytes"
+)
 _SHARED = (
     "Find what gives the tile this layout: an address that Triton cannot follow (a remainder, a "
     "quotient), or another access or a cast to a wider type that shares it"
@@ -62,6 +66,11 @@ _FEW = (
 _PER_GROUP = (
     "Let a block or an inner loop stay within one group, so that the quotient is a scalar: load "
     "one value per group and broadcast it"
+)
+_BY_ARGUMENT = (
+    "Let an axis of the grid or a loop run over what {0} divides, so that the quotient is a scalar "
+    "and nothing is divided: load one value per group and broadcast it. As tl.constexpr, {0} at "
+    "least divides cheaply"
 )
 _NO_WRAP = (
     "If the remainder only keeps offsets below the end, mask those beyond it instead; if it is the "
@@ -195,6 +204,13 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> NarrowReason:
     threads = WARP_THREADS * (compiled.num_warps or 1)
     is_small = elements <= WARP_THREADS * each
     fewer = _LARGER if compiled.num_warps == 1 or is_small else _FEWER
+    if causes.is_row(compiled, limit.shape):
+        wide = VECTOR_BYTES // limit.element_bytes
+        warps = elements // (WARP_THREADS * wide)
+        rows = WARP_THREADS * wide // elements if elements else 0
+        fewer = f"Use num_warps={warps}, so that a thread moves 16 bytes"
+        if not warps:
+            fewer = _ROWS.format(rows, elements)
     adjacent = f"{each} adjacent element{'' if each == 1 else 's'}"
     tile = " × ".join(f"{size:,}" for size in limit.shape)
     if compiled.is_gluon:
@@ -277,7 +293,11 @@ def _not_adjacent(
     depends = "is" if is_it else "depends on"
     cause = f"the offset {depends} {what}, so its elements are not known to be adjacent"
     if what.startswith("a quotient"):
-        return _reason(cause, _PER_GROUP)
+        arguments = {a.name for a in compiled.arguments if a.type != "constexpr"}
+        divisor = "" if culprit.constant is not None else (culprit.operands or ("",))[-1]
+        is_argument = divisor in arguments
+        remedy = _BY_ARGUMENT.format(divisor) if is_argument else _PER_GROUP
+        return _reason(cause, remedy, conditional=is_argument)
     if what.startswith("a remainder"):
         run = _run(culprit, compiled)
         return _reason(cause, _SHORT_RUNS.format(run) if run else _NO_WRAP, conditional=not run)

@@ -17,6 +17,7 @@ from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text
 from traceview.kernels.inspect.recompilations import by_place, widths, widths_text
 from traceview.kernels.inspect.rules.atomics import VECTORS_SINCE, has_wider_form
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.inspect.rules.loops import few_loads_in_flight
 from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.from_layout import tile_bits
 from traceview.kernels.inspect.rules.vector_width.proven import KINDS, reason_of
@@ -32,6 +33,8 @@ _WHOLE_BITS = 32
 _MINOR_WALKED_SHARE = 0.25
 # Below this share of what a pass moves, no change to an access saves as much as a trial must show.
 _NEGLIGIBLE_SHARE = 0.03
+# Times the memory's: a pass of a kernel with twice the arithmetic is no longer bound by its loads.
+_MUCH_ARITHMETIC = 2.0
 _NARROW = Diagnosis(
     f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
     f"{causes.WIDE_BITS} ({{widths}}){{because}}"
@@ -76,6 +79,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     every = {s: _narrow(kernel, kernel.global_accesses[s], samples) for s in streams}
     total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
     tiled = any(each.tiles for each in every.values() if each)
+    # A loop that waits for memory's latency, or computes for longer than it loads, gains little.
+    waits, computes = any(few_loads_in_flight(kernel)), kernel.arithmetic >= _MUCH_ARITHMETIC
     for stream, listed in streams.items():
         if narrow := every[stream]:
             least = _MINOR_WALKED_SHARE if narrow.layout.walked else _MINOR_SHARE
@@ -88,8 +93,10 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             whole = reason.coalesced and narrow.width >= _WHOLE_BITS
             slight = minor or outside or merged or (whole and kernel.compiled.how == "given")
             severity = _severity(narrow, reason, minor=slight)
-            if severity == "high" and _keeps_up(narrow, kernel):
+            if severity == "high" and (waits or _keeps_up(narrow, kernel)):
                 severity = "medium"
+            if severity != "info" and computes:
+                severity = "low"
             if narrow.moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
                 severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
@@ -160,7 +167,7 @@ def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool
     """What is not proven or may not pay, and what only some data allow, is never high."""
     if reason.kept:
         return "info"
-    if minor:
+    if minor or reason.refuted:
         return "low"
     if reason.conditional or reason.uncertain or not reason.proven:
         return "medium"

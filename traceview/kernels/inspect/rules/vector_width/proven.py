@@ -200,7 +200,12 @@ class _Case:
         )
         if not any_compiled or refused or self.narrow.layout.scattered:
             return reason
-        return replace(reason, basis=f"{reason.basis}; no recompilation widened it")
+        tried = {cause.clause for cause in undeclared(self.narrow.suspects)}
+        basis = f"{reason.basis}; no recompilation widened it"
+        if reason.cause not in tried:
+            return replace(reason, basis=basis)
+        remedy = _NOT_ALL.format(reason.remedy[:1].lower() + reason.remedy[1:])
+        return replace(reason, basis=basis, remedy=remedy, proven=False, refuted=True)
 
     def _tiers(self) -> Iterator[list[Cause]]:
         """Tiers of causes; each is tried only if no earlier one widened the access."""
@@ -253,12 +258,18 @@ class _Case:
     def _fewer_threads(self, width: int) -> Iterator[Cause]:
         """Causes of elements that are spread over too many threads."""
         narrow, factor = self.narrow, WIDE_BITS // max(width, 1)
-        for cause in too_few_elements(self.compiled, factor, tiles=narrow.tiles or self.tiled):
+        tiles = (narrow.tiles or self.tiled) and self._leaves_blocks(factor)
+        for cause in too_few_elements(self.compiled, factor, tiles=tiles):
             if not narrow.tiles and self.trials.equivalence(cause.change).verdict != "same":
                 continue
             # The width of a copy to shared memory depends on its layout, too.
             if narrow.place[1] != "async-copy" or cause.change.num_warps is None:
                 yield cause
+
+    def _leaves_blocks(self, factor: int) -> bool:
+        """Whether the GPU has a block for each SM where tiles are so many times as large."""
+        grid = self.compiled.grid
+        return not (grid and self.sm_count) or math.prod(grid) >= factor * self.sm_count
 
     def _together(self) -> Iterator[Cause]:
         """Causes that hide one another: several arguments, then also too few elements."""
@@ -405,12 +416,21 @@ class _Case:
         """The occupancy that fewer warps cost, if they cost any."""
         for change in (cause.change for cause in causes if cause.change.num_warps):
             outcome = self.trials.outcome(change)
+            if self._fits_at_once(outcome):
+                continue
             before = _occupancy_pct(self.trials.original(self.compiled))
             after = _occupancy_pct(outcome) if outcome else before
             if after < before:
                 fell = f"{before:.1f} → {after:.1f} %"
                 return f"; theoretical occupancy falls with num_warps={change.num_warps}: {fell}"
         return ""
+
+    def _fits_at_once(self, outcome: Outcome | None) -> bool:
+        """Whether SMs hold the whole grid at once: a higher occupancy would find no block."""
+        grid, occupancy = self.compiled.grid, outcome.occupancy if outcome else None
+        if not (grid and occupancy and self.sm_count):
+            return False
+        return math.prod(grid) <= occupancy.blocks_per_sm * self.sm_count
 
     def _least(self, cause: Cause, width: int) -> Cause:
         """The cause reduced to the arguments that matter."""
@@ -449,6 +469,9 @@ class _Case:
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
 
 
+_NOT_ALL = (
+    "Leave it where rows start anywhere, as those of a window do: to {0} widens nothing by itself"
+)
 _WITH_WORK = "with more work per block, such as several rows: alone it lowers occupancy"
 _NO_ROOM = (
     "and measure it: it lowers occupancy, and the grid is too small for more work per block, such "
