@@ -139,8 +139,6 @@ def test_a_header_and_a_macro_of_the_project(program):
         ("nvidia/cu13/include", "cublas_v2.h"),
         ("nvidia/cublas/include", "cublas_v2.h"),
         ("nvidia/cu13/include/cccl", "cub/cub.cuh"),
-        ("torch/include", "ATen/ATen.h"),
-        ("torch/include/torch/csrc/api/include", "torch/all.h"),
         ("pybind11/include", "pybind11/pybind11.h"),
         ("cutlass_library/source/include", "cute/tensor.hpp"),
     ],
@@ -178,9 +176,8 @@ def test_a_header_of_an_installed_package_is_compiled(program, monkeypatch):
 @pytest.mark.parametrize(
     ("header", "package"),
     [
-        ("curand_of_tomorrow.h", "nvidia-curand"),
-        ("cudnn_of_tomorrow.h", "nvidia-cudnn-cu1"),
         ("cutlass/of_tomorrow.h", "nvidia-cutlass"),
+        ("cuda/std/of_tomorrow", "nvidia-cuda-cccl"),
         ("of_nobody.h", ""),
     ],
 )
@@ -191,6 +188,76 @@ def test_a_missing_header_is_named_with_its_package(header, package, program):
     remedy = f"{install}name its folder with NVCC_APPEND_FLAGS=-I<folder of {header}>"
     with pytest.raises(TraceviewError, match=f"{header}: No such file or directory; {remedy}$"):
         compile_cuda(program)
+
+
+@pytest.mark.parametrize(
+    ("header", "package"),
+    [
+        *(
+            (f"{name}{end}.h", f"nvidia-{name}")
+            for name, ends in {
+                "cublas": ("", "_v2", "Lt", "_api"),
+                "curand": ("", "_kernel", "_mtgp32_host", "_uniform"),
+                "cusparse": ("", "_v2"),
+                "cusolver": ("Dn", "Sp", "_common"),
+                "cufft": ("", "Xt", "w"),
+                "npp": ("", "core", "i_filtering_functions"),
+                "cudnn": ("", "_ops", "_adv_infer", "_version_v9"),
+                "nccl": ("",),
+            }.items()
+            for end in ends
+        ),
+        ("cub/cub.cuh", "nvidia-cuda-cccl"),
+        ("cuda/atomic", "nvidia-cuda-cccl"),
+    ],
+)
+def test_only_headers_that_a_package_has(header, package):
+    remedy = cuda_cpp._remedy(f"a.cu:1: {header}: No such file or directory", (13, 0))
+    assert f"`pip install {package}" in remedy
+    stem = header.rpartition(".")[0] or header
+    for like in (f"{stem}_of_nobody.hpp", f"{stem}_nope.cuh", f"my_{header.replace('/', '_')}"):
+        if not like.startswith("cub/"):
+            text = cuda_cpp._remedy(f"a.cu:1: {like}: No such file or directory", (13, 0))
+            assert "pip install" not in text
+    for like in ("curand_nope.h", "cublas_helper.h", "cuda/helper.h", "nccl_wrapper.h"):
+        text = cuda_cpp._remedy(f"a.cu:1: {like}: No such file or directory", (13, 0))
+        assert text.startswith(f"name its folder with NVCC_APPEND_FLAGS=-I<folder of {like}>")
+
+
+# Of PyTorch's headers, those that are light and the whole one, which has what the light ones lack.
+TYPES = "#pragma once\nnamespace torch { constexpr int WIDTH = 4321; }\n"
+WHOLE = (
+    "#pragma once\n#include <torch/types.h>\nnamespace torch::nn { constexpr int MORE = 765; }\n"
+)
+BOUND = """
+template <int N> __global__ void bound(float* x) {{ x[threadIdx.x] = N; }}
+template <int N> void launch(float* x) {{ bound<N><<<1, 32>>>(x); }}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("launch", &launch<{value}>, "text"); }}
+"""
+
+
+@pytest.mark.parametrize("header", ["extension", "torch", "all"])
+@pytest.mark.parametrize("value", ["torch::WIDTH", "torch::nn::MORE"])
+def test_headers_of_torch_are_light_where_that_suffices(header, value, program, monkeypatch):
+    need_compiler()
+    include = program.parent / "site/torch/include/torch/csrc/api/include/torch"
+    include.mkdir(parents=True)
+    module = "#define PYBIND11_MODULE(name, m) template <class M> void module_of(M m)\n"
+    texts = {
+        "types": TYPES,
+        header: WHOLE + module.replace("template <class M> void module_of(M m)", MODULE),
+    }
+    for name, text in texts.items():
+        (include / f"{name}.h").write_text(text)
+    monkeypatch.setattr(sys, "path", [str(program.parent / "site"), *sys.path])
+    program.write_text(f"#include <torch/{header}.h>\n{BOUND.format(value=value)}")
+    ptx, _ = compile_cuda(program)
+    assert ptx.count(".entry") == 1
+    number = 4321 if value == "torch::WIDTH" else 765
+    assert f"boundILi{number}E" in ptx
+
+
+MODULE = "struct M { template <class... A> void def(A&&...) {} }; void module_of(M m)"
 
 
 def test_a_word_of_windows_and_a_function_of_another_file(program):

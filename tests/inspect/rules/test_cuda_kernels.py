@@ -114,10 +114,12 @@ __global__ void copy(const {type}* x, {type}* y, int n, int columns) {{
     ],
 )
 @pytest.mark.parametrize("type_", ["float", "float2", "short"])
-def test_whole_sectors_of_a_file_are_no_more_than_low(tmp_path, moves, is_whole, type_):
+def test_whole_sectors_of_a_file_are_low_unless_few_are_in_flight(tmp_path, moves, is_whole, type_):
     found = findings(tmp_path, COPY.format(type=type_, moves=moves))
     loads = next(f for f in found if "Global loads" in f.message)
-    assert (loads.severity == "low") == (is_whole and type_ != "short")
+    is_alone = type_ == "float" and moves == "if (at < n) y[at] = x[at];"
+    assert (loads.severity == "low") == (is_whole and type_ != "short" and not is_alone)
+    assert loads.severity == "medium" or not is_alone
     assert not is_whole or "where each row is so aligned" in loads.action
 
 
@@ -140,3 +142,177 @@ __global__ void steps(int* data, int* output, int n, int layers) {{
 def test_the_turns_of_an_unrolled_loop_store_different_elements(tmp_path, step, distance):
     found = findings(tmp_path, STEPS.format(step=step, distance=distance))
     assert not [f for f in found if "same element" in f.message]
+
+
+# A thread reads one element per offset, and its neighbour the next ones: (offsets, severity).
+STENCIL = """
+__global__ void k(const float* __restrict__ x, float* __restrict__ y, int n, int width) {{
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < n) y[at] = {sum};
+}}
+"""
+
+
+@pytest.mark.parametrize("offsets", [(-1, 0, 1), (-2, 1), (0, 3), (0, 31)])
+@pytest.mark.parametrize("rows", ["", "width", "4 * width"])
+def test_neighbours_that_read_the_same_are_no_vectors(tmp_path, offsets, rows):
+    terms = [f"x[at + {offset}]" for offset in offsets]
+    terms += [f"x[at + {rows}]", f"x[at - {rows}]"] if rows else []
+    found = findings(tmp_path, STENCIL.format(sum=" + ".join(terms)))
+    assert {f.severity for f in found} == {"info"}
+    assert "Leave the width" in found[0].action
+
+
+@pytest.mark.parametrize("terms", ["x[at] + x[at + width]", "x[at]", "x[at] + x[at + 64]"])
+def test_neighbours_that_read_others_may_be_vectors(tmp_path, terms):
+    found = findings(tmp_path, STENCIL.format(sum=terms))
+    assert not any("stencil" in f.message for f in found)
+    assert any("float4" in f.action for f in found)
+
+
+STRUCTURE = """
+struct S {{ {type_} m[{members}]; }};
+__global__ void k(S* s, int n) {{
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < n) {{ {body} }}
+}}
+"""
+
+
+@pytest.mark.parametrize("members", [3, 5, 6])
+@pytest.mark.parametrize(
+    ("used", "type_", "severity"),
+    [("all", "float", "medium"), ("one", "float", "high"), ("all", "unsigned char", "high")],
+)
+def test_structures_are_as_bad_as_what_is_not_used(tmp_path, members, used, type_, severity):
+    each = range(members if used == "all" else 1)
+    body = " ".join(f"s[at].m[{i}] += 1;" for i in each)
+    found = findings(tmp_path, STRUCTURE.format(type_=type_, members=members, body=body))
+    assert found[0].severity == severity
+    assert f"{members * (4 if type_ == 'float' else 1)} bytes apart" in found[0].message
+    assert "an array of its own" in found[0].action
+
+
+AXES = """
+__global__ void k(const float* __restrict__ x, float* __restrict__ y, int width) {{
+  int a = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y * blockDim.y + threadIdx.y;
+  y[{fast} + {slow} * width] = x[{fast} + {slow} * width] + 1;
+}}
+"""
+
+
+@pytest.mark.parametrize(("fast", "slow"), [("a", "b"), ("b", "a")])
+def test_the_axis_of_a_block_that_runs_along_memory(tmp_path, fast, slow):
+    found = findings(tmp_path, AXES.format(fast=fast, slow=slow))
+    exchanged = [f for f in found if f.action.startswith("Let threadIdx.x run along the axis")]
+    assert bool(exchanged) == (fast == "b")
+    assert all(f.severity == "high" for f in exchanged)
+
+
+DOUBLES = """
+#include <math.h>
+__global__ void k(const {type_}* __restrict__ x, {type_}* __restrict__ y, int n, int turns) {{
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  {type_} sum = x[at];
+  for (int i = 0; i < turns; i++) sum = {body};
+  y[at] = sum;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("sum * 1.1f + 0.3f", ""),
+        ("sum * 1.1 + 0.3", "any"),
+        ("exp(-0.3 * sum) + sqrt(0.1 + sum)", "medium"),
+        ("expf(-0.3f * sum) + sqrtf(0.1f + sum)", ""),
+        ("pow(sum, 2.5) + 0.1", "medium"),
+    ],
+)
+@pytest.mark.parametrize("type_", ["float", "double"])
+def test_fp64_by_accident(tmp_path, type_, body, severity):
+    found = findings(tmp_path, DOUBLES.format(type_=type_, body=body))
+    fp64 = [f for f in found if "fp64 instruction" in f.message]
+    assert bool(fp64) == (type_ == "float" and severity != "")
+    for finding in fp64:
+        assert finding.subject.line == 6
+        assert finding.severity in ({severity} if severity != "any" else {"low", "medium"})
+
+
+PRODUCTS = """
+__global__ void k({type_}* a, {type_}* b, {type_}* c, int n) {{
+  int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+  {type_} sum = 0;
+  for (int i = 0; i < n; i++) sum += {left} * {right};
+  c[row * n + col] = sum;
+}}
+"""
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+@pytest.mark.parametrize(
+    ("left", "right", "is_product"),
+    [
+        ("a[row * n + i]", "b[i * n + col]", True),
+        ("b[i * n + col]", "a[row * n + i]", True),
+        ("a[(row + i) * n + col]", "b[i * n + col]", False),
+    ],
+)
+def test_operands_that_threads_of_a_block_share(tmp_path, type_, left, right, is_product):
+    found = findings(tmp_path, PRODUCTS.format(type_=type_, left=left, right=right))
+    tiles = [f for f in found if f.action.startswith("Load tiles of both operands")]
+    assert bool(tiles) == is_product
+    assert all(f.severity == "medium" and f is found[0] for f in tiles)
+
+
+ATOMICS = """
+__global__ void k(const {type_}* __restrict__ x, {type_}* sum, unsigned* bins, int n) {{
+  int at = blockIdx.x * blockDim.x + threadIdx.x;
+  {body}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "severity"),
+    [
+        ("float", "if (at < n) atomicAdd(sum, x[at]);", "high"),
+        ("double", "if (at < n) atomicAdd(sum, x[at]);", "high"),
+        ("float", "if (at < n && x[at] > 3) atomicAdd(sum, x[at]);", "medium"),
+        ("float", "if (threadIdx.x == 0) atomicAdd(sum, x[at]);", "low"),
+        (
+            "float",
+            "float v = x[at]; for (int o = 16; o; o /= 2) v += __shfl_down_sync(~0u, v, o);"
+            " if (threadIdx.x % 32 == 0) atomicAdd(sum, v);",
+            "low",
+        ),
+        ("int", "if (at < n) atomicAdd(sum, x[at]);", "low"),
+    ],
+)
+def test_atomics_of_all_threads_at_one_address(tmp_path, type_, body, severity):
+    found = findings(tmp_path, ATOMICS.format(type_=type_, body=body))
+    (contended,) = (f for f in found if "one address" in f.message)
+    assert contended.severity == severity
+    assert contended.message.startswith("All threads of all blocks") == (severity != "low")
+
+
+@pytest.mark.parametrize(
+    ("body", "is_counted"),
+    [
+        ("atomicAdd(&bins[x[at]], 1);", True),
+        ("for (; at < n; at += 4096) atomicAdd(&bins[x[at] % 64], 2);", True),
+        ("atomicAdd(&bins[x[at]], x[at + n]);", False),
+        ("atomicAdd(&bins[at], 1);", False),
+        (
+            "__shared__ unsigned own[64]; own[threadIdx.x % 64] = 0; __syncthreads();"
+            " atomicAdd(&own[x[at] % 64], 1); __syncthreads(); atomicAdd(&bins[x[at]], 1);",
+            False,
+        ),
+    ],
+)
+def test_counts_in_bins(tmp_path, body, is_counted):
+    found = findings(tmp_path, ATOMICS.format(type_="int", body=body))
+    counted = [f for f in found if f.action.startswith("If the bins fit")]
+    assert bool(counted) == is_counted
+    assert all(f.severity == "medium" for f in counted)

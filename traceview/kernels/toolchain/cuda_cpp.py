@@ -7,12 +7,14 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
 from traceview.base.errors import ToolNotFoundError, TraceviewError, unreadable
 from traceview.base.records import record
+from traceview.base.stages import stage
 from traceview.kernels.ptx.model import ptx_text
 from traceview.kernels.toolchain import listings, tools
 from traceview.kernels.toolchain.tools import TOOLKITS
@@ -135,12 +137,44 @@ def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
 
     Code that calls functions of other files is assembled without them, as for a linker.
     """
+    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+        return _with_light_headers(path, arch, nvcc, f"-I{_light_headers(Path(folder))}")
+
+
+# What kernels use of PyTorch's largest headers, which compile in a third of the time: no modules,
+# no optimizers, no Python. A module's functions are still named, so that their kernels exist.
+_LIGHT = """#pragma once
+#include <torch/types.h>
+#include <string>
+#ifndef PYBIND11_MODULE
+struct traceview_module {
+  template <class... A> traceview_module& def(const char*, A&&...) { return *this; }
+  std::string& doc() { static std::string text; return text; }
+};
+#define PYBIND11_MODULE(name, m) extern "C" void traceview_bindings(traceview_module& m)
+#endif
+"""
+
+
+def _light_headers(folder: Path) -> Path:
+    (folder / "torch").mkdir()
+    for name in ("extension", "torch", "all"):
+        (folder / "torch" / f"{name}.h").write_text(_LIGHT)
+    return folder
+
+
+def _with_light_headers(path: Path, arch: str, nvcc: Path, light: str) -> tuple[str, bytes]:
     flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
+    flags.append(light)
     result = _run_nvcc(nvcc, flags)
     while not result.ok or result.written is None:
         error = _first_error(result.err, path) or result.evidence
         more = [flag for flag in project_flags(error, path) if flag not in flags]
-        if not more:
+        if not more and light in flags and any("/torch/" in flag for flag in flags):
+            # It uses more of PyTorch: with all of it, nvcc takes some 30 s of CPU time.
+            flags.remove(light)
+            stage(f"compiling {path.name} with all of PyTorch's headers")
+        elif not more:
             remedy = _remedy(error, tools.release_of(nvcc))
             raise TraceviewError(f"nvcc does not compile {path}: {error}", remedy)
         flags += more
@@ -169,11 +203,21 @@ _LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
 _NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 # Names of macros, as projects write them.
 _UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9]*(?:max|min)?_*|_[A-Z]_)" is undefined')
-# Headers by package of PyPI; those of NVIDIA end in -cu12 for CUDA 12.
+# Headers by package of PyPI; those of NVIDIA end in -cu12 for CUDA 12. Only headers that the
+# package has, or its folders: a name that merely begins alike is of the project.
 _PACKAGES = {
-    r"(cublas|curand|cusparse|cusolver|cufft|npp)\w*\.h": "nvidia-{name}{cu12}",
-    r"(cudnn|nccl)\w*\.h": "nvidia-{name}-cu{release}",
-    r"(cub|thrust|nv|cuda)/": "nvidia-cuda-cccl{cu12}",
+    r"(cublas)(?:_api|_v2|Lt|Xt)?\.h$": "nvidia-{name}{cu12}",
+    r"(curand)(?:_(?:kernel|discrete2?|globals|lognormal|mrg32k3a|mtgp32\w*|normal(?:_static)?"
+    r"|philox4x32_x|poisson|precalc|uniform))?\.h$": "nvidia-{name}{cu12}",
+    r"(cusparse)(?:_v2)?\.h$": "nvidia-{name}{cu12}",
+    r"(cusolver)(?:_common|Dn|Mg|Rf|Sp|Sp_LOWLEVEL_PREVIEW)\.h$": "nvidia-{name}{cu12}",
+    r"(cufft)(?:w|Xt)?\.h$": "nvidia-{name}{cu12}",
+    r"(npp)(?:core|defs|i|s|[is]_\w+)?\.h$": "nvidia-{name}{cu12}",
+    r"(cudnn)(?:_(?:adv|backend|cnn|graph|ops|version)(?:_infer|_train)?(?:_v\d)?|_v\d)?\.h$": (
+        "nvidia-{name}-cu{release}"
+    ),
+    r"(nccl)(?:_device|_net)?\.h$": "nvidia-{name}-cu{release}",
+    r"(cub|thrust)/|(?:nv|cuda)/(?:std/)?\w+$": "nvidia-cuda-cccl{cu12}",
     r"(cutlass|cute)/": "nvidia-cutlass",
     r"(torch|ATen|c10|caffe2)/": "torch",
     r"(pybind11)/": "pybind11",
@@ -181,6 +225,8 @@ _PACKAGES = {
 # Names of CUB and Thrust that code for CUDA 12 uses.
 _REMOVED = re.compile(r'namespace "(?:cub|thrust)\b[^"]*" has no member')
 # A CPU build of PyTorch has the headers of CUDA without this one.
+_NOT_GENERATED = "-DC10_USING_CUSTOM_GENERATED_MACROS"
+_TORCH = (("torch", "include"), ("torch", "include", "torch", "csrc", "api", "include"))
 _GENERATED = "c10/cuda/impl/cuda_cmake_macros.h"
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "setup.py", "pyproject.toml")
 _BUILDS = (".py", ".txt", ".cmake", ".sh", ".mk", "Makefile")
@@ -191,7 +237,7 @@ def project_flags(error: str, path: Path) -> list[str]:
     """The flags that an error asks for: a folder of headers, or a macro as the project sets it."""
     missing = _NO_HEADER.search(error)
     if missing and missing["header"] == _GENERATED:
-        return ["-DC10_USING_CUSTOM_GENERATED_MACROS"]
+        return [_NOT_GENERATED]
     if missing:
         return _header_flags(missing["header"], path)
     undefined = _UNDEFINED.search(error)
@@ -216,7 +262,19 @@ def _header_flags(header: str, path: Path) -> list[str]:
     patterns = _HEADERS if "/" in header else _HEADERS[:2]
     folders = (folder for pattern in patterns for folder in _in_wheels(pattern))
     folder = next((each for each in folders if (each / header).is_file()), None)
+    torch = [Path(folder, *below) for folder in sys.path for below in _TORCH] if folder else []
+    if folder in torch:
+        return _torch_flags(torch)
     return [f"-Xcompiler=-idirafter{folder}"] if folder else []
+
+
+def _torch_flags(folders: Iterable[Path]) -> list[str]:
+    """All that PyTorch's headers need, at once: each failed compilation takes seconds."""
+    present = [folder for folder in folders if folder.is_dir()]
+    present.append(Path(sysconfig.get_paths()["include"]))
+    flags = [f"-Xcompiler=-idirafter{folder}" for folder in dict.fromkeys(present)]
+    whole = any((folder / _GENERATED).is_file() for folder in present)
+    return flags if whole else [*flags, _NOT_GENERATED]
 
 
 def _remedy(error: str, release: tuple[int, int] | None) -> str:

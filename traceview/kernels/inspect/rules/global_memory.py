@@ -239,7 +239,8 @@ _OF_LIBRARY = Diagnosis(
 _ARRAY = Diagnosis(
     "Each thread uses {stack_bytes:byte} of local memory, though nothing spills: likely an array "
     "indexed at run time[ at {places}]",
-    "Unroll the loop that indexes the array, so that it can live in registers",
+    "Unroll the loop that indexes the array, with a fixed number of iterations, so that it can "
+    "live in registers",
 )
 # Sine, cosine and tangent of libdevice and CUDA: the table of 2/π, and the functions that read it.
 _USES = (
@@ -288,6 +289,8 @@ def local_memory(kernel: KernelContext) -> Iterator[CodeClaim]:
             says, shown, symbol = use, [i for i, _ in matches], matches[0][1]
             break
     lines = list(dict.fromkeys(i.source for i in shown if i.source))
+    loop = kernel.mix.hottest_loop if kernel.mix else None
+    hot = loop is not None and says is _ARRAY and "local load" in loop.counts.by_class
     yield CodeClaim(
         says,
         {"stack_bytes": resources.stack_bytes},
@@ -301,4 +304,5 @@ def local_memory(kernel: KernelContext) -> Iterator[CodeClaim]:
             else "__sinf, __cosf or __tanf",
             "in_fp32": " in fp32" if any(_IN_FP64.search(i.operands) for i in shown) else "",
         },
+        severity="medium" if hot else None,
     )

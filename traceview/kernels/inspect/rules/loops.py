@@ -84,6 +84,27 @@ _SHARED_BOUND = Diagnosis(
     "faster still",
     "medium",
 )
+_OF_KERNELS = (".cu", ".cuh")
+_WIDENED, _FP64 = (
+    re.compile(r"cvt\S*\.f64\.[fsu]"),
+    re.compile(r"D(?:ADD|MUL|FMA|SETP)\b|MUFU\S*64"),
+)
+# Of GPUs whose rate is not known. Of few instructions, loads and stores take longer: 16 of an SM
+# with 64 lanes take 8 cycles per warp, as long as a warp's 512 bytes at an H200's bandwidth.
+_SLOW_LANES, _MANY_FP64 = 2, 8
+_ACCIDENTAL = Diagnosis(
+    "{instructions:fp64 instruction} {instructions?computes|compute} on values of narrower types, "
+    "converted at {places}",
+    "Where fp32 suffices, write literals as 0.5f, call float functions (sqrtf, expf), and write "
+    "x * x for pow(x, 2)",
+)
+_UNSHARED = Diagnosis(
+    "The hottest loop loads {loads} values from global memory for {fmas:FMA} at {places}, and the "
+    "threads of a row or column of the block load the same ones",
+    "Load tiles of both operands into shared memory, and let each thread compute several results "
+    "from them; for matrix products, cuBLAS or CUTLASS are faster still",
+    "medium",
+)
 _MOST_STAGES = 3
 # An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
 # less in flight stay below the bandwidth (docs/ptx.md). At 1.755 GHz, 1 µs is so many cycles.
@@ -295,6 +316,71 @@ def shared_memory_bound(kernel: KernelContext) -> Iterator[CodeClaim]:
         f"{lanes} fp32 lanes and serves {WARP_THREADS} threads of shared memory per cycle",
         source := lines.most_common(1)[0][0],
         [source],
+    )
+
+
+def unshared_products(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A matrix product that loads both operands of each FMA from global memory."""
+    loop, sass = kernel.mix.hottest_loop if kernel.mix else None, kernel.code.sass
+    if loop is None or sass is None or kernel.ttgir or "MMA" in loop.counts.by_class:
+        return
+    code = [sass.instructions[at].opcode for at in loop.instructions]
+    loads = sum(each.startswith("LDG") for each in code)
+    products = sum(each.startswith(("FFMA", "DFMA", "HFMA2")) for each in code)
+    shared = any(access.space == "shared" for access in kernel.accesses)
+    if not products or loads < 2 * products or shared:
+        return
+    deepest = max((a.loop_depth for a in kernel.accesses if a.level == "ptx"), default=0)
+    reads = [
+        (place[0], kernel.provenance.slices.address(each).axes)
+        for (place, _), contexts in kernel.global_accesses.items()
+        for context in contexts
+        for each in context.instructions
+        if kernel.provenance and place[1] == "load" and context.access.loop_depth == deepest
+    ]
+    sides = {axes for _, axes in reads}
+    if not {frozenset("x"), frozenset("y")} <= sides:
+        return
+    lines = list(dict.fromkeys(source for source, axes in reads if len(axes) == 1))
+    yield CodeClaim(
+        _UNSHARED,
+        {"loads": loads, "fmas": products, "proven": True},
+        "SASS of the hottest loop; by the addresses in PTX, one operand does not depend on the "
+        "thread's x, the other not on its y",
+        lines[0],
+        lines,
+    )
+
+
+def accidental_fp64(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Arithmetic in fp64 of a CUDA C++ kernel whose arrays hold none: literals such as 0.5."""
+    ptx, sass = kernel.code.ptx, kernel.code.sass
+    if ptx is None or sass is None or kernel.ttgir or not kernel.compiled.is_cuda(None):
+        return
+    moved = (i for each in kernel.global_accesses.values() for c in each for i in c.instructions)
+    widened = [i for i in ptx.instructions if _WIDENED.match(i.opcode)]
+    if not widened or any(i.opcode.endswith("f64") for i in moved):
+        return
+    loop = kernel.mix.hottest_loop if kernel.mix and kernel.mix.hottest_loop else None
+    code = [sass.instructions[at] for at in loop.instructions] if loop else sass.instructions
+    count = sum(bool(_FP64.match(each.opcode)) for each in code)
+    capability = limits_of(kernel.compiled.arch).compute_capability
+    lanes = lanes_of(capability, "fp64") or _SLOW_LANES
+    if not count:
+        return
+    many = count * WARP_THREADS >= _MANY_FP64 * lanes
+    lines = Counter(i.source for i in widened if i.source)
+    sources: list[SourceLine | None] = [source for source, _ in lines.most_common()]
+    # Of functions of headers, the lines that call them.
+    sources = [at for at in sources if at and at.file.endswith(_OF_KERNELS)] or [None]
+    yield CodeClaim(
+        _ACCIDENTAL,
+        {"instructions": count, "lanes": lanes, "proven": True},
+        f"SASS{' of the hottest loop' if loop else ''}: {count} fp64 instructions; an SM has "
+        f"{lanes} fp64 lanes; no array in global memory is fp64",
+        sources[0],
+        sources,
+        severity="medium" if many else "low",
     )
 
 

@@ -35,7 +35,8 @@ class Origin:
     depends on data loaded from global memory, and `loaded_from` are the parameters that the
     addresses of those loads start from. `gathered`: the addresses of those loads differ
     between the threads of a block. `through_shared`: it depends on values from shared memory.
-    `per_thread`: it differs between the threads of a block. `per_block`: between blocks.
+    `per_thread`: it differs between the threads of a block. `per_block`: between blocks. `axes`:
+    those of threads and blocks along which it differs (x, y, z).
     """
 
     parameters: frozenset[str]
@@ -46,6 +47,7 @@ class Origin:
     per_block: bool = False
     gathered: bool = False
     loaded_from: frozenset[str] = frozenset()
+    axes: frozenset[str] = frozenset()
 
 
 @record
@@ -72,6 +74,10 @@ class Slices:
     def guard(self, access: Instruction) -> Origin:
         """The origin of the predicate (the mask) of an access."""
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
+
+    def compared(self, comparison: Instruction) -> Origin:
+        """The origin of what an instruction that sets a predicate compares."""
+        return self._origin(reads(comparison))
 
     def writer(self, register: str) -> Instruction | None:
         """The first instruction that writes a register, a load if there is one; None without any.
@@ -128,6 +134,7 @@ class Slices:
             per_block=bool(seen & _BLOCK),
             gathered=gathered,
             loaded_from=frozenset(loaded_from),
+            axes=frozenset(each[-1] for each in seen & (_THREAD | _BLOCK) if each[-2] == "."),
         )
 
     def _behind(self, registers: Iterable[str]) -> set[str]:
@@ -190,6 +197,7 @@ def together(origins: Iterable[Origin]) -> Origin:
         any(origin.per_block for origin in listed),
         any(origin.gathered for origin in listed),
         frozenset().union(*(origin.loaded_from for origin in listed)),
+        frozenset().union(*(origin.axes for origin in listed)),
     )
 
 

@@ -116,6 +116,7 @@ _VECTOR_BYTES = 16
 # More instructions, those of a large tile, add nothing.
 _MOST_INSTRUCTIONS = 64
 _SECTOR_BYTES = 32
+_WARP, _MOST_THREADS = 32, 1024
 
 
 @record
@@ -134,7 +135,8 @@ class Layout:
     first address is a multiple of 16. Both assume sizes and pointers that are multiples of 16.
     `moves_with_block`: blocks are a constant number of bytes apart. `loop_step` is the number of
     bytes that the address advances in each iteration, None where that is not constant.
-    `threads_apart` is the distance of neighbouring threads, None unless they leave gaps.
+    `threads_apart` is the distance of neighbouring threads, None unless they leave gaps; `lane` is
+    that distance in any case. `along_y`: neighbours along y, not x, move adjacent elements.
     """
 
     step: Stride | None
@@ -145,6 +147,8 @@ class Layout:
     moves_with_block: bool
     loop_step: int | None = None
     threads_apart: Stride | None = None
+    lane: Stride | None = None
+    along_y: bool = False
 
     @property
     def consecutive(self) -> bool:
@@ -207,7 +211,31 @@ class Samples:
             self.threads_apart(
                 first, width * len(instructions) if step == Stride(width) else width
             ),
+            next(self._lanes(first), None),
+            self._along_y(first, width),
         )
+
+    def _along_y(self, instruction: Instruction, width: int) -> bool:
+        """Whether blocks along y are a row of threads apart, or less, and those along x are not."""
+        near = [
+            bool(step and step.of and not step.parameter and abs(step.of) <= _MOST_THREADS * width)
+            for step in self._blocks(instruction)
+        ]
+        return near[1] and not near[0]
+
+    def overlap(self, instructions: Sequence[Instruction], width: int) -> bool:
+        """Whether neighbouring threads read the same elements, shifted, as in a stencil.
+
+        They are `width` bytes apart, and two of the instructions less than a warp, in all samples.
+        """
+        if any(next(self._lanes(each), None) != Stride(width) for each in instructions):
+            return False
+        found = set()
+        for each in self.each:
+            at = sorted({_first(each, i) for i in instructions[:_MOST_INSTRUCTIONS]})
+            found.add(min((b - a for a, b in pairwise(at)), default=0))
+        least = found.pop()
+        return not found and 0 < least < _WARP * width
 
     def step(self, instructions: Sequence[Instruction]) -> Stride | None:
         """The smaller of two strides: within a thread, and from thread to thread.

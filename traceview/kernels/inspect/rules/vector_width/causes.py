@@ -56,7 +56,9 @@ class Narrow:
 
     `fraction` is their share of the bits that the line moves to or from the array, `moved` the bits
     that a thread moves through them in one pass. `cost` is the request cost of the most frequent of
-    them. `helpers` are the lines of inlined helpers that make them.
+    them. `helpers` are the lines of inlined helpers that make them. `used`: all of the array's
+    accesses together need all that they move. `shared`: neighbouring threads of the kernel read
+    the same elements, shifted, as in a stencil.
     """
 
     place: Place
@@ -69,6 +71,14 @@ class Narrow:
     layout: Layout
     cost: RequestCost | None = None
     helpers: tuple[SourceLine, ...] = ()
+    used: bool = False
+    shared: bool = False
+
+    @property
+    def coalesced(self) -> bool:
+        """Whether neighbouring threads move neighbouring elements, or the same."""
+        lane = self.layout.lane
+        return lane is not None and lane.of in (0, self.layout.width_bytes) and not lane.parameter
 
     @property
     def width(self) -> int:

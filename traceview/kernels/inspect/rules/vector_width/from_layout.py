@@ -113,6 +113,12 @@ _ROW_PER_WARP = (
     "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
     "its values by shuffles, or load tiles of rows through shared memory"
 )
+_EXCHANGED = (
+    "Let threadIdx.x run along the axis that is contiguous in memory, as threadIdx.y does here; "
+    "where other arrays run along x, move tiles through shared memory"
+)
+_WHOLE_BITS = 32
+_MOST_KNOWN_BYTES = 1 << 20
 # Of a structure of a few members, such as positions and velocities; more is rather a row.
 _MOST_STRUCTURE_BYTES = 64
 _OF_A_STRUCTURE = (
@@ -316,7 +322,10 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
     if step is None or (distance is not None and distance < 2 * narrow.layout.width_bytes):
         return None
     times, left = divmod(abs(step.of), size)
-    if step.parameter and not left:
+    if distance is not None and distance > _MOST_KNOWN_BYTES:
+        # It depends on the grid, of which the samples have one size.
+        far, distance = "rows", None
+    elif step.parameter and not left:
         far = (
             f"{step.parameter.name if times == 1 else f'{times} × {step.parameter.name}'} elements"
         )
@@ -332,11 +341,15 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         shown = units.count(int(shared) if shared.is_integer() else shared)
         sectors = f"{shown} of them share a sector"
     is_structure = step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES
+    remedy = _EXCHANGED if narrow.layout.along_y else _ROW_PER_WARP
     return NarrowReason(
         f"neighbouring threads are {far} apart",
-        (_OF_A_STRUCTURE if is_structure else _ROW_PER_WARP) if cuda else _ROWS_AS_TILE,
+        (_OF_A_STRUCTURE if is_structure else remedy) if cuda else _ROWS_AS_TILE,
         f"the addresses of neighbouring threads in PTX: {sectors}",
         proven=True,
+        # An array per member saved 17 and 21 % of the time of such kernels on an H200; whole
+        # vectors instead of bytes 66 %.
+        uncertain=cuda and narrow.used and narrow.width >= _WHOLE_BITS,
     )
 
 

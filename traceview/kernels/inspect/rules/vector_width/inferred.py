@@ -41,11 +41,28 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
             "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
         )
     cuda = compiled.is_cuda(narrow.place[0])
+    if cuda and narrow.shared and narrow.coalesced:
+        return _STENCIL
+    # What is far from thread to thread costs more than how a thread's own elements lie.
+    apart = threads_apart(narrow, cuda=True) if cuda and not _is_run(narrow) else None
+    if apart:
+        return apart
     if narrow.layout.scattered:
         reason = _strided(narrow, cuda=cuda)
         is_thin = reason.remedy == _contiguous(cuda=False) and is_column(narrow, compiled)
         return replace(reason, remedy=_SEVERAL_COLUMNS) if is_thin else reason
-    return threads_apart(narrow, cuda=True) if cuda else None
+    return None
+
+
+def _is_run(narrow: Narrow) -> bool:
+    """Whether the line moves a short vector's elements one by one, or one element repeatedly."""
+    layout = narrow.layout
+    repeated = layout.scattered and layout.apart == 0
+    # Unrolled or not, a run's elements may be named in any order.
+    run = layout.scattered and abs(layout.apart) == 1 and narrow.count > 1
+    return (
+        repeated or run or (narrow.count >= layout.apart in (2, 4) and narrow.place[1] != "atomic")
+    )
 
 
 def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
@@ -75,6 +92,7 @@ def _one_by_one(narrow: Narrow) -> NarrowReason:
         f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
         _FLOAT4,
         "addresses in PTX are consecutive",
+        coalesced=narrow.coalesced,
     )
 
 
@@ -105,6 +123,7 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
 def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
     step, stride = narrow.layout.step, narrow.layout.apart
     same = _SAME if narrow.place[1] != "store" else replace(_SAME, remedy=_STORE_ONCE)
+    same = replace(same, remedy=_KEEP) if cuda else same
     if step is None or step.of == 0:
         return same
     size = f"{8 * narrow.layout.element_bytes}-bit"
@@ -130,7 +149,7 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
     reason = _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
     # Each thread moves the elements in between by further instructions of the line.
-    whole = cuda and narrow.count >= stride in (2, 4) and narrow.place[1] != "atomic"
+    whole = cuda and _is_run(narrow)
     return replace(reason, remedy=_WHOLE_RUN.format(stride), uncertain=True) if whole else reason
 
 
@@ -203,6 +222,7 @@ _SAME = NarrowReason(
     proven=True,
 )
 
+_KEEP = "Keep the value in a register: load it once, and store it after its last change"
 _STORE_ONCE = "Store each value once, from a tensor without the repeated axis or from a scalar"
 
 
@@ -213,6 +233,17 @@ _UNALIGNED = NarrowReason(
         "addresses in PTX are consecutive, but never start at such a multiple, whatever the "
         "arguments"
     ),
+)
+
+_STENCIL = NarrowReason(
+    "the kernel is a stencil, whose neighbouring threads read the same elements, shifted",
+    "Leave the width, as shifted elements are not aligned to 16 bytes and the cache serves what is "
+    "read again. If a profile shows L1 as the limit, let each thread compute several results from "
+    "values that it keeps in registers, or load tiles with their rim into shared memory",
+    "addresses in PTX: each request is coalesced",
+    proven=True,
+    kept=True,
+    coalesced=True,
 )
 
 _FLOAT4 = (
