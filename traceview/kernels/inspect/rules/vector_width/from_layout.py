@@ -316,7 +316,10 @@ def _not_adjacent(
 
 def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
     """The reason where neighbouring threads leave gaps between them; None where they do not."""
-    step, size = narrow.layout.threads_apart, narrow.layout.element_bytes
+    step, size, lane = narrow.layout.threads_apart, narrow.layout.element_bytes, narrow.layout.lane
+    # Whole structures of an odd size make no vectors either.
+    if cuda and lane and not lane.parameter and lane.of % VECTOR_BYTES and lane.of.bit_count() > 1:
+        step = lane
     value = step.parameter.value if step and step.parameter else 1
     distance = abs(step.of * value) if step and type(value) is int else None
     if step is None or (distance is not None and distance < 2 * narrow.layout.width_bytes):
