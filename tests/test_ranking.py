@@ -85,6 +85,22 @@ def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
     assert [each[2] for each in found] == [80, 300, 70]
 
 
+@pytest.mark.parametrize("severity", ["high", "medium", "low"])
+@pytest.mark.parametrize("general", [True, False])
+@pytest.mark.parametrize("kernel_ns", [90, 290, 590, 610, 1_190, 1_210])
+@pytest.mark.parametrize("analysis", ["gpu-idle", "trace-health"])
+def test_a_kernel_comes_before_what_saves_little_beside_it(severity, general, kernel_ns, analysis):
+    """What is sure is first from half its time on; what puts the recording in doubt always is."""
+    other = replace(finding(severity, 600), general=general)
+    of_kernel = replace(finding("info", kernel_ns), subject=Subject("kernel", "step"))
+    note = replace(finding("info", 5_000), remedy="")
+    found = severities({analysis: (other,), "kernel-share": (note, of_kernel)})
+    first = kernel_ns > (600 if general else 1_200)
+    first &= analysis != "trace-health" or severity == "low"
+    assert found[0 if first else 1 + (kernel_ns < 5_000)][2] == kernel_ns
+    assert found[int(first)] == (severity, analysis, 600)
+
+
 def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     late = replace(finding("high", 300, cause="launch-late"), general=True, share_of_step_pct=30.0)
     one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))
@@ -95,6 +111,18 @@ def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     ]
     (alone,) = ranked({"gpu-idle": Result({}, (late,))})
     assert not alone.forecast.is_partial
+
+
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("saving", ["at-most", "about", "at-least"])
+@pytest.mark.parametrize("share", [20.0, 70.0])
+def test_a_wait_for_something_outside_makes_nothing_faster(outside, saving, share):
+    """A camera or a display may set the pace: what is waited is a bound, without a factor."""
+    wait = replace(finding("high", 300, share), saving=saving, outside=outside)
+    (found,) = ranked({"gpu-idle": Result({}, (wait,))})
+    said = " · ".join(claim(found.finding, found.forecast).parts())
+    assert ("as fast" in said) is not outside
+    assert said.startswith("save up to") is (outside or saving == "at-most")
 
 
 def test_the_surest_part_of_a_loss_is_as_severe_as_the_whole():

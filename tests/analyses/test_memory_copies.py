@@ -6,7 +6,9 @@ import pytest
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.base.findings import Subject
+from traceview.traces.analyses.gpu_idle import ANALYSIS as IDLE
 from traceview.traces.analyses.memory_copies import ANALYSIS
+from traceview.traces.analyses.sync_stalls import ANALYSIS as SYNCS
 from traceview.traces.analyses.verdict import scoreboard
 
 MS = 1_000_000
@@ -526,19 +528,30 @@ def test_a_data_region_helps_where_a_loop_copies_again(tmp_path, name, kind, pas
 @pytest.mark.parametrize("rows", [4, 64, 300])
 @pytest.mark.parametrize("size", [1024, 8192, 1 << 17])
 @pytest.mark.parametrize("alternates", [False, True])
-def test_an_array_of_rows_is_copied_row_by_row(tmp_path, rows, size, alternates):
-    """In a row and all of a size; or with a kernel on each between them."""
-    export, at, call = Export(), 1_000, 0
+@pytest.mark.parametrize(
+    ("name", "pause_ns"), [("main_9_gpu", 9_000), ("step", 1_000), ("at::native::add", 9_000)]
+)
+def test_an_array_of_rows_is_copied_row_by_row(tmp_path, rows, size, alternates, name, pause_ns):
+    """In a row and all of a size, or with a kernel on each between them; not those of torch.
+
+    Whatever lies between them, waits or work of the CPU, has that remedy, too.
+    """
+    export, at = Export(), 1_000
     for _ in range(5):
         for number in range(rows):
-            export.copy((call, call + 9), (at, at + 3_000), bytes=size, source="pinned")
-            at, call = at + 4_000, call + 10
+            api = "cudaMemcpy_v3020"
+            export.copy((at - 900, at + 3_000), (at, at + 3_000), bytes=size, api=api)
+            at += 3_000 + pause_ns
             if alternates or number == rows - 1:
-                export.launch((call, call + 9), (at, at + 3_000), name="main_9_gpu")
-                at, call = at + 4_000, call + 10
-    [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D" in f.message]
-    one_by_one = rows >= 64 and size <= 8192 and not alternates
+                export.launch((at - 900, at - 800), (at, at + 3_000), name=name)
+                at += 4_000
+    [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D," in f.message]
+    one_by_one = rows >= 64 and size <= 8192 and not alternates and "at::" not in name
     assert ("one block of memory" in found.action) is one_by_one
+    assert ("cudaMemcpy2D" in found.action) is (one_by_one and name == "step")
+    others = (*ask(SYNCS, export, tmp_path).findings, *ask(IDLE, export, tmp_path).findings)
+    others = [f for f in others if 2 * f.time_at_stake_ns > 5 * rows * pause_ns]
+    assert {("one block of memory" in f.action) for f in others} <= {one_by_one}
 
 
 @pytest.mark.parametrize("rate", [4, 12, 40])

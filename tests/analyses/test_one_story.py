@@ -164,7 +164,9 @@ def test_cards_and_plan_are_one_order_and_say_one_number(report: Report):
     plan = report.plan
     if not plan:
         return
-    first = next(at for at, row in enumerate(report.findings) if not in_doubt(row))
+    # A note on a kernel may come before them.
+    rated = (at for at, row in enumerate(report.findings) if row.severity != "info")
+    first = next(at for at in rated if not in_doubt(report.findings[at]))
     assert plan[0].finding == first
     places = [step.finding for step in plan]
     assert places == sorted(places)
@@ -179,6 +181,15 @@ def test_cards_and_plan_are_one_order_and_say_one_number(report: Report):
     # A remedy wins alone what it wins as the first; later ones may win less, or more.
     alone = [report.findings[step.finding].won for step in plan]
     assert all(won and won.alone_ns >= 0 for won in alone)
+
+
+def test_what_a_finding_refers_to_comes_before_it(report: Report):
+    """Whoever is told to look at another finding first has read it."""
+    rated = [row for row in report.findings if row.severity != "info"]
+    refers = (row.action.startswith("Look first at what comes after the wait") for row in rated)
+    idle = [at for at, row in enumerate(rated) if row.analysis == "gpu-idle"]
+    for at, after in enumerate(refers):
+        assert not after or not idle or idle[0] < at
 
 
 def test_idle_time_is_the_same_in_all_sums(report: Report):

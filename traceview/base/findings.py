@@ -144,7 +144,9 @@ class Finding(display.Drawn):
     findings on mostly the same intervals, a report keeps the severity of the first. `work` has the
     intervals of the work it is about, which it does not claim. `general` is True for a finding
     that sums up a cause and names no single thing to change: one remedy seldom saves all of its
-    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound. `severities` are the
+    time. `saving` says whether `time_at_stake_ns` is an estimate or a bound. `outside` is True of
+    waits for what the recording does not show: a camera or a display that sets the pace makes
+    nothing faster, so no speed-up is claimed. `severities` are the
     least and the most severe that it may be, whatever it saves.
     """
 
@@ -163,6 +165,7 @@ class Finding(display.Drawn):
     edit: Edit | None = field(default=None, compare=False, repr=False)
     error_ns: int | None = None
     severities: tuple[Severity, Severity] = ("info", "high")
+    outside: bool = False
 
     @property
     def message(self) -> str:
@@ -254,7 +257,8 @@ class Forecast:
     time. `loop` names the loop unless it is the one that takes most of the time. `speedup_at_most`
     is old ÷ new time of the step, or of the run without steps; None above MOST_SPEEDUP, where
     nothing but the loss itself is left to measure. `is_partial` is True where a smaller loss is
-    reported before this one, because one change seldom saves all of it. `after_warm_up` is True of
+    reported before this one, because one change seldom saves all of it, and of waits for what lies
+    outside of the recording. `after_warm_up` is True of
     the run with steps, of which the first are warm-up.
     """
 

@@ -20,7 +20,7 @@ from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whol
 from traceview.render.document import ScoreTile
 from traceview.render.report.document import header_facts, nothing_found, tiles
 from traceview.render.report.plan import plan_text
-from traceview.render.report.text import INDENT, WIDEST, FindingText
+from traceview.render.report.text import ARROW, INDENT, WIDEST, FindingText
 from traceview.traces.analyses.base import Skipped
 from traceview.traces.plan import RankedFinding
 from traceview.traces.reporting import Report
@@ -32,8 +32,6 @@ remedy that does not fit is left out, as its beginning alone could mislead."""
 _HIGH_MESSAGE = 4
 """Lines of a `high` finding's message that come before any action, and its action before the rest
 of all others."""
-_BUSY_PCT = 80.0
-"""A GPU that works so much is limited by its kernels first (88 to 99 % in public recordings)."""
 _MEDIUM_FORMS = _FORMS[1:5]
 """Forms of `medium` findings that are tried before any `low` one gets more than its first line."""
 
@@ -43,47 +41,46 @@ def finding_lines(
     width: int,
     left: int,
     links: bool = False,
-    busy: bool = False,
 ) -> list[Text]:
     """A heading and the findings in at most `left` lines of `width` cells; empty without findings.
 
-    With `links`, a source line becomes a link. `busy` says that the GPU works most of the time:
-    then a kernel that takes more than any finding can save comes before all but the `high` ones.
+    With `links`, a source line becomes a link.
     """
     if not findings:
         return []
     entries = [FindingText(each, min(width, WIDEST), links) for each in findings]
-    urgent = [each for each in entries if each.ranked.finding.severity != "info"]
-    title = "What to do first" if urgent else "Notes"
-    shown = urgent or entries[:_MOST_INFO]
-    if urgent and all(each.ranked.finding.severity == "low" for each in urgent):
+    rated = [at for at, each in enumerate(findings) if each.finding.severity != "info"]
+    first = rated[-1] + 1 if rated else _MOST_INFO
+    if rated and findings[rated[0]].finding.severity == "low":
         # Notes say what takes the rest of the time.
-        most_ns = max(each.ranked.finding.time_at_stake_ns for each in urgent)
-        notes = entries[len(urgent) : _MOST_INFO]
-        shown = [
-            *urgent,
-            *takewhile(lambda note: note.ranked.finding.time_at_stake_ns > most_ns, notes),
-        ]
-    rest = entries[len(shown) :]
-    if urgent and (kernel := _kernel_above(urgent, entries[len(urgent) :])):
-        shown, rest = ([each for each in part if each is not kernel] for part in (shown, rest))
-        # It says more of the time than what little there is to win.
-        above = ("high",) if busy else ("high", "medium")
-        worse = [each for each in shown if each.ranked.finding.severity in above]
-        shown = [*worse, kernel, *shown[len(worse) :]]
-    lines = [line for each in _as_full_as_fit(shown, left - 1) for line in each]
+        most_ns = max(findings[at].finding.time_at_stake_ns for at in rated)
+        notes = takewhile(
+            lambda each: each.finding.time_at_stake_ns > most_ns, findings[first:_MOST_INFO]
+        )
+        first += len([*notes])
+    title = "What to do first" if rated else "Notes"
+    shown, rest = entries[:first], entries[first:]
+    fitting = _with_remedies(shown, left - 1)
+    lines = [line for each in fitting for line in each]
+    if fewer := len(shown) - len(fitting):
+        lines.append(Text(f"… and {units.counted(fewer, 'low finding')} in --all", "dim"))
     lines += _notes(rest, left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
 
 
-def _kernel_above(shown: Sequence[FindingText], notes: Sequence[FindingText]) -> FindingText | None:
-    """The note on a kernel that takes more time than any of the findings shown can save."""
-    most_ns = max(each.ranked.finding.time_at_stake_ns for each in shown)
-    found = (each.ranked.finding for each in notes)
-    above = (
-        of.subject.kind == "kernel" and of.time_at_stake_ns > most_ns and of.action for of in found
-    )
-    return next((note for note, is_above in zip(notes, above, strict=True) if is_above), None)
+def _with_remedies(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
+    """The entries as full as fit; without the last `low` ones where others gain their remedies."""
+    lows = [*takewhile(lambda each: each.ranked.severity == "low", reversed(entries))]
+    fuller = [
+        _as_full_as_fit(entries[: len(entries) - fewer], room - (fewer > 0))
+        for fewer in range(max(len(lows), 1))
+    ]
+    others = len(entries) - len(lows)
+    return max(fuller, key=lambda each: sum(map(_has_remedy, each[:others])))
+
+
+def _has_remedy(lines: Sequence[Text]) -> bool:
+    return any(line.plain.startswith(f"{INDENT}{ARROW}") for line in lines)
 
 
 def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
@@ -98,6 +95,8 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
         for severity in ("high", "medium")
     )
     rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
+    rounds += [(_FORMS[-1], at) for at in high]
+    rounds += [((_HIGH_MESSAGE - 1, entries[at].least_action), at) for at in medium]
     rounds += [(form, at) for form in _FORMS[1:] for at in range(len(entries))]
     for (message, action), at in [*_high_first(entries, high), *rounds]:
         fuller = entries[at].lines(message, action, refers=at in high)
@@ -189,7 +188,6 @@ def render_screen(
         width,
         left,
         links,
-        busy=(report.verdict.gpu_busy_pct or 0.0) >= _BUSY_PCT if report.verdict else False,
     )
     findings[1:1] = planned
     nothing = [Text(line) for line in wrapped(nothing_found(report), width, left)]

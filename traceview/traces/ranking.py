@@ -23,9 +23,16 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses import base, gpu_idle, phases, run_ahead, trace_health
+from traceview.traces.analyses import base, gpu_idle, kernel_share, phases, run_ahead, trace_health
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
-from traceview.traces.plan import RankedFinding, accidents, likely_ns, planned, rank, whole
+from traceview.traces.plan import (
+    RankedFinding,
+    accidents,
+    likely_ns,
+    planned,
+    rank,
+    whole,
+)
 
 Outcome = base.Result | base.Skipped
 
@@ -76,7 +83,37 @@ def ranked(
         in_order = planned(in_order, main_loop(model()), loops, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     partial = (_partial(row, in_order[:place]) for place, row in enumerate(in_order))
-    return tuple(_of_step(row) if loops else row for row in partial)
+    return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial]))
+
+
+def _with_kernel(in_order: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The findings; the note on the program's kernel before those that save little beside its time.
+
+    It claims no saving, but is what the time goes into, unless a finding says what its kernel
+    loses.
+    """
+    rated = [row for row in in_order if row.severity != "info"]
+    named = {row.finding.subject for row in rated}
+    notes = (row for row in in_order if row.analysis == kernel_share.ANALYSIS.name and row.action)
+    notes = (row for row in notes if row.severity == "info" and row.finding.subject not in named)
+    note = next((row for row in notes if row.finding.subject.kind == "kernel"), None)
+    if note is None:
+        return [*in_order]
+    least_ns = note.finding.time_at_stake_ns
+    before = [
+        row
+        for row in rated
+        if row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
+        or (row.analysis == trace_health.ANALYSIS.name and row.severity != "low")
+    ]
+    if len(before) == len(rated):
+        return [*in_order]
+    return [*before, note, *(row for row in in_order if row is not note and row not in before)]
+
+
+_OF_KERNEL = 0.5
+"""Part of a kernel's time that a finding must save to come before it. Of a kernel with 76 % of the
+GPU's time and a wait of 13.6 %, an expert begins with the kernel (a public recording)."""
 
 
 def _forecast(
@@ -112,7 +149,8 @@ def _of_step(row: RankedFinding) -> RankedFinding:
 def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFinding:
     """The finding; a general one is partial that comes after one that can save less time.
 
-    So is one that is most of a step, and that nothing replays: no change saves all of it.
+    So is one that is most of a step, and that nothing replays: no change saves all of it. Nor is it
+    known what saves a wait for something outside.
     """
     finding, saving = row.finding, row.forecast
     if saving is None:
@@ -123,7 +161,7 @@ def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFind
         if each.finding.severity == finding.severity
     )
     most = finding.edit is None and (saving.share_of_step_pct or 0.0) > _MOST_OF_STEP_PCT
-    is_partial = finding.general and (smaller or most)
+    is_partial = finding.outside or (finding.general and (smaller or most))
     return replace(row, forecast=replace(saving, is_partial=is_partial))
 
 

@@ -86,6 +86,7 @@ class TimeClaim:
     at_most: Severity = "high"
     edit: Edit | None = None
     error_ns: int | None = None
+    outside: bool = False
 
     @property
     def gain(self) -> tuple[int, int]:
@@ -176,6 +177,7 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         edit=claim.edit,
         error_ns=claim.error_ns,
         severities=(claim.at_least, claim.at_most),
+        outside=claim.outside,
     )
 
 

@@ -62,6 +62,7 @@ def test_time_off_the_cpu_without_samples_is_in_its_range(tmp_path, names):
         export.range(name, 10 * step * MS + 2 * MS, 10 * step * MS + 9 * MS)
     off = ask(ANALYSIS, export, tmp_path).findings[0]
     assert "the launching thread was not running" in off.message
+    assert off.outside
     assert f"was in {pattern_of(names[0])}." in off.message
 
 

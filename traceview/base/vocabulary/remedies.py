@@ -34,6 +34,7 @@ SHORT: Mapping[str, str] = {
     "Compare with": "compare with a library",
     "Use a library's matrix product": "use a library's product",
     "Keep this data in": "use mapped memory",
+    "Allocate the array in one block": "copy the rows at once",
     "Allocate less, or clear": "clear less memory",
     "Clear the values in the kernel before": "clear memory in kernels",
     "Allocate before the loop": "allocate before the loop",

@@ -44,7 +44,7 @@ from traceview.traces.ranking import Outcome
 from traceview.traces.reporting import Report
 
 INDENT = "  "
-_SEPARATOR, _ARROW = " · ", "→ "
+_SEPARATOR, ARROW = " · ", "→ "
 ALL = 1_000
 """Lines enough for any sentence."""
 WIDEST = 100
@@ -78,14 +78,14 @@ class FindingText:
         if refers and finding.action and not steps:
             steps = [f"see --only {self.ranked.analysis}"]
         if steps:
-            texts += [Text.assemble((_ARROW, "bold"), steps[0])]
-            texts += [Text(f"{' ' * len(_ARROW)}{line}") for line in steps[1:]]
+            texts += [Text.assemble((ARROW, "bold"), steps[0])]
+            texts += [Text(f"{' ' * len(ARROW)}{line}") for line in steps[1:]]
         if self.links:
             texts = [linked(text, finding.subject.file, finding.subject.line) for text in texts]
         return [*self._head(), *(Text(INDENT).append_text(text) for text in texts)]
 
     def _action(self, most: int) -> list[str]:
-        room = self.width - len(INDENT) - len(_ARROW)
+        room = self.width - len(INDENT) - len(ARROW)
         return whole_sentences(visible(self.ranked.finding.action, SENTENCE), room, most)
 
     def _head(self) -> list[Text]:

@@ -25,6 +25,7 @@ from traceview.traces.analyses.memory_copies_rows import (
     rows_of,
 )
 from traceview.traces.facts import launches, savings, waits
+from traceview.traces.facts.copies import copies_of_rows
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
 from traceview.traces.facts.operations import Kind, operations, shares_memory
@@ -77,13 +78,6 @@ _CHECK_LINK = (
 _LARGE_BYTES, _SLOW_LINK_PCT = 1 << 24, 25.0
 """A link of half the width or of the generation before has half the rate: less than a quarter is
 no assumption about the link (154 MB of pinned memory at 16 %, a public recording)."""
-_ROW_BY_ROW = (
-    "Allocate the array in one block of memory, which one copy moves: the rows of an array of "
-    "pointers are copied one by one."
-)
-_LEAST_ROWS, _IN_A_ROW, _A_VALUE = 32, 0.5, 64
-"""Copies alike, their part of all, and bytes of what is no row: 512 rows of 4 KB are nearly all of
-513 and 612 copies in a public recording."""
 _TAKE_TURNS = (
     "Divide the work into more parts. The streams of these copies take turns as it is: one copies "
     "back while another uploads and a third computes only if their parts are short and in flight "
@@ -210,6 +204,7 @@ def _exposed_claim(
     only = only and not _beside_others(copies, row, device)
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
+    by_rows = _by_rows(trace, row, device)
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
@@ -217,8 +212,8 @@ def _exposed_claim(
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
         remedy = _TAKE_TURNS
-    elif terms(trace).data_region and _row_by_row(trace, row, device):
-        remedy = _ROW_BY_ROW
+    elif by_rows:
+        remedy = by_rows
     elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
@@ -233,7 +228,7 @@ def _exposed_claim(
         span_ns=spans[device],
         work=wording.lost_in(on_gpu),
         # The GPU also idles before such a copy: one cause, and one remedy.
-        cause=CAUSE_NAMES[COPY_WAIT] if slow else "",
+        cause=CAUSE_NAMES[COPY_WAIT] if slow or by_rows else "",
         remedy=remedy,
         words={
             "only": (gpu or "The GPU") if only else "",
@@ -261,18 +256,13 @@ def _slow_link(row: Mapping[str, Cell]) -> bool:
     )
 
 
-def _row_by_row(trace: Trace, row: Mapping[str, Cell], device: int) -> bool:
-    """Whether most of a row's copies are small and directly follow another of the same size."""
-    ops, copies = operations(trace), trace.copies
-    on_gpu = np.flatnonzero(ops.device == device)
-    of_size = np.full(len(on_gpu), -1, np.int64)
-    is_copy = ops.kind[on_gpu] == Kind.COPY
-    rows = ops.row[on_gpu[is_copy]]
-    size = copies["bytes"][rows]
-    alike = rows_of(copies, row)[rows] & (size > _A_VALUE) & (size <= _SMALL_BYTES)
-    of_size[is_copy] = np.where(alike, size, -1)
-    follows = (of_size[1:] == of_size[:-1]) & (of_size[1:] >= 0)
-    return int(np.count_nonzero(follows)) >= max(_LEAST_ROWS, _IN_A_ROW * int(row["calls"] or 0))
+def _by_rows(trace: Trace, row: Mapping[str, Cell], device: int) -> str:
+    """The remedy for a row's copies of a GPU where most copy rows of an array; else empty."""
+    ops = operations(trace)
+    own = np.flatnonzero((ops.kind == Kind.COPY) & (ops.device == device))
+    own = own[rows_of(trace.copies, row)[ops.row[own]]]
+    mostly = len(own) and copies_of_rows(trace)[own].mean() > 0.5
+    return wording.rows_at_once(trace) if mostly else ""
 
 
 def _take_turns(trace: Trace, on_gpu: Table, device: int) -> bool:

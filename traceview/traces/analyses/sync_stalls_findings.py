@@ -346,6 +346,9 @@ def _claim(
         words["why"] = CAUSES[after.cause].lost or CAUSES[after.cause].idle
     elif saved_ns > _MORE * at_stake_ns:
         words["later"] = "later launches"
+    by_rows = _copies_rows(trace, rows)
+    if by_rows:
+        remedy = by_rows
     caused, gaps, span_ns = _caused_by(trace, rows), every_gap(trace), stall_span_ns(trace)
     gap = typical_gap(trace, gaps, caused) if caused.any() else 0
     return TimeClaim(
@@ -357,13 +360,25 @@ def _claim(
         span_ns=span_ns,
         window=(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])),
         lost=wording.lost_in(gaps, caused),
+        # One cause with the copies that wait, and one remedy.
+        cause=CAUSES[COPY_WAIT].name if by_rows else "",
         words=words,
+        # What it refers to comes before it: that takes longer, and counts no more than this.
+        general=remedy == _AFTER_IT,
         remedy=remedy,
         saving="about" if saving else "at-most",
         severity=severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
         edit=saving.edit if saving else None,
         error_ns=saving.error_ns if saving else None,
     )
+
+
+def _copies_rows(trace: Trace, rows: Integers) -> str:
+    """The remedy for waits of which most copy the rows of an array one by one; else empty."""
+    ops, calls = operations(trace), waits(trace).call[rows]
+    copying = ops.call[copies.copies_of_rows(trace) & ops.launched]
+    mostly = 2 * np.count_nonzero(groups.isin(calls, copying)) > len(calls)
+    return wording.rows_at_once(trace) if mostly else ""
 
 
 def _saving(trace: Trace, rows: Integers, does: CallKind) -> Gain | None:

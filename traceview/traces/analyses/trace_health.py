@@ -22,6 +22,7 @@ from traceview.traces.analyses.trace_health_checks import (
     OVERHEADS,
     STATUSES,
     Check,
+    clocks,
     impossible_rows,
     lost_events,
     missing_copies,
@@ -303,6 +304,7 @@ _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
     _first_batch,
     missing_copies,
     impossible_rows,
+    clocks,
     _profiler_overhead,
     recording_cost,
 )

@@ -48,6 +48,21 @@ def early_uploads(trace: Trace) -> str:
     return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
 
 
+_ROWS = (
+    "Allocate the array in one block of memory, which one {copy} moves: the rows of an array of "
+    "pointers are copied one by one{unless}."
+)
+
+
+def rows_at_once(trace: Trace) -> str:
+    """The remedy for rows of an array that are copied one by one; empty for arrays of a library."""
+    terms = kernel_classes.terms(trace)
+    if terms.data_region:
+        return _ROWS.format(copy="copy", unless="")
+    unless = " (cudaMemcpy2D copies parts of rows at once)"
+    return "" if terms.name else _ROWS.format(copy="cudaMemcpy", unless=unless)
+
+
 _LOADER = re.compile(r"torch/utils/data/\w+\.py::")
 LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
 """Ranges around a batch: of `traceview record`, and of torch.profiler."""

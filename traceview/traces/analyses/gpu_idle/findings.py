@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import SEVERITIES, Edit, Severity, Subject, severity_of
+from traceview.base.findings import SEVERITIES, Edit, Saving, Severity, Subject, severity_of
 from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
@@ -135,6 +135,8 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         sentences.at_late_site(idle, site)
     if late and not line:
         idle.remedy += remedies.how_to_see_lines(trace)
+    by_rows = remedies.between_rows(trace, usual.gaps)
+    idle.remedy = by_rows or idle.remedy
     severity = sentences.details(idle, cause, severity, by_line=line is not None)
     if late:
         severity = _behind_data(idle, severity, usual)
@@ -144,7 +146,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         claim,
         subject=broken.at.subject if broken else claim.subject,
         edit=edit,
-        general=not broken and not _names_one_place(trace, cause, usual),
+        general=not (broken or by_rows or _names_one_place(trace, cause, usual)),
     )
 
 
@@ -167,15 +169,15 @@ def _row_of(trace: Trace, device: int, cause: int) -> dict[str, Cell]:
 
 
 def _names_one_place(trace: Trace, cause: int, usual: Habit) -> bool:
-    """Whether one line, or other CPU work in a range of the program, takes most idle time."""
+    """Whether one line, or other CPU work than launching, takes most idle time."""
     # The time of a site is that of all late launches: the parts are in it.
     line, site = usual.line, None if usual.parts else usual.site
     if not causes.CAUSES[cause].general:
         return line is not None
     if line and line.other_work and 2 * line.time_ns > usual.idle_ns:
         return True
-    in_range = is_other_work(trace, None, site) and site is not None and site.pattern >= 0
-    return bool(site and in_range and 2 * site.steady_ns > usual.idle_ns)
+    other = site is not None and is_other_work(trace, None, site)
+    return bool(site and other and 2 * site.steady_ns > usual.idle_ns)
 
 
 def _behind_data(idle: IdleClaim, severity: Severity, usual: Habit) -> Severity:
@@ -221,7 +223,10 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         claim = replace(claim, subject=asks.subject)
     edit = remedies.remove_pauses(trace, np.flatnonzero(within), part.samples)
     # Where the CPU is late, the part of a sleep during which the GPU works can be saved too.
-    return replace(claim, edit=edit, saving="at-least" if part.doing == activities.SLEEP else None)
+    saving: Saving | None = "at-least" if part.doing == activities.SLEEP else None
+    # The end of these is somebody else's, and may not come sooner.
+    outside = part.doing in (activities.OFF_CPU, activities.PROCESS)
+    return replace(claim, edit=edit, saving=saving, outside=outside)
 
 
 def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:

@@ -6,6 +6,7 @@ facts/dependencies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -18,10 +19,18 @@ from traceview.traces import rules
 from traceview.traces.analyses.kernel_share import fusion, own_kernels, products
 from traceview.traces.analyses.wording import is_compiled
 from traceview.traces.facts import launches, savings
-from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
+from traceview.traces.facts.idle import launching
+from traceview.traces.facts.kernel_classes import (
+    KernelClass,
+    framework,
+    kernel_classes,
+    kernel_labels,
+)
 from traceview.traces.facts.memory import levels
 from traceview.traces.facts.operations import Kind, gpu_cells, kernel_operations, operations
 from traceview.traces.facts.steps.steps import steady_kernels
+from traceview.traces.facts.work.kernel_work import alone
+from traceview.traces.facts.work.peaks import peaks
 from traceview.traces.trace import Trace
 
 # Activations that the backward pass computes again (gradient checkpointing).
@@ -230,6 +239,75 @@ def _unread_reductions(trace: Trace) -> Iterator[rules.TimeClaim]:
             yield replace(claim, saving="at-most")
 
 
+_ONE_BY_ONE = re.compile(
+    r"\bunrolled_elementwise_kernel<(?P<does>.*?)\b[Aa]rray<char ?\*, (?:\([\w ]+\))?"
+    r"(?P<operands>\d+)>"
+)
+_TYPES = {"float": (4, 4), "double": (8, 4), "Half": (2, 8), "BFloat16": (2, 8)}
+"""Bytes of an element, and most elements per thread: 4 until torch 2.6 whatever the type, and 8 of
+2 bytes since."""
+_A_TYPE = re.compile(rf"\b(?:{'|'.join(_TYPES)}|bool|long|char|short|complex|int(?!\)))\b")
+_FAR_BELOW_PCT, _LEAST_LONG_NS = 60.0, 20_000
+"""Of the memory's rate, and least time of a call: a public recording has 54 % where vectors reach
+92 % of the same GPU."""
+
+
+def _unrolled(trace: Trace) -> Iterator[rules.TimeClaim]:
+    """Elementwise kernels of torch that load one element at a time, far below the memory's rate.
+
+    Their bytes are no more than their threads, operands and type allow.
+    """
+    kernels = trace.recorded("kernels")
+    rows = rules.steady(trace, rules.named(trace, _bytes_per_thread))
+    rows = rows[(kernels.duration_ns[rows] >= _LEAST_LONG_NS) & alone(trace)[rows]]
+    by_name = groups.group(kernels["device"][rows], kernels.texts("name").codes[rows])
+    each = (_below_bandwidth(trace, rows[own]) for own in groups.rows_of(by_name.ids).values())
+    yield from sorted((claim for claim in each if claim), key=lambda claim: claim.gain)[-1:]
+
+
+def _bytes_per_thread(name: str) -> int:
+    """The most that a thread of such a kernel reads and writes; 0 where the name does not say."""
+    match = _ONE_BY_ONE.search(name)
+    types = {*_A_TYPE.findall(match["does"])} if match else set[str]()
+    if not match or len(types) != 1 or types - _TYPES.keys() or "copy" in match["does"]:
+        # A conversion may read elements of 8 bytes.
+        return 0
+    size, elements = _TYPES[types.pop()]
+    return int(match["operands"]) * size * elements
+
+
+def _below_bandwidth(trace: Trace, rows: RowNumbers) -> rules.TimeClaim | None:
+    kernels, device = trace.recorded("kernels"), int(trace.recorded("kernels")["device"][rows[0]])
+    peak = peaks(trace)[device].get("bandwidth")
+    if peak is None:
+        return None
+    name = str(kernels.texts("name")[int(rows[0])])
+    threads = kernels["grid_x"][rows].astype(np.float64) * kernels["block_x"][rows]
+    most = threads * _bytes_per_thread(name)
+    duration_ns = kernels.duration_ns[rows]
+    less_ns = (duration_ns - most / peak.value * 1e9).clip(0).astype(np.int64)
+    rate = float(most.sum()) / float(duration_ns.sum()) * 1e9
+    pct = 100 * rate / peak.value
+    if pct >= _FAR_BELOW_PCT:
+        return None
+    claim = rules.kernel_claim(trace, device, rows, effect=savings.faster(less_ns))
+    idle_pct = launching.steady_idle_pct(trace, device)
+    if idle_pct is not None and idle_pct <= launching.BOUND_PCT:
+        # Not all that waits for a busy GPU says so.
+        bound_ns = max(claim.saved_ns, int(less_ns.sum()))
+        claim = replace(claim, saved_ns=bound_ns, lost_ns=None, edit=None, error_ns=None)
+    values = {"label": kernel_labels(trace)[rows[0]], "bytes_per_s": rate, "memory_pct": pct}
+    return replace(claim, values={**claim.values, **values}, saving="at-most", at_most="medium")
+
+
+UNROLLED = rules.FindingRule(
+    _unrolled,
+    "{label} takes {total_ns} ({total_pct} of kernel time after warm-up) in {kernels:call} and "
+    "moves at most {bytes_per_s}, {memory_pct} of what the memory does: it loads one element at a "
+    "time.",
+    "Give it tensors of one type that are contiguous and aligned to 16 bytes: torch then loads "
+    "vectors (vectorized_elementwise_kernel).",
+)
 UNREAD_REDUCTIONS = rules.FindingRule(
     _unread_reductions,
     "{kernels:reduction} of directives take {total_ns} ({total_pct} of kernel time after warm-up) "
@@ -326,6 +404,7 @@ RULES = (
     *products.CONVOLUTIONS,
     STATISTICS_OF_BATCHES,
     UNREAD_REDUCTIONS,
+    UNROLLED,
     RECOMPUTATION,
     UNFUSED_CHAINS,
     UNFUSED_OPTIMIZER,
