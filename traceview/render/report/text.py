@@ -117,7 +117,7 @@ def _message(text: str, width: int, most: int) -> list[str]:
     with_quotes, without = (wrapped(visible(each, SENTENCE), width, most) for each in (text, brief))
     kept, whole = (" ".join(lines) for lines in (with_quotes, without))
     gains = whole.count(". ") > kept.count(". ") and not _QUOTED.search(kept)
-    return without if gains or kept.endswith("…") and not whole.endswith("…") else with_quotes
+    return without if gains or (kept.endswith("…") and not whole.endswith("…")) else with_quotes
 
 
 _QUOTED = re.compile(r" \(`[^`]*`\)")
