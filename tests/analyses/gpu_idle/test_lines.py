@@ -429,15 +429,25 @@ def test_a_derivative_in_a_forward_pass_is_asked_for_by_its_own_line(tmp_path):
     assert finding.subject.name == "model.py:16"
 
 
-def test_loading_in_the_launching_process_is_at_the_line_that_asks_for_batches(tmp_path):
+@pytest.mark.parametrize("function", ["<module>", "train"])
+@pytest.mark.parametrize("source", ["for batch in loader:", None])
+def test_loading_in_the_launching_process_is_first_at_the_line_that_asks_for_batches(
+    function, source, tmp_path
+):
+    """The loader is changed there; the data set may be shared, or a library's."""
     data_set = ("/work/data.py", 53, "__getitem__")
     loader = (LOADER[0], 741, "__next__")
-    export = sample_gaps(loop(gap_ms=9), data_set, FETCH, loader, MAIN, gap_ms=9)
+    asks = (*MAIN[:2], function)
+    export = sample_gaps(loop(gap_ms=9), data_set, FETCH, loader, asks, gap_ms=9)
+    if source:
+        export.source_line(*MAIN[:2], source)
 
     finding = ask(ANALYSIS, export, tmp_path).findings[0]
 
-    assert "data.py:53 in __getitem__" in finding.message
-    assert finding.message.endswith("It loads the batches of train.py:40.")
+    place = "train.py:40" + (f" in {function}" if function == "train" else "")
+    place += f" (`{source}`)" if source else ""
+    assert f"loaded data itself for the batches of {place}. " in finding.message
+    assert finding.message.endswith("it was at data.py:53 in __getitem__.")
     assert finding.subject.name == "train.py:40"
 
 
