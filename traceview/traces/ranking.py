@@ -293,7 +293,7 @@ def _behind_compilation(findings: Sequence[RankedFinding]) -> Iterator[RankedFin
         finding = row.finding
         small = longest and 0 < finding.time_at_stake_ns < MEDIUM * longest.finding.time_at_stake_ns
         if longest and small and longest.severity != "info":
-            severity = max(finding.severity, longest.severity, key=SEVERITIES.index)
+            severity = max(finding.severity, longest.finding.severity, key=SEVERITIES.index)
             row = replace(row, finding=replace(finding, severity=severity))
         yield row
 

@@ -82,10 +82,10 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     call = ops.call[launched]
     thread, issued = calls.thread[call], calls.start_ns[call]
     # Other threads of JAX copy the numbers for the one that calls its operations.
-    number = numbers[launched]
-    for rows in groups.rows_of(ops.process[launched]).values() if number.any() else ():
-        main = np.bincount(thread[rows[~number[rows]]], minlength=1).argmax()
-        thread[rows[number[rows]]] = main
+    constant = numbers[launched]
+    for rows in groups.rows_of(ops.process[launched]).values() if constant.any() else ():
+        main = np.bincount(thread[rows[~constant[rows]]], minlength=1).argmax()
+        thread[rows[constant[rows]]] = main
     waited = np.zeros(len(launched), np.int64)
     blocking = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
     allocates = calls.does == CallKind.ALLOCATE
