@@ -74,6 +74,28 @@ def test_of_findings_with_one_cause_the_largest_analysis_speaks():
     ]
 
 
+@pytest.mark.parametrize("compiled", ["medium", "low", "info"])
+@pytest.mark.parametrize(("saved_ms", "behind"), [(102, True), (499, True), (501, False)])
+@pytest.mark.parametrize("has_loop", [False, True])
+def test_without_a_loop_compilation_comes_before_what_takes_next_to_nothing_beside_it(
+    compiled, saved_ms, behind, has_loop
+):
+    results = {
+        "gpu-idle": Result({}, (finding("high", saved_ms * MS, 20.0),)),
+        "phases": Result({}, (finding(compiled, 10_000 * MS),)),
+    }
+    loops = [LoopTime(lost((0, 1_000 * MS)).time, 1_000 * MS, 100 * MS)] if has_loop else []
+
+    rows = ranked(results, loops)
+
+    behind &= not has_loop and compiled != "info"
+    assert [row.analysis for row in rows] == (
+        ["phases", "gpu-idle"] if behind else ["gpu-idle", "phases"]
+    )
+    idle = next(row for row in rows if row.analysis == "gpu-idle")
+    assert idle.severity == (compiled if behind else "high")
+
+
 def test_findings_of_one_analysis_on_one_cause_are_about_different_places():
     lines = (finding("medium", 4, cause="sync-drain"), finding("low", 2, cause="sync-drain"))
     assert [each[0] for each in severities({"sync-stalls": lines})] == ["medium", "low"]

@@ -263,8 +263,9 @@ def report_of(
         steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
         loops = loop_times(trace)
         cold = cold_passes(trace)
-        # A replay of cold passes is a forecast of nothing.
-        replayed = None if cold and cold.passes else lambda: model(trace)
+        # A replay of cold passes, or of what is left beside compilation, is a forecast of nothing.
+        unknown = cold and (cold.passes or cold.is_compilation)
+        replayed = None if unknown else lambda: model(trace)
         rows = ranked(answers, loops, lambda one: wording.time_of(trace, one), steady_ns, replayed)
         told = verdict(trace)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)

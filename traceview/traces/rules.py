@@ -94,14 +94,16 @@ class TimeClaim:
         return self.saved_ns, self.lost_ns or 0
 
 
+_BELOW = launch_lines.BELOW.replace(", where", "; there")
 _AT_LINE, _FOR_LINE = (
-    f" Most are launched {where} {{launched_at}}[ in {{launched_in}}][ (`{{launched_source}}`)]."
-    for where in ("at", "in the backward pass of")
+    f" Most are launched {where} {{launched_at}}[ in {{launched_in}}][ (`{{launched_source}}`)]"
+    f"{below}."
+    for where, below in (("at", ""), ("in the backward pass of", launch_lines.BELOW))
 )
 _MORE_AT, _MORE_FOR = (
     f" More are launched {where} {{launched_at}}[ in {{launched_in}}] than at any other line "
-    "({launched_pct})."
-    for where in ("at", "in the backward pass of")
+    f"({{launched_pct}}){below}."
+    for where, below in (("at", ""), ("in the backward pass of", _BELOW))
 )
 _TIME_AT = (
     " By samples, about {launched_pct} of that time is launched at {launched_at}"
@@ -385,11 +387,13 @@ def with_line(trace: Trace, claim: TimeClaim, rows: RowNumbers, gpu_limits: bool
     if launched is None:
         return claim
     line, all_of_it = launched.line, launched.fraction == 1
-    of = (_MORE_FOR, _FOR_LINE) if launched.of_forward else (_MORE_AT, _AT_LINE)
+    forward = launched.forward
+    of = (_MORE_FOR, _FOR_LINE) if forward else (_MORE_AT, _AT_LINE)
     at: dict[str, Value] = {
         "launched_at": line.place,
         "launched_in": line.named_function,
         "launched_source": line.source,
+        **(forward.below_values if forward else {}),
         **({} if all_of_it else {"launched_pct": 100 * launched.fraction}),
     }
     return replace(

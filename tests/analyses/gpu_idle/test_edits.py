@@ -71,6 +71,31 @@ def test_launches_of_a_step_become_one(tmp_path):
     assert saved_us(trace, edit) * 18 / 19 == pytest.approx(146.3, abs=1)
 
 
+@pytest.mark.parametrize("number_bytes", [1, 4, 8, 4096])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", ["loop_add_fusion", "at::native::add"])
+def test_numbers_that_threads_of_jax_copy_are_constants_within_jit(
+    tmp_path, number_bytes, threads, name
+):
+    """Each operation outside jax.jit has its number copied by another thread, and waits for it."""
+
+    def step(export, _, now):
+        for place in range(10):
+            at = now + 100 * US * place
+            copied = (at + 15 * US, at + 16 * US)
+            export.copy((at, at + 5 * US), copied, bytes=number_bytes, thread=5 + place % threads)
+            start = at + 50 * US
+            export.launch((start, start + 5 * US), (start + 10 * US, start + 11 * US), name=name)
+        return now + 1_000 * US
+
+    trace = program(step).load(tmp_path)
+    edit = remedies.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
+
+    is_constant = name.startswith("loop") and number_bytes <= 8
+    # All but the pause behind the last operation.
+    assert (saved_us(trace, edit) > 800) == is_constant
+
+
 def test_what_follows_a_wait_is_not_launched_before_it(tmp_path):
     """Five kernels, a wait, and five more: two launches, and the wait between them."""
 

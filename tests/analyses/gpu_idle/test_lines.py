@@ -340,6 +340,38 @@ def test_the_line_that_launches_most_below_is_named(tmp_path, most, outer, inner
     assert finding.message.endswith(f", where {place} launches most.")
 
 
+@pytest.mark.parametrize("library", ["torchsde/_core/euler.py", "diffrax/_solver.py", None])
+@pytest.mark.parametrize(
+    ("own", "calls", "told"),
+    [
+        # Samples in turn: in the library itself, and in the functions f, g and h that it calls.
+        (3, (1, 3, 1), "g"),
+        (4, (3, 1, 1), "f"),
+        (0, (2, 2, 2), None),
+        (20, (1, 2, 1), None),
+        (12, (1, 1, 1), None),
+    ],
+)
+def test_below_the_call_of_a_solver_the_function_of_the_program_that_launches_most_is_named(
+    tmp_path, library, own, calls, told
+):
+    """No function has half of the launches; the share of one that stands out is said."""
+    solver = ((f"{SITE}/{library}", 145, "integrate"),) if library else ()
+    each = {name: (f"/work/{name}.py", 60 + at, name) for at, name in enumerate("fgh")}
+    stacks = [(LINEAR, *solver, EXPERTS, NET)] * own
+    for frame, number in zip(each.values(), calls, strict=True):
+        stacks += [(LINEAR, frame, *solver, EXPERTS, NET)] * number
+    stacks = [stacks[at] for at in sorted(range(len(stacks)), key=lambda at: at * 7 % 11)]
+
+    finding = ask(ANALYSIS, passes(stacks, steps=40), tmp_path).findings[0]
+
+    said = f", where {told}.py:{each[told][1]} in {told} launches most (" if told else "."
+    assert f"in the backward pass of model.py:20 in route{said}" in finding.message
+    if told:
+        share = 100 * calls[ord(told) - ord("f")] / len(stacks)
+        assert finding.evidence.values["below_pct"] == pytest.approx(share, abs=3)
+
+
 @pytest.mark.parametrize("unknown", [(NET[0], 0, "run"), ("<string>", 0, "<module>")])
 @pytest.mark.parametrize("share", [0, 1, 2])
 def test_a_frame_without_a_line_is_not_told_as_one(tmp_path, unknown, share):
@@ -397,15 +429,25 @@ def test_a_derivative_in_a_forward_pass_is_asked_for_by_its_own_line(tmp_path):
     assert finding.subject.name == "model.py:16"
 
 
-def test_loading_in_the_launching_process_is_at_the_line_that_asks_for_batches(tmp_path):
+@pytest.mark.parametrize("function", ["<module>", "train"])
+@pytest.mark.parametrize("source", ["for batch in loader:", None])
+def test_loading_in_the_launching_process_is_first_at_the_line_that_asks_for_batches(
+    function, source, tmp_path
+):
+    """The loader is changed there; the data set may be shared, or a library's."""
     data_set = ("/work/data.py", 53, "__getitem__")
     loader = (LOADER[0], 741, "__next__")
-    export = sample_gaps(loop(gap_ms=9), data_set, FETCH, loader, MAIN, gap_ms=9)
+    asks = (*MAIN[:2], function)
+    export = sample_gaps(loop(gap_ms=9), data_set, FETCH, loader, asks, gap_ms=9)
+    if source:
+        export.source_line(*MAIN[:2], source)
 
     finding = ask(ANALYSIS, export, tmp_path).findings[0]
 
-    assert "data.py:53 in __getitem__" in finding.message
-    assert finding.message.endswith("It loads the batches of train.py:40.")
+    place = "train.py:40" + (f" in {function}" if function == "train" else "")
+    place += f" (`{source}`)" if source else ""
+    assert f"loaded data itself for the batches of {place}. " in finding.message
+    assert finding.message.endswith("it was at data.py:53 in __getitem__.")
     assert finding.subject.name == "train.py:40"
 
 

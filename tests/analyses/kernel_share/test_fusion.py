@@ -78,6 +78,26 @@ def test_a_chain_ends_with_its_step(tmp_path):
     assert (finding.evidence.values["runs"], finding.evidence.values["kernels"]) == (5, 10)
 
 
+@pytest.mark.parametrize("every", [1, 2, 5])
+@pytest.mark.parametrize("kind", ["D2H", "H2D", "D2D"])
+def test_a_chain_ends_where_the_cpu_reads_a_value(every, kind, tmp_path):
+    """A loop reads a value that each pass computes: no compiler fuses what comes after a read."""
+    export, at = Export(), 0
+    for _ in range(20):
+        for name in [ADD, CAST, NORM, ADD, CAST][:every]:
+            export.kernel_without_launch((at, at + 90), name=name)
+            at += 100
+        export.copy(None, (at, at + 10), bytes=4, kind=kind)
+        at += 100
+
+    findings = [
+        each for each in ask(ANALYSIS, export, tmp_path).findings if "chain" in each.message
+    ]
+
+    runs = 20 if kind == "D2H" else 1
+    assert [each.evidence.values["runs"] for each in findings] == ([runs] if every > 1 else [])
+
+
 @pytest.mark.parametrize("complex_too", [False, True])
 def test_an_optimizer_of_foreach_kernels(complex_too, tmp_path):
     metadata = "at::native::TensorListMetadata<2>"

@@ -1,5 +1,6 @@
 """Findings of `phases`: compilation before the loop, and again inside it."""
 
+import numpy as np
 import pytest
 
 from tests.analyses.single_answer import ask, rows
@@ -205,3 +206,33 @@ def test_pauses_alone_make_no_finding_severe(tmp_path, name, shown):
     found = ask(ANALYSIS, export, tmp_path).findings
     [severity] = [each.severity for each in found if "Compilation by" in each.message]
     assert severity == ("medium" if shown == "pauses" else "high")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        # Samples of compilation by the line that calls it.
+        ({7: 60, 8: 20, 9: 20}, "Most of it is called at train.py:7."),
+        ({7: 30, 8: 20, **dict.fromkeys(range(20, 70), 1)},
+         "By samples, about 30.0 % of it is called at train.py:7, more than at any other line."),
+        ({7: 30, 8: 28, **dict.fromkeys(range(20, 62), 1)}, None),
+        (dict.fromkeys(range(7, 57), 2), None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_of_lines_that_each_call_the_compiler_the_one_that_stands_out_is_named(
+    lines, told, seed, tmp_path
+):
+    """As in JAX outside jax.jit, where each line compiles programs of its own."""
+    compiler = ("/usr/lib/python3.12/site-packages/jax/_src/compiler.py", 300, "backend_compile")
+    export = launching(*range(401, 500, 2))
+    calls = [line for line, number in lines.items() for _ in range(number)]
+    for at, place in enumerate(np.random.default_rng(seed).permutation(len(calls))):
+        line = ("/work/train.py", calls[place], "<module>")
+        export.python_sample((1 + 4 * at) * MS, compiler, line)
+
+    [finding] = [each for each in ask(ANALYSIS, export, tmp_path).findings if "XLA" in each.message]
+
+    assert finding.message.endswith(f" {told}" if told else "idle then.")
+    spread = max(lines.values()) < sum(lines.values()) / 2
+    assert ("each operation is a program of its own" in finding.action) == spread

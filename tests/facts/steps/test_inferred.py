@@ -99,6 +99,34 @@ def test_iterations_of_a_module_before_more_compilation_are_no_steps(tmp_path, c
     assert len(steps(with_steps(export.load(tmp_path)))) == number
 
 
+@pytest.mark.parametrize("kernels", [3, 10])
+@pytest.mark.parametrize(
+    ("compiled", "again", "number"), [(200, 0, 0), (20, 0, 30), (200, 60, 60), (200, 9, 9)]
+)
+def test_passes_that_are_next_to_nothing_beside_compilation_after_them_are_no_steps(
+    tmp_path, kernels, compiled, again, number
+):
+    """A program crops its images; the recording ends while the model is compiled, or later.
+
+    `compiled` times as long as the passes. After them, the loop runs `again` times.
+    """
+    names = [f"crop_{number}" for number in range(kernels)]
+    export = launches(Export(), names, 30, gap=20_000)
+    at = 30 * (kernels + 4) * 20_000
+    end = at + compiled * at
+    export.python_event("compilation", at, end, at=("train.py", 398, "main"))
+    for _ in range(again):
+        for name in ("forward", "backward", "adam"):
+            end += MS
+            export.launch(call=(end, end + 2), kernel=(end + 3, end + 9), name=name)
+        end += 4 * MS
+    if not again:
+        export.launch(call=(end + 5, end + 7), kernel=(end + 8, end + 9), name="forward")
+
+    found = steps(with_steps(export.load(tmp_path)))
+    assert len(found) == number
+
+
 def test_ranges_of_libraries_and_operators_are_no_steps(tmp_path):
     export = launches(Export(), [f"k{number}" for number in range(10)], 6)
     for at in range(0, 600, 100):

@@ -12,7 +12,7 @@ from tests.render.example_report import CONTROLS, HOSTILE, a_report
 from traceview.base.findings import Evidence, Finding, Forecast, Subject
 from traceview.render.base.text import wrapped
 from traceview.render.document import ScoreTile
-from traceview.render.report.text import render_text
+from traceview.render.report.text import FindingText, render_text
 from traceview.render.screen import MOST_LINES, render_screen, scoreboard_lines
 from traceview.traces.plan import RankedFinding
 from traceview.traces.trace.model import Selection
@@ -83,6 +83,23 @@ def test_what_does_not_fit_ends_with_a_whole_sentence():
     assert len(told) == 7
     assert all(each.endswith(".\n") for each in told)
     assert "…" not in text
+
+
+@pytest.mark.parametrize("length", [5, 20, 45])
+@pytest.mark.parametrize("end", ["", ", where net.py:7 in g launches most (13.8 %)"])
+def test_a_place_is_told_without_its_source_where_it_does_not_fit_with_it(length, end):
+    source = f" (`{'x ' * length}= f(x)`)"
+    first = "The GPU sat idle for 1.11 s (73,878 gaps) waiting for the CPU to launch work."
+    place = "554 ms of that was at train.py:312, in the backward pass of model.py:189 in forward"
+    entry = RankedFinding("gpu-idle", finding(message=f"{first} {place}{source}{end}."))
+    room, text = FindingText(entry, 80, links=False), f"{first} {place}{end}."
+
+    brief, full = (
+        " ".join(line.plain.strip() for line in room.lines(most, 0)[1:]) for most in (4, 9)
+    )
+
+    assert full == f"{first} {place}{source}{end}."
+    assert brief.replace(source, "") == text
 
 
 def test_six_findings_still_name_their_lines():

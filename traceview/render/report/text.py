@@ -6,6 +6,7 @@ out: the only device or process of the recording, all zeros, all absent. JSON ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from pathlib import PurePath
@@ -73,7 +74,7 @@ class FindingText:
         If `refers`, a line says where to read an action of which not even a sentence fits.
         """
         finding, room = self.ranked.finding, self.width - len(INDENT)
-        texts = [Text(line) for line in wrapped(visible(finding.message, SENTENCE), room, message)]
+        texts = [Text(line) for line in _message(finding.message, room, message)]
         steps = self._action(action)
         if refers and finding.action and not steps:
             steps = [f"see --only {self.ranked.analysis}"]
@@ -110,6 +111,16 @@ class FindingText:
         return lines
 
 
+def _message(text: str, width: int, most: int) -> list[str]:
+    """The message in at most `most` lines; without quoted source if a place fits only so."""
+    brief = _QUOTED.sub("", text)
+    with_quotes, without = (wrapped(visible(each, SENTENCE), width, most) for each in (text, brief))
+    kept, whole = (" ".join(lines) for lines in (with_quotes, without))
+    gains = whole.count(". ") > kept.count(". ") and not _QUOTED.search(kept)
+    return without if gains or (kept.endswith("…") and not whole.endswith("…")) else with_quotes
+
+
+_QUOTED = re.compile(r" \(`[^`]*`\)")
 _INDENT = 4
 _FULL_NAME, _MOST_LINES = 4_000, 60
 

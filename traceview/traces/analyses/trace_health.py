@@ -242,9 +242,6 @@ _COST_REMEDIES = (
 
 _MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
 _COLD = "The recording is cold, so savings per step are unknown: "
-_ALMOST_ALL = 0.95
-"""From this part on, what is left says less than the note that it is little: 0.99 in a public
-benchmark of four first calls, 0.85 in a program of one pass whose rest is worth reading."""
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
 
 
@@ -257,9 +254,9 @@ def _cold(trace: Trace) -> Iterator[Check]:
         if cold.passes:
             text = f"{_COLD}of {{passes:pass|passes}}{passes}"
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
-        elif cold.once_ns >= _ALMOST_ALL * cold.total_ns:
-            text = f"The recording is cold: {_MOSTLY_ONCE}"
-            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
+        elif cold.is_almost_all:
+            text, doubt = f"The recording is cold: {_MOSTLY_ONCE}", not cold.is_compilation
+            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=doubt)
         else:
             yield Check("cold", "note", _MOSTLY_ONCE, None, values)
 

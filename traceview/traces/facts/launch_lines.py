@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base import groups
-from traceview.base.tables import Array, Integers, Mask, RowNumbers
+from traceview.base.tables import Array, Cell, Integers, Mask, RowNumbers
 from traceview.traces.facts import operations
 from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS
 from traceview.traces.facts.idle.lines import sampled_threads
@@ -49,13 +49,13 @@ _DERIVATIVES = re.compile(r"torch/autograd/__init__\.py::grad$")
 class LaunchLine(NamedTuple):
     """The line that makes most launches of some kernels, or more of them than any other.
 
-    `of_forward` is True where it is that of a forward pass, the launches being made in the backward
-    pass, and `fraction` is its part of the samples, 1 where it is most; with `of_time`, its part of
-    the kernels' time.
+    `forward` is that line with what launches below it where it is one of a forward pass, the
+    launches being made in the backward pass, and `fraction` is its part of the samples, 1 where it
+    is most; with `of_time`, its part of the kernels' time.
     """
 
     line: SampledLine
-    of_forward: bool
+    forward: ForwardLine | None
     fraction: float
     of_time: bool = False
 
@@ -90,8 +90,8 @@ def _by_number(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
     stack = trace.recorded("python_frames")["stack"]
     asks = forward_line(trace) if in_backward(trace)[stack[line.frame]] else None
     if asks and asks.fraction == 1:
-        return LaunchLine(asks.line, True, part)
-    return LaunchLine(line, False, part)
+        return LaunchLine(asks.line, asks, part)
+    return LaunchLine(line, None, part)
 
 
 def _by_time(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
@@ -119,7 +119,7 @@ def _by_time(trace: Trace, rows: RowNumbers) -> LaunchLine | None:
     if part < LEAST_TIME or at_line_ns[most] < LEAST_FRACTION * at_line_ns.sum():
         return None
     line = line_of(trace, frame[each.ids == most], LEAST_AT_LINE)
-    return LaunchLine(line, False, part, of_time=True) if line else None
+    return LaunchLine(line, None, part, of_time=True) if line else None
 
 
 @fact
@@ -160,13 +160,28 @@ class ForwardLine(NamedTuple):
     """`line` is the innermost line that half of the launches of forward passes pass through.
 
     `below` is the line that launches most in the innermost function with half of them, callees too,
-    if that is called from `line`. With a `fraction` below 1, no line has half: `line` launches that
-    part, more than any other under the function that runs the backward pass.
+    if that is called from `line`. Without one, it is that of the function with most of them that
+    `line` calls, be it through a library, such as a solver; `below_fraction` is its part of all.
+    With a `fraction` below 1, no line has half: `line` launches that part, more than any other
+    under the function that runs the backward pass.
     """
 
     line: SampledLine
     below: SampledLine | None
     fraction: float = 1.0
+    below_fraction: float = 1.0
+
+    @property
+    def below_values(self) -> dict[str, Cell]:
+        """The values of BELOW; none without a line below."""
+        if self.below is None:
+            return {}
+        part = {} if self.below_fraction == 1 else {"below_pct": 100 * self.below_fraction}
+        return {"most_below": f"{self.below.place} in {self.below.function}", **part}
+
+
+BELOW = "[, where {most_below} launches most][ ({below_pct})]"
+"""The clause behind a line that asks for a backward pass."""
 
 
 @fact
@@ -229,8 +244,8 @@ def forward_line(trace: Trace) -> ForwardLine | None:
     called = np.full(stacks, -1)
     of_line = rows[once[line == innermost]]
     called[frames["stack"][of_line]] = frames["depth"][of_line]
-    below = _most_below(trace, called, np.bincount(forward, part, stacks))
-    return ForwardLine(asked, below) if asked else None
+    below, below_part = _most_below(trace, called, np.bincount(forward, part, stacks))
+    return ForwardLine(asked, below, below_fraction=below_part) if asked else None
 
 
 def _in_function_of(trace: Trace, backward: Integers) -> Mask:
@@ -246,9 +261,10 @@ def _in_function_of(trace: Trace, backward: Integers) -> Mask:
     return result
 
 
-def _most_below(trace: Trace, called: Integers, weight: Array) -> SampledLine | None:
-    """The line with most of the weight in the innermost function that has half of all.
+def _most_below(trace: Trace, called: Integers, weight: Array) -> tuple[SampledLine | None, float]:
+    """The line with most of the weight in the innermost function that has half of all, and 1.
 
+    Where none has, the line and part of the function that is called first, if it stands out.
     `called` is, of each stack, the depth of the frame from which the function is called, −1 for
     stacks without it; `weight` is that of each stack.
     """
@@ -258,20 +274,27 @@ def _most_below(trace: Trace, called: Integers, weight: Array) -> SampledLine | 
     number = np.arange(len(rows))
     opened = np.where(groups.opens(frames["stack"][rows]), number, 0)
     level = number - np.maximum.accumulate(opened)
-    found, through = None, called >= 0
+    found, part, through = None, 1.0, called >= 0
     for below in range(int(level.max(initial=-1)) + 1):
         at = rows[(level == below) & through[frames["stack"][rows]]]
         function = groups.group(frames.texts("file").codes[at], frames.texts("function").codes[at])
         sums = np.bincount(function.ids, weight[frames["stack"][at]], function.size)
-        if not len(sums) or sums.max() < LEAST_FRACTION * weight.sum():
+        if not len(sums):
             break
+        if sums.max() < LEAST_FRACTION * weight.sum():
+            *_, second, most = np.sort(np.append(sums, 0.0))
+            if below or most < max(second + LEAST_BELOW, LEAST_TIME * weight.sum()):
+                break
+            part = float(most / weight.sum())
         at = at[function.ids == np.argmax(sums)]
         through = np.isin(np.arange(len(weight)), frames["stack"][at])
         line = groups.group(frames["line"][at])
         sums = np.bincount(line.ids, weight[frames["stack"][at]], line.size)
         is_most = np.count_nonzero(sums == sums.max()) == 1 and sums.max() >= LEAST_BELOW
         found = at[line.first[np.argmax(sums)]][None] if is_most else None
-    return None if found is None else line_of(trace, found, 1)
+        if part < 1:
+            break
+    return (None, 1.0) if found is None else (line_of(trace, found, 1), part)
 
 
 @fact

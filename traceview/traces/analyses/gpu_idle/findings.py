@@ -199,21 +199,16 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     idle = IdleClaim(trace, device, within, part.time_ns, lost, action)
     severity = severity_of(part.time_ns, gaps.steady_spans_ns(trace)[device])
     assert severity
+    loads = part.doing == activities.DATA_LOADING
+    asks = line_sites.asking_line(trace, part.samples) if loads else None
+    if asks and line and asks.place != line.name:
+        sentences.for_batches_of(idle, asks)
     if line and part.doing == activities.CPU and line.time_ns < part.time_ns:
         sentences.in_function(idle, line)
     elif line:
         sentences.at_line(idle, line, None)
     else:
         sentences.in_range(idle)
-    loads = part.doing == activities.DATA_LOADING
-    asks = line_sites.asking_line(trace, part.samples) if loads else None
-    if asks and line and asks.place != line.name:
-        idle.say(
-            " It loads the batches of {asks}[ in {asking}][ (`{asking_source}`)].",
-            asks=asks.place,
-            asking=asks.named_function,
-            asking_source=asks.source,
-        )
     lone = gap_evidence.lone_gap(trace, within, part=True)
     is_lone = bool(lone and lone.fraction >= gap_evidence.STANDS_OUT)
     if is_lone:

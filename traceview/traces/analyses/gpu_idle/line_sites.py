@@ -130,20 +130,19 @@ class LineSite(NamedTuple):
                 module = self.undone
                 return f", {mostly}{where}", {"module": module.module, "called": module.place}
             if self.asks:
-                line, below, fraction = self.asks
+                line, fraction = self.asks.line, self.asks.fraction
                 named: dict[str, Cell] = {
                     "asks": line.place,
                     "asking": line.named_function,
                     "asking_source": line.source,
-                    "most_below": f"{below.place} in {below.function}" if below else None,
+                    **self.asks.below_values,
                 }
                 of = "{asks}[ in {asking}][ (`{asking_source}`)]"
                 if fraction < 1:
                     named["asks_pct"] = 100 * fraction
                     of = f"; of the launches of forward passes, more are made at {of} than at any"
                     return f", {mostly}in the backward pass{of} other line ({{asks_pct}})", named
-                of = f"{of}[, where {{most_below}} launches most]"
-                return f", {mostly}in the backward pass of {of}", named
+                return f", {mostly}in the backward pass of {of}{launch_lines.BELOW}", named
             return f", {mostly}in the backward pass", {}
         if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}

@@ -72,13 +72,20 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     """Operations that one call could launch, and the number of the call.
 
     They are of one step, thread and stream, no wait or allocation comes between their launches, and
-    some of each group are among `late`. Copies stay as they are: the host memory of most must be
-    ready. So do groups with an accident, which has an edit of its own, if there are others.
+    some of each group are among `late`. Copies stay as they are, but for single numbers: the host
+    memory of most must be ready. So do groups with an accident, which has an edit of its own, if
+    there are others.
     """
     ops, calls, every = operations(trace), api_calls(trace), waits(trace)
-    launched = np.flatnonzero((ops.call >= 0) & (ops.kind != Kind.COPY))
+    numbers = _python_numbers(trace)
+    launched = np.flatnonzero((ops.call >= 0) & ((ops.kind != Kind.COPY) | numbers))
     call = ops.call[launched]
     thread, issued = calls.thread[call], calls.start_ns[call]
+    # Other threads of JAX copy the numbers for the one that calls its operations.
+    constant = numbers[launched]
+    for rows in groups.rows_of(ops.process[launched]).values() if constant.any() else ():
+        main = np.bincount(thread[rows[~constant[rows]]], minlength=1).argmax()
+        thread[rows[constant[rows]]] = main
     waited = np.zeros(len(launched), np.int64)
     blocking = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
     allocates = calls.does == CallKind.ALLOCATE
@@ -103,6 +110,23 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     if (chosen & ~apart).any():
         chosen &= ~apart
     return launched[chosen], group[chosen]
+
+
+@fact
+def _python_numbers(trace: Trace) -> Mask:
+    """True for the copies to a GPU of single numbers that JAX makes for operations outside jax.jit.
+
+    Within jax.jit, a Python number is a constant of the program.
+    """
+    ops, result = operations(trace), np.zeros(len(operations(trace)), bool)
+    if framework(trace) == "jax":
+        copies, rows = trace.recorded("copies"), np.flatnonzero(ops.kind == Kind.COPY)
+        number = copies.texts("direction").isin(["H2D"]) & (copies["bytes"] <= _NUMBER_BYTES)
+        result[rows] = number[ops.row[rows]]
+    return result
+
+
+_NUMBER_BYTES = 8
 
 
 def remove_pauses(

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import SEVERITIES, Severity, Subject
+from traceview.base.findings import SEVERITIES, Severity, Subject, sentence
 from traceview.base.tables import Cell, Mask, Table
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
@@ -16,7 +16,12 @@ from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
 from traceview.traces.facts.idle import cpu_activity, gaps
 from traceview.traces.facts.idle.broken_graphs import BrokenGraph
-from traceview.traces.facts.samples import LEAST_SAMPLES, frame_through, stacks_through
+from traceview.traces.facts.samples import (
+    LEAST_SAMPLES,
+    SampledLine,
+    frame_through,
+    stacks_through,
+)
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.trace.schema import UNIFIED
 
@@ -66,6 +71,18 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
             if line.other_work
             else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )
+
+
+def for_batches_of(idle: IdleClaim, asks: SampledLine) -> None:
+    """Name the loop that asks for batches, before the lines that make them: its loader changes."""
+    values: dict[str, Cell] = {
+        "asks": asks.place,
+        "asking": asks.named_function,
+        "asking_source": asks.source,
+    }
+    text = "for the batches of {asks}[ in {asking}][ (`{asking_source}`)]"
+    idle.lost = f"{idle.lost} {sentence(text, values)}"
+    idle.values.update(values)
 
 
 def in_broken_graph(idle: IdleClaim, broken: BrokenGraph) -> None:

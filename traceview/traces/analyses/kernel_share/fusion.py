@@ -341,13 +341,13 @@ def _runs(trace: Trace, wanted: Mask, operation: Array, merge: Merge) -> Iterato
     """Runs of the wanted kernels, on the GPU where fusing them saves most.
 
     Kernels of equal `operation` are one operation. A run has two kernels or more, and ends with its
-    step: nothing fuses kernels of two steps.
+    step, or where the CPU reads a value: nothing fuses kernels of two steps, or across a read.
     """
     if not wanted.any():
         return
     rows, opens = steady_in_order(trace)
     is_wanted = picked(wanted, rows)
-    run = np.cumsum(opens | groups.opens(is_wanted)) - 1
+    run = np.cumsum(opens | groups.opens(is_wanted, picked(_reads_before(trace), rows))) - 1
     run, rows = run[is_wanted], rows[is_wanted]
     if not len(rows):
         return
@@ -364,6 +364,22 @@ def _runs(trace: Trace, wanted: Mask, operation: Array, merge: Merge) -> Iterato
     ]
     if claims:
         yield max(claims, key=lambda each: each.gain)
+
+
+@fact
+def _reads_before(trace: Trace) -> Integers:
+    """Of each kernel, how many copies to the CPU come before it on its stream."""
+    ops, order = operations.operations(trace), operations.operations_by_stream(trace)
+    copies, result = (
+        ops.kind == operations.Kind.COPY,
+        np.zeros(len(trace.recorded("kernels")), np.int64),
+    )
+    to_cpu = trace.recorded("copies").texts("direction").isin(["D2H"])
+    reads = np.zeros(len(ops), bool)
+    reads[copies] = to_cpu[ops.row[copies]]
+    number, is_kernel = np.cumsum(reads[order]), ops.kind[order] == operations.Kind.KERNEL
+    result[ops.row[order[is_kernel]]] = number[is_kernel]
+    return result
 
 
 @fact

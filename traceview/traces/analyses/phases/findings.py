@@ -166,8 +166,9 @@ def _passes(sums: Hashes, kernels: int, sought: np.uint64) -> Integers:
     return np.array(starts, np.int64)
 
 
-_LEAST_SAMPLES, _LEAST_FRACTION = 5, 0.5
-"""A line with fewer samples, or a smaller part of those in the program, is not named."""
+_LEAST_SAMPLES, _LEAST_FRACTION, _LEAST_PART = 5, 0.5, 0.1
+"""A line with fewer samples, or a smaller part of those in the program, is not named. One with less
+than half is named with its part, as the lines of launches are."""
 _SEVERITIES: tuple[tuple[float, Severity], ...] = (
     (0.50, "high"),
     (0.25, "medium"),
@@ -205,7 +206,7 @@ _ONE_BY_ONE = 6
 """From so many windows on, JAX compiled operations one by one as they were called."""
 _ONE_PROGRAM = (
     "Use JAX's persistent cache (set JAX_COMPILATION_CACHE_DIR), and put set-up such as model.init "
-    "into one jax.jit: outside, each operation is a program of its own. Set "
+    "and updates into one jax.jit: outside, each operation is a program of its own. Set "
     "jax_persistent_cache_min_compile_time_secs=0 to keep small programs, too."
 )
 _RECOMPILATION = {
@@ -260,7 +261,8 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
     inside = intervals.covered(windows, chosen)
     recompiled = python_events.of_kind(trace, python_events.RECOMPILATION, process, inside)
     again = next((each for each in recompiled if each.reasons), None)
-    call = again or _compiled_line(trace, process, chosen)
+    line, part = _compiled_line(trace, process, chosen)
+    call = again or (line if part == 1 else None)
     if again:
         values |= {"code": again.name, "place": again.place, "guard": again.reasons[0]}
     elif call:
@@ -343,8 +345,6 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     if severity is None:
         return
     remedy, trials = _REMEDIES[tool], tool == code.CUDNN
-    if tool == code.JAX and np.count_nonzero(chosen) >= _ONE_BY_ONE:
-        remedy = _ONE_PROGRAM
     if tool == code.UNKNOWN and not model.recording_options(trace).python_samples:
         ours = "traceview record"
         how = wording.by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
@@ -357,6 +357,9 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         "working_ns": whole_ns,
     }
     broken, subject = python_events.of_kind(trace, python_events.BREAK, process), None
+    call, part = _compiled_line(trace, process, chosen)
+    if tool == code.JAX and (np.count_nonzero(chosen) >= _ONE_BY_ONE or part < 1):
+        remedy = _ONE_PROGRAM
     if tool == code.TORCH_COMPILE and broken:
         at = broken[0]
         values |= {"broken": at.function, "site": at.place, "source": at.source}
@@ -366,9 +369,12 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
         values |= {"recompiled": again.name, "place": again.place, "guard": again.reasons[0]}
         values |= {"times": again.times, "again_ns": again.total_ns}
         remedy, subject = _recompilation_remedy(tool, again), again.subject
-    elif not trials and (call := _compiled_line(trace, process, chosen)):
-        values |= {"called": call.place, "calling": call.named_function}
-        values["called_source"] = call.source
+    elif not trials and call:
+        values["calling"] = call.named_function
+        if part == 1:
+            values |= {"called": call.place, "called_source": call.source}
+        else:
+            values |= {"called_more": call.place, "called_pct": 100 * part}
         subject = call.subject
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
     claim = replace(claim, subject=subject or claim.subject)
@@ -487,9 +493,11 @@ def _steps_hit(trace: Trace, process: int, chosen: Mask) -> dict[str, Cell]:
     return {"steps_hit": len(groups.different(at[inside])), "steps": len(own)}
 
 
-def _compiled_line(trace: Trace, process: int, chosen: Mask) -> SampledLine | None:
-    """The line that called the compiler in most samples of the chosen windows.
+def _compiled_line(trace: Trace, process: int, chosen: Mask) -> tuple[SampledLine | None, float]:
+    """The line that called the compiler in most samples of the chosen windows, and 1.
 
+    Where none has most, the one that stands out, and its part: operations of JAX outside jax.jit
+    are compiled wherever they are first called.
     In a stack, that is the innermost line of the program outside of the compiler. Stacks of threads
     that autograd starts have none.
     """
@@ -500,7 +508,14 @@ def _compiled_line(trace: Trace, process: int, chosen: Mask) -> SampledLine | No
     compiler, caller = compiler_frames(trace).row[stack], stack_lines(trace).frame[stack]
     # By stack, innermost frame first: callers of the compiler come after it.
     known: Integers = caller[(compiler >= 0) & (caller > compiler)]
-    return line_of(trace, known, max(_LEAST_SAMPLES, _LEAST_FRACTION * len(known)))
+    if most := line_of(trace, known, max(_LEAST_SAMPLES, _LEAST_FRACTION * len(known))):
+        return most, 1.0
+    line = line_of(trace, known, max(_LEAST_SAMPLES, _LEAST_PART * len(known)))
+    frames = trace.recorded("python_frames")
+    number = groups.count(groups.group(frames.texts("file").codes[known], frames["line"][known]))
+    *_, second, first = np.sort(np.concatenate([[0, 0], number]))
+    part = first / len(known) if len(known) > _LEAST_SAMPLES else 1.0
+    return line if first >= second + _LEAST_SAMPLES else None, part
 
 
 def _replayed(trace: Trace) -> Iterator[TimeClaim]:
@@ -585,6 +600,10 @@ RULES = (
             Clause(
                 " For {again_ns} of it `{recompiled}` at {place} was compiled again, "
                 "{times:time}: {guard}."
+            ),
+            Clause(
+                " By samples, about {called_pct} of it is called at {called_more}[ in {calling}], "
+                "more than at any other line."
             ),
             Clause(" Most of it is called at {called}[ in {calling}][ (`{called_source}`)]."),
         ),

@@ -254,9 +254,25 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
         if 0 < np.count_nonzero(later) < len(rows):
             # Most launches can be trials of a compiler, which outnumber the passes after them.
             passes = _passes_of(trace, process, rows[later])
+    if passes and (begin_ns := _compiled_behind(trace, passes)):
+        passes = _passes_of(trace, process, rows[calls["start_ns"][call] >= begin_ns])
     if passes is None or _in_one_module(trace, passes, trials):
         return None
     return passes
+
+
+def _compiled_behind(trace: Trace, passes: _Passes) -> int | None:
+    """When compilation begins beside which the passes before it are next to nothing, if it does.
+
+    So it is in a program that crops its images before it calls its model for the first time: the
+    loop of the program comes after that, if the recording does not end before.
+    """
+    process, _, begin, end = passes
+    windows = compilation(trace).of(process)
+    later = windows.start >= end[-1]
+    later_ns = int((windows.end - windows.start)[later].sum())
+    small = end[-1] - begin[0] < NEXT_TO_NOTHING * later_ns
+    return int(windows.start[later][0]) if small else None
 
 
 def _in_one_module(trace: Trace, passes: _Passes, trials: Intervals) -> bool:
