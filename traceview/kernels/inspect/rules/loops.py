@@ -84,20 +84,6 @@ _SHARED_BOUND = Diagnosis(
     "faster still",
     "medium",
 )
-_OF_KERNELS = (".cu", ".cuh")
-_WIDENED, _FP64 = (
-    re.compile(r"cvt\S*\.f64\.[fsu]"),
-    re.compile(r"D(?:ADD|MUL|FMA|SETP)\b|MUFU\S*64"),
-)
-# Of GPUs whose rate is not known. Of few instructions, loads and stores take longer: 16 of an SM
-# with 64 lanes take 8 cycles per warp, as long as a warp's 512 bytes at an H200's bandwidth.
-_SLOW_LANES, _MANY_FP64 = 2, 8
-_ACCIDENTAL = Diagnosis(
-    "{instructions:fp64 instruction} {instructions?computes|compute} on values of narrower types, "
-    "converted at {places}",
-    "Where fp32 suffices, write literals as 0.5f, call float functions (sqrtf, expf), and write "
-    "x * x for pow(x, 2)",
-)
 _UNSHARED = Diagnosis(
     "The hottest loop loads {loads} values from global memory for {fmas:FMA} at {places}, and the "
     "threads of a row or column of the block load the same ones",
@@ -349,38 +335,6 @@ def unshared_products(kernel: KernelContext) -> Iterator[CodeClaim]:
         "thread's x, the other not on its y",
         lines[0],
         lines,
-    )
-
-
-def accidental_fp64(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Arithmetic in fp64 of a CUDA C++ kernel whose arrays hold none: literals such as 0.5."""
-    ptx, sass = kernel.code.ptx, kernel.code.sass
-    if ptx is None or sass is None or kernel.ttgir or not kernel.compiled.is_cuda(None):
-        return
-    moved = (i for each in kernel.global_accesses.values() for c in each for i in c.instructions)
-    widened = [i for i in ptx.instructions if _WIDENED.match(i.opcode)]
-    if not widened or any(i.opcode.endswith("f64") for i in moved):
-        return
-    loop = kernel.mix.hottest_loop if kernel.mix and kernel.mix.hottest_loop else None
-    code = [sass.instructions[at] for at in loop.instructions] if loop else sass.instructions
-    count = sum(bool(_FP64.match(each.opcode)) for each in code)
-    capability = limits_of(kernel.compiled.arch).compute_capability
-    lanes = lanes_of(capability, "fp64") or _SLOW_LANES
-    if not count:
-        return
-    many = count * WARP_THREADS >= _MANY_FP64 * lanes
-    lines = Counter(i.source for i in widened if i.source)
-    sources: list[SourceLine | None] = [source for source, _ in lines.most_common()]
-    # Of functions of headers, the lines that call them.
-    sources = [at for at in sources if at and at.file.endswith(_OF_KERNELS)] or [None]
-    yield CodeClaim(
-        _ACCIDENTAL,
-        {"instructions": count, "lanes": lanes, "proven": True},
-        f"SASS{' of the hottest loop' if loop else ''}: {count} fp64 instructions; an SM has "
-        f"{lanes} fp64 lanes; no array in global memory is fp64",
-        sources[0],
-        sources,
-        severity="medium" if many else "low",
     )
 
 
