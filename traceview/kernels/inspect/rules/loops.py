@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from traceview.base import units
 from traceview.base.hardware import lanes_of, limits_of
@@ -18,7 +18,7 @@ from traceview.kernels.inspect.recompilations import Outcome, Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tested_remedies
 from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
-from traceview.kernels.ptx.addresses.strides import LoopSteps
+from traceview.kernels.ptx.addresses.strides import LoopSteps, Samples
 from traceview.kernels.ptx.model import Instruction, SourceLine
 from traceview.kernels.ptx.pipes import SCHEDULERS
 from traceview.kernels.ptx.ttgir.loop_loads import (
@@ -68,6 +68,12 @@ _AWAITED = re.compile(r"\.(?:volatile|acquire|relaxed|mmio)\b")
 _ACCUMULATED = Diagnosis(
     "Global stores at {places} write the same address in each iteration of their loop",
     "Accumulate in a register, and store once after the loop",
+    "medium",
+)
+_RACES = Diagnosis(
+    "Threads store at {places} what other threads of the block load there in the next iteration of "
+    "the loop, and no barrier is between: results depend on which warp is first",
+    "End each iteration with __syncthreads(), which all threads of the block reach",
     "medium",
 )
 _UNCHANGING = Diagnosis(
@@ -359,7 +365,9 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
         if not is_kept or any(_AWAITED.search(each.opcode) for each in listed):
             continue
         if kind == "store":
-            found[_ACCUMULATED].append(source)
+            others = _loaded_by_others(kernel, listed[0], pointers, streams)
+            if others is not None:
+                found[_RACES if others else _ACCUMULATED].append(source)
         elif kind == "load" and all(pointers and s[1] and not pointers & s[1] for s in writes):
             found[_UNCHANGING].append(source)
     for says, sources in found.items():
@@ -367,10 +375,39 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
         yield CodeClaim(
             says,
             {"accesses": len(sources)},
-            "the address in PTX does not depend on the innermost loop around it",
+            "the address in PTX does not depend on the innermost loop around it"
+            + ("; that of a load is another thread's, and there is no barrier" * (says is _RACES)),
             lines[0],
             lines,
         )
+
+
+def _loaded_by_others(
+    kernel: KernelContext,
+    store: Instruction,
+    pointers: frozenset[str],
+    streams: Mapping[tuple[Place, frozenset[str]], list[Instruction]],
+) -> bool | None:
+    """Whether a loop loads at other threads' addresses what each of its iterations stores.
+
+    False if it loads only what the thread itself stored; None if that is not known, and where
+    barriers order the threads.
+    """
+    ptx, provenance = kernel.code.ptx, kernel.provenance
+    loads = [
+        load
+        for (place, of), listed in streams.items()
+        for load in listed
+        if place[1] == "load" and load.loop_depth and (not of or of & pointers)
+    ]
+    if ptx is None or provenance is None or not loads:
+        return False
+    samples = Samples.of(provenance, kernel.compiled)
+    apart = {samples.in_block_apart(store, load) for load in loads}
+    if apart <= {0}:
+        return False
+    barrier = any(i.opcode.startswith(("bar", "membar", "fence")) for i in ptx.instructions)
+    return True if not barrier and None not in apart and kernel.compiled.by_nvvm else None
 
 
 def newer_generation(kernel: KernelContext) -> str:

@@ -24,6 +24,7 @@ from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.loops import keeps_tensor_cores
 from traceview.kernels.inspect.rules.remedies import Remedy
+from traceview.kernels.ptx.model import SourceLine
 from traceview.kernels.ptx.pipes import SCHEDULERS, need_of
 from traceview.kernels.ptx.ttgir.loop_loads import upcast_products
 from traceview.kernels.ptx.ttgir.operations import cuda_core_products
@@ -331,7 +332,8 @@ def fp64_arithmetic(kernel: KernelContext) -> Iterator[CodeClaim]:
     many = count * WARP_THREADS >= _MANY_FP64 * lanes
     lines = [source for source, _ in Counter(i.source for i in widened if i.source).most_common()]
     # Of functions of headers, the lines that call them.
-    sources = [at for at in lines if at.file.endswith(_KERNEL_FILES)] or [None]
+    here = [at for at in lines if at.file.endswith(_KERNEL_FILES)]
+    sources: list[SourceLine | None] = [*here] or [None]
     yield CodeClaim(
         _FP64,
         {
