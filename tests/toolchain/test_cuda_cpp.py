@@ -190,6 +190,22 @@ def test_a_missing_header_is_named_with_its_package(header, package, program):
         compile_cuda(program)
 
 
+@pytest.mark.parametrize("second", ["cuda/std/of_tomorrow", "folder/of_nobody.h"])
+def test_all_missing_headers_are_named_at_once(second, program):
+    need_compiler()
+    headers = "".join(f'#include "{each}"\n' for each in ("cutlass/a.h", second, "step.h"))
+    program.write_text(headers + PROGRAM)
+    with pytest.raises(TraceviewError) as caught:
+        compile_cuda(program)
+    if find("nvcc"):
+        packages = "nvidia-cutlass" + " nvidia-cuda-cccl" * second.startswith("cuda")
+        assert (
+            f"cutlass/a.h: No such file or directory; also missing: {second}" in caught.value.what
+        )
+        assert re.search(rf"`pip install {packages}[-cu1\d]*`", caught.value.remedy)
+        assert caught.value.remedy.count("-I<folder of") == 2
+
+
 @pytest.mark.parametrize(
     ("header", "package"),
     [

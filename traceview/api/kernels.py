@@ -173,10 +173,11 @@ def _inspect(
     what_if: bool = False,
 ) -> PtxReport:
     from traceview.kernels.inspect.target_report import inspect_target
-    from traceview.kernels.inspect.targets import unused_options
+    from traceview.kernels.inspect.targets import split_target, unused_options
     from traceview.traces.trace.load import is_trace
 
-    unused = unused_options(str(target), options, what_if=what_if)
+    target, options = split_target(str(target), options)
+    unused = unused_options(target, options, what_if=what_if)
     if unused:
         note(f"{target} is not a Triton source, so it does not use {unused}")
     if is_trace(Path(target)):
@@ -184,5 +185,5 @@ def _inspect(
 
         return inspect_trace(load(target), options, sm_count=sm_count, note=note)
     return inspect_target(
-        str(target), options, sm_count=sm_count, neighbours=what_if, note=note, step=step
+        target, options, sm_count=sm_count, neighbours=what_if, note=note, step=step
     )

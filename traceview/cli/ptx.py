@@ -222,10 +222,11 @@ def command(
 ) -> None:
     """Show how wide the memory accesses of TARGET's kernels are, and how to widen them.
 
-    TARGET is a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, FILE.py[:kernel] or
+    TARGET is a .ptx, .cubin or .cu file, a .so, .o or .fatbin with GPU code, a .py or
     package.module:kernel with Triton kernels, a Triton cache folder, a trace (for the kernels that
-    ran), or a .ncu-rep with warp samples. No GPU is needed: a script runs in a separate process,
-    which compiles its kernels and launches none. Arguments after -- go to the script.
+    ran), or a .ncu-rep with warp samples; FILE:kernel is one kernel of it. No GPU is needed: a
+    script runs in a separate process, which compiles its kernels and launches none. Arguments after
+    -- go to the script.
 
     --num-warps, --num-stages, --arch, --constexpr and --signature take several values, such as
     --num-warps 4 8, to compare side by side. --diff compares two targets or two kernels, --triton

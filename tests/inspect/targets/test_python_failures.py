@@ -21,6 +21,7 @@ from tests.places import TRITON_KERNELS
 from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.kernels.headless.compile_options import CompileOptions
 from traceview.kernels.inspect.python_targets import compile_python, parse_target
+from traceview.kernels.inspect.targets import is_python, split_target
 
 
 def wait_until(is_so):
@@ -203,3 +204,23 @@ def test_a_python_without_triton(tmp_path, monkeypatch):
         f"{sys.executable} cannot import (blocked); install it: pip install 'traceview[ptx]'"
         in said
     )
+
+
+@pytest.mark.parametrize("name", ["a.cu", "a.ptx", "b:c.cubin", "lib.so", "gone.cu"])
+@pytest.mark.parametrize("kernel", ["k", "ns::k", "k<256>", "*"])
+def test_a_kernel_of_a_file(name, kernel, tmp_path):
+    file = tmp_path / name
+    if name != "gone.cu":
+        file.touch()
+    target, options = split_target(f"{file}:{kernel}", CompileOptions())
+    assert (target, options.kernel) == (str(file), kernel)
+    assert not is_python(f"{file}:{kernel}")
+    with pytest.raises(InputError, match="name different kernels"):
+        split_target(f"{file}:{kernel}", CompileOptions(kernel="other"))
+
+
+@pytest.mark.parametrize("target", ["a.py", "a.py:k", "module.a:k", "a.cu", "a.cu:", "folder"])
+def test_what_names_no_kernel_of_a_file(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").touch()
+    assert split_target(target, CompileOptions()) == (target, CompileOptions())

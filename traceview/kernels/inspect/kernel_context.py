@@ -138,7 +138,8 @@ class KernelContext:
     @cached_property
     def provenance(self) -> Provenance | None:
         """The dataflow of the PTX; None without PTX."""
-        return Provenance.of(self.code.ptx, self.compiled.arguments) if self.code.ptx else None
+        compiled, ptx = self.compiled, self.code.ptx
+        return Provenance.of(ptx, compiled.arguments, compiled.parameter_names) if ptx else None
 
     @cached_property
     def bytes_in_flight(self) -> float | None:

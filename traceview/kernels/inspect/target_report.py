@@ -25,7 +25,7 @@ from traceview.kernels.inspect.kernel_report import KernelReport, SmCount
 from traceview.kernels.inspect.python_targets import DEFAULT_ARCH
 from traceview.kernels.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.kernels.inspect.rules import findings_of
-from traceview.kernels.inspect.targets import is_named, is_python, kernels_of
+from traceview.kernels.inspect.targets import is_named, is_python, kernels_of, split_target
 from traceview.kernels.inspect.what_if import TIME_S, what_if
 from traceview.kernels.ptx.accesses import accesses, elements_per_thread, instruction_mix
 from traceview.kernels.ptx.addresses.slicing import Provenance
@@ -208,6 +208,7 @@ def inspect_target(
     occupancy. `note` gets a line at a time for the user, `step` names what is done next. Raises as
     `kernels_of` and `inspect` do.
     """
+    target, options = split_target(target, options)
     if not is_python(target):
         kernels = kernels_of(target, options, note=note)
         return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))

@@ -208,8 +208,37 @@ def is_python(target: str) -> bool:
     path = Path(target)
     if path.exists():
         return path.is_file() and path.suffix == ".py"
+    if _named_in_file(target):
+        return False
     file, colon, kernel = target.rpartition(":")
     return bool(colon and kernel.isidentifier() and file) or target.endswith(".py")
+
+
+def split_target(target: str, options: CompileOptions) -> tuple[str, CompileOptions]:
+    """A file, and the options with the kernel of `FILE:kernel`, except for Python's files.
+
+    Raises InputError if `kernel` in the options is another one.
+    """
+    named = _named_in_file(target)
+    if named is None:
+        return target, options
+    file, kernel = named
+    if options.kernel not in (None, kernel):
+        what = f"{target} and --kernel {options.kernel} name different kernels"
+        raise InputError(what, "leave out one of them")
+    return file, replace(options, kernel=kernel)
+
+
+def _named_in_file(target: str) -> tuple[str, str] | None:
+    """The file and the kernel of `FILE:kernel`; a C++ name may have colons, too."""
+    if Path(target).exists():
+        return None
+    for colon in re.finditer(":", target):
+        file, kernel = Path(target[: colon.start()]), target[colon.end() :]
+        known = file.suffix in _READERS or (file.exists() and file.suffix != ".py")
+        if known and kernel and not kernel.startswith(":"):
+            return target[: colon.start()], kernel
+    return None
 
 
 def unused_options(target: str, options: CompileOptions, *, what_if: bool) -> str | None:

@@ -175,8 +175,10 @@ def _with_light_headers(path: Path, arch: str, nvcc: Path, light: str) -> tuple[
             flags.remove(light)
             stage(f"compiling {path.name} with all of PyTorch's headers")
         elif not more:
-            remedy = _remedy(error, tools.release_of(nvcc))
-            raise TraceviewError(f"nvcc does not compile {path}: {error}", remedy)
+            others = _missing_too(error, path, nvcc, flags)
+            also = f"; also missing: {', '.join(others)}" if others else ""
+            remedy = _remedy(error, tools.release_of(nvcc), others)
+            raise TraceviewError(f"nvcc does not compile {path}: {error}{also}", remedy)
         flags += more
         result = _run_nvcc(nvcc, flags)
     ptx = ptx_text(result.written)
@@ -191,6 +193,25 @@ def _with_light_headers(path: Path, arch: str, nvcc: Path, light: str) -> tuple[
             raise
         ptx = ptx_text(linked.written)
         return ptx, listings.assemble(ptx, arch, ["--compile-only"], ptxas).cubin
+
+
+def _missing_too(error: str, path: Path, nvcc: Path, flags: Sequence[str]) -> list[str]:
+    """The headers that are missing behind the first one: with that one empty, the next error."""
+    missing: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+        flags = [*flags, f"-I{folder}"]
+        while (found := _NO_HEADER.search(error)) and found["header"] not in missing:
+            missing.append(found["header"])
+            empty = Path(folder, found["header"])
+            if ".." in empty.parts:
+                break
+            empty.parent.mkdir(parents=True, exist_ok=True)
+            empty.touch()
+            error = _first_error(_run_nvcc(nvcc, flags).err, path) or ""
+            while more := [flag for flag in project_flags(error, path) if flag not in flags]:
+                flags = [*flags, *more]
+                error = _first_error(_run_nvcc(nvcc, flags).err, path) or ""
+    return missing[1:]
 
 
 def _run_nvcc(nvcc: Path, flags: Sequence[str]) -> tools.ProcessResult:
@@ -277,8 +298,8 @@ def _torch_flags(folders: Iterable[Path]) -> list[str]:
     return flags if whole else [*flags, _NOT_GENERATED]
 
 
-def _remedy(error: str, release: tuple[int, int] | None) -> str:
-    """How to give what an error of nvcc says is missing."""
+def _remedy(error: str, release: tuple[int, int] | None, others: Sequence[str] = ()) -> str:
+    """How to give what an error of nvcc says is missing, and `others` that are missing, too."""
     missing, macro = _NO_HEADER.search(error), _UNDEFINED.search(error)
     if macro:
         return f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64"
@@ -289,15 +310,23 @@ def _remedy(error: str, release: tuple[int, int] | None) -> str:
         return ""
     if missing["header"].startswith("__clang"):
         return "remove this #include, as editors with clangd add it"
-    flag = f"name its folder with NVCC_APPEND_FLAGS=-I<folder of {missing['header']}>"
+    headers = [missing["header"], *others]
+    folders = " ".join(f"-I<folder of {each}>" for each in headers)
+    flag = f"name its folder with NVCC_APPEND_FLAGS={folders}"
+    if others:
+        flag = f'name their folders with NVCC_APPEND_FLAGS="{folders}"'
+    packages = list(dict.fromkeys(filter(None, (_package(each, release) for each in headers))))
+    return f"`pip install {' '.join(packages)}`, or {flag}" if packages else flag
+
+
+def _package(header: str, release: tuple[int, int] | None) -> str:
+    """The package of PyPI that has a header; empty if none is known."""
     for form, package in _PACKAGES.items():
-        found = re.match(form, missing["header"])
-        if found:
+        if found := re.match(form, header):
             major = release[0] if release else 13
             cu12 = "-cu12" if major == 12 else ""
-            named = package.format(name=found[1], cu12=cu12, release=major)
-            return f"`pip install {named}`, or {flag}"
-    return flag
+            return package.format(name=found[1], cu12=cu12, release=major)
+    return ""
 
 
 def _macro_value(name: str, path: Path) -> str:
@@ -348,10 +377,13 @@ def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:
 
 def _first_error(log: str, path: Path) -> str | None:
     """The first error in a compiler's log with its file and line, on one line."""
-    for line in log.replace(str(path.absolute()), path.name).splitlines():
+    lines = log.replace(str(path.absolute()), path.name).splitlines()
+    for number, line in enumerate(lines, 1):
         error = _NVIDIA_ERROR.match(line) or _GCC_ERROR.match(line)
         if error:
-            return f"{error['place']}: {error['text'].strip()[:300]}"
+            text = error["text"].strip()
+            more = f" {lines[number].strip()}" if text.endswith(":") and lines[number:] else ""
+            return f"{error['place']}: {text[:300]}{more[:100]}"
     return None
 
 

@@ -27,7 +27,6 @@ RULES: tuple[Rule, ...] = (
     loops.shared_memory_bound,
     loops.unchanging_loads,
     loops.unshared_products,
-    loops.accidental_fp64,
     shared_memory.serialized_copies,
     global_memory.spills,
     global_memory.local_memory,

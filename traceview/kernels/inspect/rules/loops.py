@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from traceview.base import units
 from traceview.base.hardware import lanes_of, limits_of
@@ -18,7 +18,7 @@ from traceview.kernels.inspect.recompilations import Outcome, Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tested_remedies
 from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
-from traceview.kernels.ptx.addresses.strides import LoopSteps
+from traceview.kernels.ptx.addresses.strides import LoopSteps, Samples
 from traceview.kernels.ptx.model import Instruction, SourceLine
 from traceview.kernels.ptx.pipes import SCHEDULERS
 from traceview.kernels.ptx.ttgir.loop_loads import (
@@ -70,6 +70,12 @@ _ACCUMULATED = Diagnosis(
     "Accumulate in a register, and store once after the loop",
     "medium",
 )
+_RACES = Diagnosis(
+    "Threads store at {places} what other threads of the block load there in the next iteration of "
+    "the loop, and no barrier is between: results depend on which warp is first",
+    "End each iteration with __syncthreads(), which all threads of the block reach",
+    "medium",
+)
 _UNCHANGING = Diagnosis(
     "Global loads at {places} read the same address in each iteration of their loop",
     "Load before the loop; the compiler does that by itself where no store can change the array: "
@@ -83,20 +89,6 @@ _SHARED_BOUND = Diagnosis(
     "reads serves several FMAs; for matrix products, tensor cores (wmma, CUTLASS) or cuBLAS are "
     "faster still",
     "medium",
-)
-_OF_KERNELS = (".cu", ".cuh")
-_WIDENED, _FP64 = (
-    re.compile(r"cvt\S*\.f64\.[fsu]"),
-    re.compile(r"D(?:ADD|MUL|FMA|SETP)\b|MUFU\S*64"),
-)
-# Of GPUs whose rate is not known. Of few instructions, loads and stores take longer: 16 of an SM
-# with 64 lanes take 8 cycles per warp, as long as a warp's 512 bytes at an H200's bandwidth.
-_SLOW_LANES, _MANY_FP64 = 2, 8
-_ACCIDENTAL = Diagnosis(
-    "{instructions:fp64 instruction} {instructions?computes|compute} on values of narrower types, "
-    "converted at {places}",
-    "Where fp32 suffices, write literals as 0.5f, call float functions (sqrtf, expf), and write "
-    "x * x for pow(x, 2)",
 )
 _UNSHARED = Diagnosis(
     "The hottest loop loads {loads} values from global memory for {fmas:FMA} at {places}, and the "
@@ -352,38 +344,6 @@ def unshared_products(kernel: KernelContext) -> Iterator[CodeClaim]:
     )
 
 
-def accidental_fp64(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Arithmetic in fp64 of a CUDA C++ kernel whose arrays hold none: literals such as 0.5."""
-    ptx, sass = kernel.code.ptx, kernel.code.sass
-    if ptx is None or sass is None or kernel.ttgir or not kernel.compiled.is_cuda(None):
-        return
-    moved = (i for each in kernel.global_accesses.values() for c in each for i in c.instructions)
-    widened = [i for i in ptx.instructions if _WIDENED.match(i.opcode)]
-    if not widened or any(i.opcode.endswith("f64") for i in moved):
-        return
-    loop = kernel.mix.hottest_loop if kernel.mix and kernel.mix.hottest_loop else None
-    code = [sass.instructions[at] for at in loop.instructions] if loop else sass.instructions
-    count = sum(bool(_FP64.match(each.opcode)) for each in code)
-    capability = limits_of(kernel.compiled.arch).compute_capability
-    lanes = lanes_of(capability, "fp64") or _SLOW_LANES
-    if not count:
-        return
-    many = count * WARP_THREADS >= _MANY_FP64 * lanes
-    lines = Counter(i.source for i in widened if i.source)
-    sources: list[SourceLine | None] = [source for source, _ in lines.most_common()]
-    # Of functions of headers, the lines that call them.
-    sources = [at for at in sources if at and at.file.endswith(_OF_KERNELS)] or [None]
-    yield CodeClaim(
-        _ACCIDENTAL,
-        {"instructions": count, "lanes": lanes, "proven": True},
-        f"SASS{' of the hottest loop' if loop else ''}: {count} fp64 instructions; an SM has "
-        f"{lanes} fp64 lanes; no array in global memory is fp64",
-        sources[0],
-        sources,
-        severity="medium" if many else "low",
-    )
-
-
 def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Loads and stores that each iteration of a loop repeats, as their address does not change."""
     if kernel.provenance is None:
@@ -405,7 +365,9 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
         if not is_kept or any(_AWAITED.search(each.opcode) for each in listed):
             continue
         if kind == "store":
-            found[_ACCUMULATED].append(source)
+            others = _loaded_by_others(kernel, listed[0], pointers, streams)
+            if others is not None:
+                found[_RACES if others else _ACCUMULATED].append(source)
         elif kind == "load" and all(pointers and s[1] and not pointers & s[1] for s in writes):
             found[_UNCHANGING].append(source)
     for says, sources in found.items():
@@ -413,10 +375,39 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
         yield CodeClaim(
             says,
             {"accesses": len(sources)},
-            "the address in PTX does not depend on the innermost loop around it",
+            "the address in PTX does not depend on the innermost loop around it"
+            + ("; that of a load is another thread's, and there is no barrier" * (says is _RACES)),
             lines[0],
             lines,
         )
+
+
+def _loaded_by_others(
+    kernel: KernelContext,
+    store: Instruction,
+    pointers: frozenset[str],
+    streams: Mapping[tuple[Place, frozenset[str]], list[Instruction]],
+) -> bool | None:
+    """Whether a loop loads at other threads' addresses what each of its iterations stores.
+
+    False if it loads only what the thread itself stored; None if that is not known, and where
+    barriers order the threads.
+    """
+    ptx, provenance = kernel.code.ptx, kernel.provenance
+    loads = [
+        load
+        for (place, of), listed in streams.items()
+        for load in listed
+        if place[1] == "load" and load.loop_depth and (not of or of & pointers)
+    ]
+    if ptx is None or provenance is None or not loads:
+        return False
+    samples = Samples.of(provenance, kernel.compiled)
+    apart = {samples.in_block_apart(store, load) for load in loads}
+    if apart <= {0}:
+        return False
+    barrier = any(i.opcode.startswith(("bar", "membar", "fence")) for i in ptx.instructions)
+    return True if not barrier and None not in apart and kernel.compiled.by_nvvm else None
 
 
 def newer_generation(kernel: KernelContext) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from traceview.base import units
 from traceview.base.findings import Severity
-from traceview.base.hardware import Limiter, Occupancy, lanes_of
+from traceview.base.hardware import Limiter, Occupancy, lanes_of, limits_of
 from traceview.base.hardware.occupancy import waves_of
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.kernel_context import (
@@ -23,6 +24,8 @@ from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.loops import keeps_tensor_cores
 from traceview.kernels.inspect.rules.remedies import Remedy
+from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.pipes import SCHEDULERS, need_of
 from traceview.kernels.ptx.ttgir.loop_loads import upcast_products
 from traceview.kernels.ptx.ttgir.operations import cuda_core_products
 from traceview.kernels.toolchain.tools import number_of
@@ -245,18 +248,21 @@ _UPCAST_ONE = Diagnosis(
 )
 _FP64 = Diagnosis(
     "{instructions} of {all_instructions} instructions[ of the hottest loop at {loop}] compute in "
-    "fp64 what is loaded in a narrower type, at {places}: its lanes take {memory_times} times as "
-    "long as an H100's memory",
+    "fp64 on values of narrower types, converted at {places}[: fp64 takes {memory_times} times as "
+    "long as an H100's memory]"
 )
 _IN_FP32 = (
-    "Compute in fp32 where that is accurate enough: without .to(tl.float64), and with tl.float32 "
-    "constants and scalars",
-    "Compute in fp32 where that is accurate enough: write constants with an f (0.5f), and call "
-    "the functions of float (powf, expf, sqrtf)",
+    "Where fp32 suffices, compute in it: without .to(tl.float64), and with tl.float32 constants "
+    "and scalars",
+    "Where fp32 suffices, write literals as 0.5f, call float functions (sqrtf, expf), and write "
+    "x * x for pow(x, 2)",
 )
-_MUCH_FP64 = 2.0
-_OF_FP64_DATA = re.compile(r"(?:ld|st)\.\S*f64")
-_MADE_FP64 = re.compile(r"cvt(?:\.rn)?\.f64\.(?:f32|f16|s\d+|u\d+)")
+_WIDENED = re.compile(r"cvt\S*\.f64\.(?:[su]\d|b?f(?:16|32))")
+_CONVERSION = re.compile(r"(?:F2F|F2I|I2F)\.\S*F64")
+# Of GPUs whose rate is not known. Of few instructions, loads and stores take longer: 16 of an SM
+# with 64 lanes take 8 cycles per warp, as long as a warp's 512 bytes at an H200's bandwidth.
+_SLOW_LANES, _MANY_FP64 = 2, 8
+_KERNEL_FILES = (".cu", ".cuh", ".py")
 _SCALARS = Diagnosis(
     "Each block works on single values, not on tiles: its {threads} threads all do the same, and "
     "each load moves one value",
@@ -301,35 +307,47 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 
 def fp64_arithmetic(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Arithmetic in fp64 on values that were converted to it, which takes longer than memory."""
-    times, ptx, mix = kernel.pass_cycles, kernel.code.ptx, kernel.mix
-    if not ptx or not mix or not times or times["fp64"] < times["memory"]:
+    """Arithmetic in fp64 of a kernel whose arrays hold none: literals such as 0.5, and casts."""
+    ptx, mix = kernel.code.ptx, kernel.mix
+    if not ptx or not mix or not kernel.code.sass:
         return
-    made = [i for i in ptx.instructions if _MADE_FP64.match(i.opcode)]
-    is_data = any(_OF_FP64_DATA.match(i.opcode) for i in ptx.instructions)
-    if not made or is_data or any("fp64" in a.type for a in kernel.compiled.arguments):
-        return
+    widened = [i for i in ptx.instructions if _WIDENED.match(i.opcode)]
+    moved = (i for each in kernel.global_accesses.values() for c in each for i in c.instructions)
+    is_data = any("fp64" in a.type for a in kernel.compiled.arguments)
     loop = mix.hottest_loop
     counts = (loop or mix).counts
-    lines = [
-        line.source
-        for line in sorted(mix.lines, key=lambda line: -line.counts.by_class.get("fp64", 0))
-        if line.counts.by_class.get("fp64") and line.source
-    ]
+    count = counts.by_class.get("fp64", 0)
+    if not widened or not count or is_data or any(i.opcode.endswith("f64") for i in moved):
+        return
+    capability = limits_of(kernel.compiled.arch).compute_capability
+    lanes = lanes_of(capability, "fp64") or _SLOW_LANES
+    listed = kernel.code.sass.instructions
+    code = [listed[at] for at in loop.instructions] if loop else listed
+    times, memory_times = kernel.pass_cycles, None
+    # What a function does that the loop calls, such as pow, is not in the pass.
+    if times.get("memory") and not any(each.opcode.startswith("CALL") for each in code):
+        to_fp64 = [need_of(i, capability) for i in code if _CONVERSION.match(i.opcode)]
+        converting = sum(each.cycles / SCHEDULERS for each in to_fp64 if each)
+        memory_times = max(times["fp64"], converting) / times["memory"]
+    many = count * WARP_THREADS >= _MANY_FP64 * lanes
+    lines = [source for source, _ in Counter(i.source for i in widened if i.source).most_common()]
+    # Of functions of headers, the lines that call them.
+    here = [at for at in lines if at.file.endswith(_KERNEL_FILES)]
+    sources: list[SourceLine | None] = [*here] or [None]
     yield CodeClaim(
         _FP64,
         {
-            "instructions": counts.by_class.get("fp64", 0),
+            "instructions": count,
             "all_instructions": counts.total,
             "loop": line_name(loop.source) if loop and loop.source else None,
-            "memory_times": times["fp64"] / times["memory"],
+            "memory_times": memory_times if memory_times and memory_times >= 1 else None,
             "proven": True,
         },
-        f"SASS: an SM of sm_90 has {lanes_of('9.0', 'fp64')} fp64 lanes; PTX: "
-        f"{len(made)} × {made[0].opcode}",
-        lines[0] if lines else None,
-        lines,
-        severity="high" if times["fp64"] >= _MUCH_FP64 * times["memory"] else "medium",
+        f"SASS: an SM has {lanes} fp64 lanes; PTX: {len(widened)} × {widened[0].opcode}, and no "
+        "array in global memory is fp64",
+        sources[0],
+        sources,
+        severity="medium" if (many if memory_times is None else memory_times >= 1) else "low",
         remedy=_IN_FP32[kernel.ttgir is None],
     )
 

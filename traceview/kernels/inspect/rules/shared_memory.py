@@ -234,7 +234,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     count = sum(access.count for access in narrow)
     if count < _MANY:
         return
-    worst = max(narrow, key=lambda access: access.count)
+    worst, has_mma = max(narrow, key=lambda access: access.count), "mma" in (compiled.ptx or "")
 
     def left(outcome: Outcome) -> tuple[Access, ...] | None:
         """The accesses of shared memory in loops; None if any of them is still narrow."""
@@ -259,7 +259,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         },
         f"{worst.count} × {worst.opcode} {where}{shown}",
         worst.source,
-        remedy=_TRANSPOSED if worst.kind == "load" and "mma" in (compiled.ptx or "") else "",
+        remedy=_TRANSPOSED if kernel.ttgir and worst.kind == "load" and has_mma else "",
         helped=tries[:1],
     )
 

@@ -222,10 +222,16 @@ class Provenance:
     arguments: tuple[Argument, ...]
     _by_access: Mapping[_Key, Sequence[Instruction]] = field(default_factory=dict, repr=False)
     arguments_by_parameter: Mapping[str, Argument] = field(default_factory=dict, repr=False)
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, function: Function, arguments: Sequence[Argument] = ()) -> Provenance:
-        """Index a function; `arguments` are those of the kernel as compiled, with constexprs."""
+    def of(
+        cls, function: Function, arguments: Sequence[Argument] = (), names: Sequence[str] = ()
+    ) -> Provenance:
+        """Index a function; `arguments` are those of the kernel as compiled, with constexprs.
+
+        `names` are those of its parameters in CUDA C++, whose types are not known.
+        """
         by_access: dict[_Key, list[Instruction]] = defaultdict(list)
         for each in function.instructions:
             by_access[each.opcode, each.source, each.loop_depth].append(each)
@@ -235,6 +241,7 @@ class Provenance:
             tuple(arguments),
             _by_access=dict(by_access),
             arguments_by_parameter=_arguments_by_parameter(function, arguments),
+            names=dict(zip(function.parameters, names, strict=False)),
         )
 
     def instructions(self, access: Access) -> Sequence[Instruction]:
@@ -255,7 +262,10 @@ class Provenance:
 
     def array(self, instruction: Instruction) -> Array:
         """The pointer arguments that the address of an instruction starts from."""
-        arguments = self.named(self.slices.address(instruction).parameters)
+        address = self.slices.address(instruction)
+        if self.names:
+            return frozenset(self.names[each] for each in address.pointers if each in self.names)
+        arguments = self.named(address.parameters)
         return frozenset(each.name for each in arguments if each.type.startswith("*"))
 
     def address(self, access: Access) -> Origin:

@@ -121,10 +121,11 @@ _WARP, _MOST_THREADS = 32, 1024
 
 @record
 class Stride:
-    """A stride: `of` bytes, or `of` bytes times the value of a parameter."""
+    """A stride: `of` bytes, or `of` bytes times the value of a parameter, and `more` bytes."""
 
     of: int
     parameter: Argument | None = None
+    more: int = 0
 
 
 @record
@@ -211,7 +212,7 @@ class Samples:
             self.threads_apart(
                 first, width * len(instructions) if step == Stride(width) else width
             ),
-            next(self._lanes(first), None),
+            self._lane(first),
             self._along_y(first, width),
         )
 
@@ -224,17 +225,20 @@ class Samples:
         return near[1] and not near[0]
 
     def overlap(self, instructions: Sequence[Instruction], width: int) -> bool:
-        """Whether neighbouring threads read the same elements, shifted, as in a stencil.
+        """Whether neighbouring threads access the same elements, shifted, as in a stencil.
 
         They are `width` bytes apart, and two of the instructions less than a warp, in all samples.
         """
-        if any(next(self._lanes(each), None) != Stride(width) for each in instructions):
+        if any(self._lane(each) != Stride(width) for each in instructions):
             return False
         found = set()
         for each in self.each:
-            at = sorted({_first(each, i) for i in instructions[:_MOST_INSTRUCTIONS]})
-            found.add(min((b - a for a, b in pairwise(at)), default=0))
-        least = found.pop()
+            addresses = [each.address(i) for i in instructions[:_MOST_INSTRUCTIONS]]
+            # Where a rim is clamped, neighbours access the same element.
+            if all(self._in_the_middle(address) == width for address in addresses):
+                at = sorted({int(address[each.launch.threads // 2]) for address in addresses})
+                found.add(min((b - a for a, b in pairwise(at)), default=0))
+        least = found.pop() if found else 0
         return not found and 0 < least < _WARP * width
 
     def step(self, instructions: Sequence[Instruction]) -> Stride | None:
@@ -268,17 +272,54 @@ class Samples:
         starts = block_starts(len(code), function.jumps)
         return {each.line: bisect_right(starts, at) for at, each in enumerate(code)}
 
+    def in_one_block(self, instructions: Sequence[Instruction]) -> bool:
+        """Whether whatever runs one of the instructions runs all of them."""
+        return len({self._block_of[each.line] for each in instructions}) == 1
+
+    def are_members(self, instructions: Sequence[Instruction]) -> bool:
+        """Whether a thread accesses several elements within a sector, once each."""
+        if any(each.loop_depth for each in instructions):
+            return False
+        several = [sorted({_first(each, i) for i in instructions}) for each in self.each]
+        return all(0 < at[-1] - at[0] < SECTOR_BYTES for at in several)
+
+    def in_block_apart(self, store: Instruction, load: Instruction) -> int | None:
+        """The bytes between what a thread stores and loads, if other threads of its block store it.
+
+        Those of a first iteration; 0 where it is the same; None where neither is known.
+        """
+        distances = {_first(each, load) - _first(each, store) for each in self.each}
+        if distances == {0} and LoopSteps(self.slices).of(load) == 0:
+            return 0
+        lane, least = self._lane(store), min(distances, key=abs)
+        if lane is None or lane.parameter or not lane.of or least == 0 or least % lane.of:
+            return None
+        most = min(each.launch.threads for each in self.each) * abs(lane.of)
+        return least if all(abs(each) < most for each in distances) else None
+
     def threads_apart(self, instruction: Instruction, covered: int) -> Stride | None:
         """The distance of neighbouring threads, if it is twice the bytes that each covers.
 
         Or if they are rows of a sector or more that no 16-byte vectors can make up.
         """
-        apart = next(self._lanes(instruction), None)
+        apart = next(self._lanes(instruction), None) or self._of_padded_rows(instruction)
         if apart is None or not apart.of:
             return None
         are_rows = abs(apart.of) >= _SECTOR_BYTES and apart.of % _VECTOR_BYTES
         near = apart.parameter is None and abs(apart.of) < 2 * covered
         return None if near and not are_rows else apart
+
+    def _of_padded_rows(self, instruction: Instruction) -> Stride | None:
+        """The distance of neighbouring threads that is not a parameter's multiple, but near one."""
+        addresses = [each.address(instruction) for each in self.each]
+        apart = [int(address[1]) - int(address[0]) for address in addresses]
+        for name, argument in self.integers.items():
+            values = [each.launch.parameters[name] for each in self.each]
+            times = (apart[1] - apart[0]) // ((values[1] - values[0]) or 1)
+            more = {far - times * value for far, value in zip(apart, values, strict=True)}
+            if times and len(more) == 1 and abs(least := more.pop()) < SECTOR_BYTES:
+                return Stride(times, argument, least)
+        return None
 
     def masks_differ(self, instructions: Sequence[Instruction]) -> bool:
         """Whether two elements of one 16-byte vector may be masked differently."""
@@ -309,6 +350,17 @@ class Samples:
             moved = self.each[number].launch.next_block(axis)
             self._next[number, axis] = Registers(self.slices, moved)
         return self._next[number, axis]
+
+    def _lane(self, instruction: Instruction) -> Stride | None:
+        """The distance of neighbouring threads, but for those at a rim that is clamped."""
+        inside = {self._in_the_middle(each.address(instruction)) for each in self.each} - {0}
+        clamped = Stride(inside.pop()) if len(inside) == 1 else None
+        return next(self._lanes(instruction), None) or clamped
+
+    @staticmethod
+    def _in_the_middle(address: npt.NDArray[np.generic]) -> int:
+        lane = len(address) // 2
+        return int(address[lane]) - int(address[lane - 1])
 
     def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
         threads, lane = self.each[0].launch.threads, 1

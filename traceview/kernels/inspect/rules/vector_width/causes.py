@@ -58,7 +58,7 @@ class Narrow:
     that a thread moves through them in one pass. `cost` is the request cost of the most frequent of
     them. `helpers` are the lines of inlined helpers that make them. `used`: all of the array's
     accesses together need all that they move. `shared`: neighbouring threads of the kernel read
-    the same elements, shifted, as in a stencil.
+    the same elements, shifted, as in a stencil; `overlapping`: all of them store to the same.
     """
 
     place: Place
@@ -73,6 +73,7 @@ class Narrow:
     helpers: tuple[SourceLine, ...] = ()
     used: bool = False
     shared: bool = False
+    overlapping: bool = False
 
     @property
     def coalesced(self) -> bool:
@@ -108,7 +109,7 @@ class NarrowReason:
     `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
     it has a price that may outweigh what it gains. `kept`: the access is best as it is.
     `coalesced`: neighbouring threads of a CUDA C++ kernel move neighbouring elements. `refuted`:
-    without the cause the access is as narrow.
+    without the cause the access is as narrow. `inherent`: the data decide, not the code.
     """
 
     cause: str
@@ -123,6 +124,7 @@ class NarrowReason:
     kept: bool = False
     coalesced: bool = False
     refuted: bool = False
+    inherent: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
         """One reason for all, if their causes differ in one name and none was recompiled."""

@@ -14,6 +14,7 @@ from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.addresses.slicing import Array
+from traceview.kernels.ptx.addresses.strides import Stride
 from traceview.kernels.ptx.model import Compiled
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import (
@@ -113,6 +114,10 @@ _ROW_PER_WARP = (
     "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
     "its values by shuffles, or load tiles of rows through shared memory"
 )
+_TRANSPOSED = (
+    "Let neighbouring threads access adjacent elements: store {} transposed, or move tiles of rows "
+    "through shared memory where a block uses the whole of them"
+)
 _EXCHANGED = (
     "Let threadIdx.x run along the axis that is contiguous in memory, as threadIdx.y does here; "
     "where other arrays run along x, move tiles through shared memory"
@@ -121,9 +126,10 @@ _WHOLE_BITS = 32
 _MOST_KNOWN_BYTES = 1 << 20
 # Of a structure of a few members, such as positions and velocities; more is rather a row.
 _MOST_STRUCTURE_BYTES = 64
-_OF_A_STRUCTURE = (
+_OF_THEIR_OWN = "Store these elements, such as a diagonal, as an array of their own"
+_AS_ARRAYS = (
     "Store each member of the structure as an array of its own, so that neighbouring threads "
-    "access adjacent elements, or move whole structures in parts of 16 bytes"
+    "access adjacent elements"
 )
 _ROWS_AS_TILE = (
     "Load a tile of two axes, of which the last runs along memory, so that neighbouring threads "
@@ -329,9 +335,8 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         # It depends on the grid, of which the samples have one size.
         far, distance = "rows", None
     elif step.parameter and not left:
-        far = (
-            f"{step.parameter.name if times == 1 else f'{times} × {step.parameter.name}'} elements"
-        )
+        far = step.parameter.name if times == 1 else f"{times} × {step.parameter.name}"
+        far += f" {'+-'[step.more < 0]} {abs(step.more) // size}" * bool(step.more) + " elements"
     elif step.parameter:
         far = f"{abs(step.of)} × {step.parameter.name} bytes"
     else:
@@ -343,17 +348,31 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         shared = SECTOR_BYTES / distance
         shown = units.count(int(shared) if shared.is_integer() else shared)
         sectors = f"{shown} of them share a sector"
-    is_structure = step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES
-    remedy = _EXCHANGED if narrow.layout.along_y else _ROW_PER_WARP
     return NarrowReason(
         f"neighbouring threads are {far} apart",
-        (_OF_A_STRUCTURE if is_structure else remedy) if cuda else _ROWS_AS_TILE,
+        _adjacent(narrow, step) if cuda else _ROWS_AS_TILE,
         f"the addresses of neighbouring threads in PTX: {sectors}",
         proven=True,
         # An array per member saved 17 and 21 % of the time of such kernels on an H200; whole
         # vectors instead of bytes 66 %.
         uncertain=cuda and narrow.used and narrow.width >= _WHOLE_BITS,
     )
+
+
+def _adjacent(narrow: Narrow, step: Stride) -> str:
+    """How to let neighbouring threads of CUDA C++ access adjacent elements."""
+    if step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES:
+        return f"{_AS_ARRAYS}, or move whole structures in parts of 16 bytes"
+    if step.parameter and narrow.used and not any(a.loop_depth for a in narrow.accesses):
+        return _AS_ARRAYS
+    if narrow.layout.along_y:
+        return _EXCHANGED
+    # A thread that takes one element of each row does not walk along it.
+    if narrow.layout.loop_step or narrow.count > 1:
+        return _ROW_PER_WARP
+    if step.more:
+        return _OF_THEIR_OWN
+    return _TRANSPOSED.format(" or ".join(sorted(narrow.array)) or "the array")
 
 
 def _constant(culprit: Culprit, compiled: Compiled) -> str:

@@ -14,6 +14,7 @@ from traceview.kernels.inspect.rules.vector_width.from_layout import (
     threads_apart,
 )
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
+from traceview.kernels.ptx.addresses.strides import Stride
 from traceview.kernels.ptx.model import Compiled
 
 # Operand types that wgmma takes with K contiguous only.
@@ -41,12 +42,17 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
             "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
         )
     cuda = compiled.is_cuda(narrow.place[0])
+    if cuda and narrow.overlapping:
+        return _OVERLAPPING
     if cuda and narrow.shared and narrow.coalesced:
         return _STENCIL
     # What is far from thread to thread costs more than how a thread's own elements lie.
     apart = threads_apart(narrow, cuda=True) if cuda and not _is_run(narrow) else None
     if apart:
         return apart
+    # An index may come through shared memory, too, or depend on bits of what is loaded.
+    if cuda and not narrow.layout.lane and (narrow.address.loaded or narrow.address.through_shared):
+        return replace(causes.by_loaded(narrow, _SORT), inherent=True)
     if narrow.layout.scattered:
         reason = _strided(narrow, cuda=cuda)
         is_thin = reason.remedy == _contiguous(cuda=False) and is_column(narrow, compiled)
@@ -66,9 +72,10 @@ def _is_run(narrow: Narrow) -> bool:
 
 
 def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
-    cuda, layout = compiled.is_cuda(narrow.place[0]), narrow.layout
-    if narrow.address.gathered and not layout.consecutive:
-        return causes.by_loaded(narrow, _SORT if cuda else "")
+    cuda, layout, address = compiled.is_cuda(narrow.place[0]), narrow.layout, narrow.address
+    if address.gathered and not layout.consecutive:
+        by_loaded = causes.by_loaded(narrow, _SORT if cuda else "")
+        return replace(by_loaded, inherent=cuda)
     undeclared = causes.not_declared_divisible(narrow.suspects)
     names = [argument.name for argument in undeclared]
     if names and not tried:
@@ -78,6 +85,13 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
             f"{causes.specialized(undeclared)}",
             ("the address or the mask depends on it, and the compiler does not know its alignment"),
         )
+    if cuda and layout.lane == Stride(layout.width_bytes):
+        # Its other elements are elsewhere.
+        few = _too_few(narrow.width, cuda)
+        if narrow.moved == narrow.width:
+            return few
+        cause = f"each thread moves only {narrow.width} bits in one place"
+        return replace(few, cause=cause, basis="addresses in PTX: each request is coalesced")
     if narrow.moved < causes.WIDE_BITS and not tried:
         return _too_few(narrow.moved, cuda)
     if layout.consecutive and cuda:
@@ -244,6 +258,15 @@ _STENCIL = NarrowReason(
     proven=True,
     kept=True,
     coalesced=True,
+)
+
+_OVERLAPPING = NarrowReason(
+    "neighbouring threads store to the same elements, shifted, and the last one to store wins",
+    "Multiply the thread's index by the number of elements that it stores, here and for what it "
+    "loads, if each is to have its own: then vectors of 16 bytes move them",
+    "addresses in PTX: threads are one element apart, and each stores several adjacent ones",
+    proven=True,
+    uncertain=True,
 )
 
 _FLOAT4 = (

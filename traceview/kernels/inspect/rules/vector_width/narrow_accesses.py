@@ -164,12 +164,22 @@ def _narrow(
     helpers = helper_lines(each for context in narrow for each in context.instructions)
     return causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
-        _uses_all(kernel, most), shared,
+        _uses_all(kernel, most, samples), shared, _overlap(most, samples),
     )  # fmt: skip
 
 
-def _uses_all(kernel: KernelContext, context: AccessContext) -> bool:
-    """Whether the array's accesses together need nearly all of the sectors that they touch."""
+def _overlap(most: AccessContext, samples: Samples) -> bool:
+    """Whether each thread stores what its neighbours store, too, whatever the data."""
+    stores = [each for each in most.instructions if not each.predicate]
+    runs = most.place[1] == "store" and len(stores) > 1 and samples.in_one_block(stores)
+    return runs and samples.overlap(stores, (most.access.width_bits or 0) // 8)
+
+
+def _uses_all(kernel: KernelContext, context: AccessContext, samples: Samples) -> bool:
+    """Whether the array's accesses together need nearly all of the sectors that they touch.
+
+    So may adjacent members of structures whose size is a parameter, such as the channels of pixels.
+    """
     if kernel.request_costs is None or not kernel.compiled.is_cuda(context.access.source):
         return False
     listed = [
@@ -181,7 +191,7 @@ def _uses_all(kernel: KernelContext, context: AccessContext) -> bool:
     ]
     width = (context.access.width_bits or 8) // 8
     used = kernel.request_costs.used_fraction(listed, width)
-    return used is not None and used >= _USED
+    return (used is not None and used >= _USED) or samples.are_members(listed)
 
 
 def _is_merged(narrow: causes.Narrow, sass: Sequence[Access]) -> bool:
@@ -198,7 +208,7 @@ def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool
     """What is not proven or may not pay, and what only some data allow, is never high."""
     if reason.kept:
         return "info"
-    if minor or reason.refuted:
+    if minor or reason.refuted or reason.inherent:
         return "low"
     if reason.conditional or reason.uncertain or not reason.proven:
         return "medium"
