@@ -33,7 +33,11 @@ from traceview.traces.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
-from traceview.traces.analyses.verdict.series import cold_passes
+from traceview.traces.analyses.verdict.series import (
+    cold_passes,
+    is_little_beside_start_up,
+    runs_kernels,
+)
 from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
@@ -242,9 +246,6 @@ _COST_REMEDIES = (
 
 _MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
 _COLD = "The recording is cold, so savings per step are unknown: "
-_ALMOST_ALL = 0.95
-"""From this part on, what is left says less than the note that it is little: 0.99 in a public
-benchmark of four first calls, 0.85 in a program of one pass whose rest is worth reading."""
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
 
 
@@ -257,7 +258,7 @@ def _cold(trace: Trace) -> Iterator[Check]:
         if cold.passes:
             text = f"{_COLD}of {{passes:pass|passes}}{passes}"
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
-        elif cold.once_ns >= _ALMOST_ALL * cold.total_ns:
+        elif is_little_beside_start_up(trace) and runs_kernels(trace):
             text = f"The recording is cold: {_MOSTLY_ONCE}"
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
         else:
