@@ -268,25 +268,6 @@ def test_one_rank_and_none_have_an_answer():
     assert job_report([]).verdict.ranks == 0
 
 
-@pytest.mark.parametrize("longest_ms", [2, 60, 200])
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_a_single_call_that_takes_most_of_the_communication_is_named(longest_ms, ranks):
-    """A pass gathers small results between layers, and the logits of the vocabulary at its end."""
-    layers = [Call(MS // 2) for _ in range(16)]
-    last = Call(MS // 2, transfer_ns=longest_ms * MS, kind=ALL_GATHER, bytes=1 << 28)
-    finding = next(
-        each
-        for each in job_report(
-            job([Made([*[layers] * 3, [*layers, last]])] * ranks)
-        ).result.findings
-        if each.cause == "exposed-communication"
-    )
-
-    single = longest_ms > 3 * 16
-    assert (f"{longest_ms}" in finding.message and "in a single call" in finding.message) is single
-    assert finding.action.startswith("Exchange fewer bytes in that call") is single
-
-
 @pytest.mark.parametrize(("behind_ms", "named"), [(1, False), (12, True)])
 def test_a_rank_that_stays_behind_in_a_job_of_busy_cpus_is_named(behind_ms, named):
     """CPUs are busy all the time; one fell behind in warm-up, and its GPU gets work late since."""

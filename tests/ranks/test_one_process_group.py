@@ -11,14 +11,15 @@ from tests.ranks.test_expert_parallel import US, kernel
 KINDS = ("ReduceScatter_Sum_bf16_RING_LL", "AllGather_RING_LL")
 
 
-def recordings(folder, draw, ranks, groups, scatter_us):
+def recordings(folder, draw, ranks, groups, scatter_us, last_us=30):
     """Each rank begins to record at another collective; returns who waited how long, in µs."""
     last, begins = 40, draw.integers(0, 9, ranks)
     kinds, waits = draw.integers(len(KINDS), size=last), np.zeros(ranks)
     events, ready = [[] for _ in range(ranks)], np.full(ranks, 1_000.0)
     for number in range(last):
         begin = ready + draw.uniform(100, 900, ranks)
-        end = begin.max() + 30 + draw.uniform(-scatter_us, scatter_us, ranks)
+        took = last_us if number == last - 1 else 30
+        end = begin.max() + took + draw.uniform(-scatter_us, scatter_us, ranks)
         for rank in np.flatnonzero(number >= begins).tolist():
             name = f"ncclDevKernel_{KINDS[kinds[number]]}(ncclDevKernelArgsStorage<4096ul>)"
             events[rank].append(kernel("gelu", ready[rank], begin[rank]))
@@ -58,3 +59,17 @@ def test_collectives_of_several_groups_stay_without_a_name(tmp_path):
     recordings(tmp_path, np.random.default_rng(0), 3, 2, 2)
     report = traceview.analyze_ranks([str(tmp_path)])
     assert any("communicators of collectives are not" in note for note in report.result.notes)
+
+
+@pytest.mark.parametrize(("last_us", "single"), [(30, False), (20_000, True), (90_000, True)])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_single_call_that_takes_most_of_the_communication_is_named(
+    tmp_path, last_us, single, ranks
+):
+    """A pass exchanges small results between layers, and all logits at its end."""
+    recordings(tmp_path, np.random.default_rng(ranks), ranks, 1, 2, last_us)
+    findings = traceview.analyze_ranks([str(tmp_path)]).result.findings
+    named = [each for each in findings if "in a single call" in each.message]
+    assert [each.action.split(":")[0] for each in named] == (
+        ["Exchange fewer bytes in that call"] * single
+    )

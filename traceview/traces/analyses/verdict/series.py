@@ -11,7 +11,7 @@ from traceview.base.tables import Integers
 from traceview.base.vocabulary.causes import FIRST_USES
 from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.facts.idle import gaps, step_parts
-from traceview.traces.facts.operations import operations
+from traceview.traces.facts.operations import CallKind, call_kinds, operations
 from traceview.traces.facts.ranges.selection import selected
 from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
 from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
@@ -165,7 +165,8 @@ def is_start_up_alone(trace: Trace) -> bool:
 def runs_kernels(trace: Trace) -> bool:
     """Whether kernels or whole graphs were recorded, or may have run without a record."""
     rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
-    return "kernels" not in trace.tables or any(rows)
+    called = (call_kinds(trace) == CallKind.LAUNCH).any()
+    return "kernels" not in trace.tables or any(rows) or bool(called)
 
 
 def series(trace: Trace) -> list[Integers]:
