@@ -670,6 +670,14 @@ class Export(ExportFile):
         self._rows["TARGET_INFO_SESSION_START_TIME"] = [{"utcEpochNs": of_day_ns}]
         return self
 
+    def driver(self, cuda_version: str) -> Self:
+        """Let the machine have a driver of this version of CUDA, such as 12040."""
+        self._tables["TARGET_INFO_SYSTEM_ENV"] = "name:T value:T"
+        self._rows["TARGET_INFO_SYSTEM_ENV"] = [
+            {"name": "CudaDriverVersion", "value": cuda_version}
+        ]
+        return self
+
     def capture(self, name: str, value: str) -> Self:
         """Add an option of the recorder."""
         return self.raw("META_DATA_CAPTURE", name=name, value=value)

@@ -135,6 +135,46 @@ def test_little_work_that_no_loop_repeats_is_the_start_of_a_program(tmp_path, co
     assert {each.finding.severity for each in report.findings} <= {"info"}
 
 
+@pytest.mark.parametrize("uploads", [7, 40])
+@pytest.mark.parametrize(("start_ms", "alone"), [(4_000, True), (100, False)])
+@pytest.mark.parametrize("computes", [False, True])
+def test_weights_that_nothing_works_on_are_the_start_of_a_program(
+    tmp_path, uploads, start_ms, alone, computes
+):
+    """A training that ends before its first kernel; a program that measures copies does not."""
+    export, at = Export().call("cudaHostAlloc", 0, start_ms * MS), start_ms * MS
+    for _ in range(uploads):
+        export.copy((at, at + 8_000), (at + 10_000, at + 3 * MS), bytes=33_554_432)
+        at += 3 * MS
+    if computes:
+        export.launch((at, at + 5_000), (at + 8_000, at + 20 * MS), name="gemm")
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    alone = alone and not computes
+    assert report.verdict.text.startswith("No kernel ran, nothing but a start") is alone
+    said = [each.finding for each in report.findings if each.finding.severity != "info"]
+    assert any("while kernels run" in each.action for each in said) is (not alone)
+    if alone:
+        assert [each.message.split(":")[0] for each in said] == ["No kernel was launched"]
+
+
+@pytest.mark.parametrize("first_ms", [3, 9])
+@pytest.mark.parametrize("passes", [8, 9])
+def test_passes_that_wait_for_a_connection_first_are_start_up(tmp_path, first_ms, passes):
+    """Ranks exchange small messages a few times; the first exchanges connect them."""
+    export, at = Export(), 900 * MS
+    export.os_call("connect", 0, 1_000)
+    export.launch((at, at + 4_000), (at + 5_000, at + 8_000), name="init")
+    for number in range(passes):
+        at += first_ms * MS if number < 2 else 60_000
+        for name in ("pack", "fill", "unpack"):
+            export.launch((at, at + 4_000), (at + 5_000, at + 8_000), name=name)
+            at += 40_000
+    export.os_call("finalize", at + 400 * MS, at + 401 * MS)
+    assert is_start_up_alone(with_steps(export.load(tmp_path)))
+
+
 @pytest.mark.parametrize(("gap_ms", "repeats"), [(1, False), (20, True)])
 def test_a_loop_of_little_work_is_a_program(tmp_path, gap_ms, repeats):
     trace = set_up(tmp_path, 100, gap_ms * MS, repeats)
@@ -246,3 +286,46 @@ def test_a_few_passes_after_a_long_compilation_are_no_program(tmp_path, prints, 
             export.launch((at, at + 4_000), (at + 5_000, end), name=name)
             at = end + 10_000
     assert is_start_up_alone(with_steps(export.load(tmp_path))) is alone
+
+
+@pytest.mark.parametrize("load_ms", [60, 900])
+@pytest.mark.parametrize("products", [1, 4])
+def test_little_beside_first_uses_promises_nothing(tmp_path, load_ms, products):
+    """Matrices are copied and multiplied once: its code and buffers take most of the time."""
+    export, at = Export(), 0
+    export.copy((at, at + 4 * MS), (at + 20_000, at + 4 * MS), bytes=100_000_000)
+    at += 4 * MS
+    export.call("cuModuleLoadData", at, at + load_ms * MS)
+    at += load_ms * MS + 5_000
+    for _ in range(products):
+        export.launch((at, at + 5_000), (at + 8_000, at + 5 * MS), name="ampere_sgemm_128x64_nn")
+        at += 5 * MS + 10_000
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Cold: first uses")
+    first = report.findings[0]
+    assert (first.severity, first.action.split(",")[0]) == ("high", "Record more passes")
+    assert {each.finding.severity for each in report.findings[1:]} == {"info"}
+
+
+@pytest.mark.parametrize("load_ms", [400, 3_000])
+@pytest.mark.parametrize(("even", "cold"), [(True, False), (False, True)])
+def test_layers_of_a_first_pass_are_no_steps(tmp_path, load_ms, even, cold):
+    """Blocks of a network in its first pass: each loads code now and then, and so is uneven."""
+    names = ("norm", "qkv", "attention", "proj", "mlp", "gelu")
+    export, at = Export(), 0
+    for block in range(14):
+        for number, name in enumerate(names):
+            load = load_ms * MS if block < 3 and number % 2 == 0 else 0
+            export.launch(
+                (at, at + load + 6_000), (at + load + 8_000, at + load + 50_000), name=name
+            )
+            at += load + 60_000
+            at += 0 if even or number or block % 4 else 4 * MS
+    trace = with_steps(export.load(tmp_path))
+
+    assert bool(cold_passes(trace)) is cold
+    findings = traceview.analyze(trace).findings
+    assert cold is (findings[0].analysis == "trace-health")
+    assert not cold or {each.finding.severity for each in findings[1:]} <= {"info"}

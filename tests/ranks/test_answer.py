@@ -266,3 +266,17 @@ def test_one_rank_and_none_have_an_answer():
     alone = job_report(late_in_every_third(ranks=1, late=0))
     assert (alone.verdict.ranks, len(alone.result.tables["stragglers"])) == (1, 0)
     assert job_report([]).verdict.ranks == 0
+
+
+@pytest.mark.parametrize(("behind_ms", "named"), [(1, False), (12, True)])
+def test_a_rank_that_stays_behind_in_a_job_of_busy_cpus_is_named(behind_ms, named):
+    """CPUs are busy all the time; one fell behind in warm-up, and its GPU gets work late since."""
+    made = []
+    for rank in range(4):
+        late = rank == 2
+        calls = [[Call(5 * MS, (behind_ms if late else 0) * MS) for _ in range(2)]] * 12
+        cpu = [(12 + 2 * behind_ms) * MS + (behind_ms * MS // 6 if late else 0)] * 12
+        made.append(Made(calls, cpu))
+    report = job_report(job(made))
+
+    assert [row["rank"] for row in rows(report, "stragglers")] == [2] * named

@@ -24,7 +24,16 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses import base, gpu_idle, kernel_share, phases, run_ahead, trace_health
+from traceview.traces.analyses import (
+    base,
+    gpu_idle,
+    kernel_share,
+    memory_copies,
+    phases,
+    run_ahead,
+    sync_stalls,
+    trace_health,
+)
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import (
     RankedFinding,
@@ -347,7 +356,7 @@ def _as_info(ranked: RankedFinding) -> RankedFinding:
 def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
     """The findings of a recording that shows no habit: its start matters, and what it lacks.
 
-    How early a program launches, and what to do about idle time, is of a habit.
+    How early a program launches, and what to do about idle time, copies and waits, is of a habit.
     """
     kept = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
     notes = (
@@ -358,7 +367,7 @@ def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
                 severity="info",
                 time_at_stake_ns=0,
                 share_of_step_pct=None,
-                remedy=_LONGER if row.analysis == gpu_idle.ANALYSIS.name else row.finding.remedy,
+                remedy=_LONGER if row.analysis in _OF_HABITS else row.finding.remedy,
             ),
         )
         for row in findings
@@ -367,4 +376,5 @@ def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
     return (*(row for row in findings if row.analysis in kept), *notes)
 
 
+_OF_HABITS = (gpu_idle.ANALYSIS.name, memory_copies.ANALYSIS.name, sync_stalls.ANALYSIS.name)
 _LONGER = "Record a longer run to see what repeats: a program pays its start once."

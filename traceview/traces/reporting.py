@@ -28,7 +28,7 @@ from traceview.traces.analyses.verdict import (
 )
 from traceview.traces.analyses.verdict.parts import loop_times
 from traceview.traces.analyses.verdict.recorded import recorded_span
-from traceview.traces.analyses.verdict.series import cold_passes, is_start_up_alone
+from traceview.traces.analyses.verdict.series import cold_passes, is_little_beside_start_up
 from traceview.traces.facts import copies, kernel_classes, launches, operations
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.idle import causes, gaps
@@ -269,7 +269,7 @@ def report_of(
         rows = ranked(answers, loops, lambda one: wording.time_of(trace, one), steady_ns, replayed)
         told = verdict(trace)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
-        return as_notes(rows) if is_start_up_alone(trace) else rows
+        return as_notes(rows) if is_little_beside_start_up(trace) else rows
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

@@ -133,6 +133,25 @@ def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):
     assert finding.action.startswith("If the program uses a GPU, check that nsys is as new as")
 
 
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [("13000", "is newer"), ("12020", "the program made none"), ("", "the program made none")],
+)
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_recording_of_an_nsys_older_than_the_driver(tmp_path, driver, said, starts):
+    """nsys of 2023, which says nothing of it in exports of its schema."""
+    export = Export("3.7.2").range("main", 0, 10).driver(driver)
+    if starts:
+        export.overhead(0, 5, name="TLS allocation")
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert said in finding.message
+    assert finding.action.startswith("Update nsys") is (said == "is newer")
+    expected = ("high" if starts else "medium") if said == "is newer" else "low"
+    assert finding.severity == expected
+
+
 def test_helpers_without_cuda_beside_gpu_work_are_no_finding(tmp_path):
     export = Export().range("step", 0, 10).launch((0, 2), (10, 20))
     export.diagnostic("No CUDA events collected. Does the process use CUDA?")

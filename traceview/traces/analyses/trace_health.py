@@ -33,7 +33,11 @@ from traceview.traces.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
-from traceview.traces.analyses.verdict.series import cold_passes
+from traceview.traces.analyses.verdict.series import (
+    cold_passes,
+    is_little_beside_start_up,
+    runs_kernels,
+)
 from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
@@ -254,7 +258,7 @@ def _cold(trace: Trace) -> Iterator[Check]:
         if cold.passes:
             text = f"{_COLD}of {{passes:pass|passes}}{passes}"
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
-        elif cold.is_almost_all:
+        elif cold.is_almost_all or (is_little_beside_start_up(trace) and runs_kernels(trace)):
             text, doubt = f"The recording is cold: {_MOSTLY_ONCE}", not cold.is_compilation
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=doubt)
         else:

@@ -135,9 +135,18 @@ def warning_texts(trace: Trace) -> list[str]:
 
 
 def without_cuda(trace: Trace) -> bool:
-    """Whether nsys warns that it collected no CUDA events, and the trace has none."""
-    nothing = not len(operations(trace)) and not len(trace.recorded("api_calls"))
-    return nothing and any("No CUDA events collected" in text for text in warning_texts(trace))
+    """Whether nsys was to collect CUDA events and the trace has none.
+
+    nsys warns of that; exports of schema 3.10 and older hold no warnings.
+    """
+    if len(operations(trace)) or len(trace.recorded("api_calls")):
+        return False
+    silent = trace.recorder == "nsys" and "diagnostics" not in trace.tables
+    warned = any("No CUDA events collected" in text for text in warning_texts(trace))
+    return warned or (silent and "api_calls" in trace.tables)
+
+
+UPDATE_NSYS = "Update nsys: one of the same year as the driver, or newer, records its events."
 
 
 def lost_events(trace: Trace) -> list[Check]:
@@ -209,7 +218,7 @@ def _unread(trace: Trace, failed: str) -> Check:
         why, remedy = f"Signal {signal} ended the program", _CRASHED
     if driver is not None:
         why = "The driver (CUDA {driver}) is newer than {nsys}"
-        remedy = "Update nsys: one of the same year as the driver, or newer, records its events."
+        remedy = UPDATE_NSYS
     values = {"error": failed, "driver": driver, "nsys": f"nsys {trace.recorder_version or ''}"}
     text = f"{why}, so much is missing: {{error}}"
     return Check("lost events", "blind", text, remedy, values, all_in_doubt=True)

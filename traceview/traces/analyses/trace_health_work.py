@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.units import Value
 from traceview.traces.analyses.base import EXPORT_AGAIN
-from traceview.traces.analyses.trace_health_checks import Check, without_cuda
+from traceview.traces.analyses.trace_health_checks import UPDATE_NSYS, Check, without_cuda
+from traceview.traces.analyses.verdict.series import is_start_up_alone, runs_kernels
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.trace import Trace, schema
+from traceview.traces.trace.nsys import export_info
 
 
 def gpu_work(trace: Trace) -> list[Check]:
@@ -47,17 +51,47 @@ def gpu_work(trace: Trace) -> list[Check]:
     if "kernels" not in trace.tables:
         return [Check("GPU work", "note", "None was recorded.", how_to_record(trace))]
     if without_cuda(trace):
-        return [Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)]
+        return [_unseen(trace)]
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
+    return [_counted(trace, len(ops))]
+
+
+def _unseen(trace: Trace) -> Check:
+    """Of a recording for which nsys saw no call of CUDA."""
+    driver = export_info.outdated_by(trace.capture, trace.recorder_version)
+    if driver is None:
+        return Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)
+    # The recorder of GPU work starts in a process that uses CUDA, at a cost that nsys records.
+    used = len(trace.recorded("overheads")) > 0
+    values: dict[str, Value] = {"driver": driver, "nsys": trace.recorder_version}
+    return Check("GPU work", "blind", _OLD_NSYS, UPDATE_NSYS, values, all_in_doubt=used)
+
+
+def _counted(trace: Trace, operations: int) -> Check:
     kernels = len(trace.kernels)
-    counts = {"kernels": kernels, "others": len(ops) - kernels}
-    return [Check("GPU work", "ok", "{kernels:kernel}, {others:other operation}", values=counts)]
+    counts: dict[str, Value] = {"kernels": kernels, "others": operations - kernels}
+    if not runs_kernels(trace) and is_start_up_alone(trace):
+        return Check("GPU work", "warning", _NO_KERNEL, _SEE_OUTPUT, counts)
+    text = "{kernels:kernel}, {others:other operation}"
+    return Check("GPU work", "ok", text, values=counts)
 
 
+_NO_KERNEL = (
+    "No kernel was launched: {others:copy or memset|copies and memsets} and their start are all "
+    "that was recorded."
+)
+_SEE_OUTPUT = (
+    "Record a part of the program that computes. If this one should, look for an error in its "
+    "output: it may have ended early."
+)
 _OTHER = "The work of an accelerator that is no GPU ({accelerator}) is not read, only CPU time."
 _ITS_TOOLS = "Read it with that accelerator's own tools; reports here are of GPUs."
 _NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+_OLD_NSYS = (
+    "nsys {nsys} recorded no CUDA call: the driver (CUDA {driver}) is newer, so what the program "
+    "did on the GPU is unknown."
+)
 _SEE_CUDA = (
     "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
     "process, or a child of it, does the GPU work. traceview doctor checks this machine."
@@ -120,10 +154,16 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
         name, work_ns, count = work
         if work_ns >= _MUCH_OUTSIDE * int(values["span_ns"] or 0):
             template += " Outside of them, {work_ns} passed in {work} ({work_calls:call})."
+            if _FILLS.match(name):
+                template += _ON_DEVICE
             values |= {"work": name, "work_ns": work_ns, "work_calls": count}
     return template, values
 
 
+_FILLS = re.compile(r"aten::(normal|uniform|random|bernoulli|exponential|fill|zero|arange)_?$")
+_ON_DEVICE = (
+    " If the CPU fills tensors there that are copied to the GPU, create them on it (device='cuda')."
+)
 _MUCH_OUTSIDE = 0.25
 """Of the time from the first call to the last: tensors filled on the CPU take more than half of it
 in a public recording, which is then the first thing to say."""

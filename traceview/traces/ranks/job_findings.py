@@ -126,6 +126,16 @@ def _exposed_transfers(calls: GroupCalls) -> Integers:
     return np.minimum(calls.exposed_ns, calls.duration_ns - np.maximum(calls.wait_ns, 0))
 
 
+_OVERLAP = (
+    "Overlap it with compute: start each collective as soon as its data is ready, on a stream of "
+    "its own. Or exchange fewer bytes."
+)
+_SHRINK = (
+    "Exchange fewer bytes in that call: only the part of the result that is used, or a smaller "
+    "type. Overlap the rest with compute."
+)
+
+
 def exposed_communication(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> Iterator[Finding]:
@@ -143,11 +153,15 @@ def exposed_communication(
     which = "Both ranks exchange data" if len(job.ranks) == 2 else "Most ranks exchange data"
     of = "of a mean step of" if job.steps.names else "of"
     most, values = _most_exposed(job, tables, calls)
+    # Of one pass. In steps, a long call may wait for a reason that is not known.
+    longest_ns = max(int(_exposed_transfers(group).max(initial=0)) for group in calls)
+    single = not job.steps.names and 2 * longest_ns > transfer_ns
+    if single:
+        most, values = f"{most}: {{call_ns}} in a single call", {**values, "call_ns": longest_ns}
     yield Finding(
         severity,
         f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing{most}.",
-        "Overlap it with compute: start each collective as soon as its data is ready, on a stream "
-        "of its own. Or exchange fewer bytes.",
+        _SHRINK if single else _OVERLAP,
         transfer_ns * max(int(job.steps.steady.sum()), 1),
         Subject("rank", f"rank {row['rank']}"),
         Evidence(

@@ -143,7 +143,7 @@ def needs_of(
     recorded = (figures.steps.cpu_ns is not None for figures in ranks if len(figures.steps))
     if not len(numbers) or not all(recorded):
         return None
-    waited = _waited(ranks, matched)
+    waited = waits_in_steps(ranks, matched)
     row = steps.row[:, numbers]
     cpu, gpu, duration = (np.full(row.shape, np.nan) for _ in range(3))
     for place, figures in enumerate(ranks):
@@ -158,7 +158,9 @@ def needs_of(
     return Needs(cpu, gpu, duration)
 
 
-def _waited(ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]) -> Integers:
+def waits_in_steps(
+    ranks: Sequence[RankFigures], matched: Sequence[MatchedCommunicator]
+) -> Integers:
     """The time that each rank waited in each of its own steps without computing meanwhile."""
     most = max((len(figures.steps) for figures in ranks), default=0)
     result = np.zeros((len(ranks), most), np.int64)

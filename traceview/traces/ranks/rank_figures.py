@@ -12,7 +12,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.hardware.rates import rates_of
 from traceview.base.intervals import Intervals
-from traceview.base.tables import Integers, Texts
+from traceview.base.tables import NULL, Integers, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, SLEEP
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.comparison import run_figures
@@ -122,7 +122,7 @@ def rank_collectives(
         start_ns=start,
         end_ns=end,
         kind=kind,
-        communicator=moved.communicator[rows],
+        communicator=_communicators(trace, moved.communicator[rows]),
         bytes=moved.bytes[rows],
         bus_bytes=moved.bus_bytes[rows],
         members=moved.ranks[rows],
@@ -136,6 +136,19 @@ def rank_collectives(
         place_ns=idle.place_ns,
     )
     return collectives, idle.places
+
+
+def _communicators(trace: Trace, named: Integers) -> Integers:
+    """The communicator of each collective: of a job with one process group, that of all.
+
+    Collectives launched before the recording have no name, nor those of torch before 2.3: eight
+    ranks that began to record at different collectives would pair with strangers (a public
+    recording).
+    """
+    known = groups.different(named[named != NULL])
+    if trace.run.get("pg_count") != "1" or len(known) > 1:
+        return named
+    return np.full(len(named), known[0] if len(known) else 0)
 
 
 def exchanges_of(trace: Trace, owner: rank_windows.RankOwner) -> Integers:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.base import groups, intervals
+from traceview.base.findings import UNEVEN
 from traceview.base.records import record
 from traceview.base.tables import Integers
 from traceview.base.vocabulary.causes import FIRST_USES
 from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.facts import code, compilation
 from traceview.traces.facts.idle import gaps, step_parts
-from traceview.traces.facts.operations import operations
+from traceview.traces.facts.operations import CallKind, call_kinds, operations
 from traceview.traces.facts.ranges.selection import selected
 from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
 from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
@@ -24,12 +25,16 @@ FIRST_LONGER = 2.0
 """Of two passes the first is cold where it takes so many times as long as the second, besides first
 uses. In the shipped recordings with two steps after a warm-up it is 1.8 times as long at most."""
 
-_BESIDE_NOTHING, _MOST_NS, _EARLY = 0.001, 2_000_000, 0.1
+_BESIDE_NOTHING, _MOST_NS, _EARLY = 0.002, 2_000_000, 0.1
 """Less work than this part of the recording and than this, without a loop, is a program's start:
-public recordings of set-up and first calls hold 27 to 100 operations, 0.1 to 1.1 ms in 1.6 to 16 s,
-that is up to 0.02 %. So are 130 passes of 141 µs in the first tenth of a second of 26 s, 0.03 % of
+public recordings of set-up and first calls hold 27 to 100 operations, 0.1 to 1.1 ms in 0.4 to 16 s,
+that is up to 0.11 %. So are 130 passes of 141 µs in the first tenth of a second of 26 s, 0.03 % of
 which the GPU worked (a simulator that is set up): a loop counts that ends after this part. Five
 prints of a tensor, 3.8 ms in all, follow a compilation of 1.2 s."""
+_LOADING = 0.1
+"""Copies without a kernel, of less than this part of the recording, load what a program would work
+on: 235 MB of weights take 1.6 % of the start of a training that never began (a public recording).
+Programs that measure copies make little else."""
 _MANY_PASSES = 10
 _MOST_OF_FEW_NS = 5_000_000
 """First programs add two vectors in four operations, 3.1 ms of 1.1 s (a public recording)."""
@@ -85,7 +90,7 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
     times = [pace(trace).duration_ns[rows] for rows in every]
     rows, took, of_all = every[0], times[0], sum(int(each.sum()) for each in times)
     if len(rows) >= COMPARABLE_STEPS or 2 * int(took.sum()) < of_all:
-        return None
+        return _cold_run(trace) if _in_first_pass(trace, after_warm_up(trace, rows)) else None
     once = step_parts.step_parts(trace).once_ns[rows]
     warm = np.isin(rows, after_warm_up(trace, rows))
     if (once >= COLD_FRACTION * took)[warm].all():
@@ -94,6 +99,23 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
     if len(rows) == WARMED_UP_STEPS - 1 and besides[0] >= FIRST_LONGER * besides[1]:
         return ColdPasses(2, int(once.sum()), int(took.sum()), int(took[0]), int(took[1]))
     return None
+
+
+def _in_first_pass(trace: Trace, rows: Integers) -> bool:
+    """Whether what repeats are parts of one first pass, such as its layers, and no steps.
+
+    They are uneven, and short beside all that the GPU did and waited for.
+    """
+    took, ops = pace(trace).duration_ns[rows], operations(trace)
+    uneven = took.mean() > UNEVEN * np.median(took)
+    whole_ns = int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0
+    short = took.sum() < _OF_FIRST_PASS * whole_ns
+    return bool(uneven and short and steps_source(trace) == "repetition")
+
+
+_OF_FIRST_PASS = 0.02
+"""Eleven blocks of a vision transformer, 3 to 83 ms, take 1.0 % of its first pass of 11.9 s (a
+public recording): the rest are loads of code."""
 
 
 def _cold_run(trace: Trace) -> ColdPasses | None:
@@ -115,13 +137,25 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
     return ColdPasses(0, once_ns, total_ns, compiled_ns=compiled.total())
 
 
+def is_little_beside_start_up(trace: Trace) -> bool:
+    """Whether what a recording holds besides a start and first uses shows no habit."""
+    if is_start_up_alone(trace):
+        return True
+    cold = cold_passes(trace)
+    if cold is None or cold.passes:
+        return False
+    few = int(steady_operations(trace).sum()) < FEW_OPERATIONS
+    # A rest of a few operations says no more (one product of matrices, a public recording).
+    return few or cold.is_almost_all
+
+
 @fact
 def is_start_up_alone(trace: Trace) -> bool:
     """Whether next to no GPU work was recorded, in more time than a program would take for it.
 
-    That is less than a hundredth of it in a few operations, or less than a thousandth in any number
-    that no loop repeats, or none but an early one or one that is next to nothing itself. Of a
-    program without a GPU the steps are all there is to say.
+    That is less than a hundredth of it in a few operations, or less than a five-hundredth in any
+    number that no loop repeats, or none but an early one or one that is next to nothing itself, or
+    a few copies without a kernel. Of a program without a GPU the steps are all there is to say.
     """
     if trace.selection or not gaps.device_work(trace):
         return False
@@ -129,18 +163,27 @@ def is_start_up_alone(trace: Trace) -> bool:
     first, last = recorded_span(trace)
     fraction = steady_ns / max(last - first, *gaps.steady_spans_ns(trace).values(), 1)
     few = int(steady_operations(trace).sum()) < FEW_OPERATIONS and steady_ns < _MOST_OF_FEW_NS
-    if few and fraction < NEXT_TO_NOTHING:
+    if fraction < (NEXT_TO_NOTHING if few else _LOADING * (not runs_kernels(trace))):
         return True
     if fraction >= _BESIDE_NOTHING:
         return False
     loops = [rows for rows in _every_series(trace) if len(rows) >= COMPARABLE_STEPS]
     early_ns = first + _EARLY * (last - first)
-    took_ns = sum(int(pace(trace).duration_ns[rows].sum()) for rows in loops)
+    # The first passes, which load and connect, last as long as they need.
+    warm = (after_warm_up(trace, rows) for rows in loops)
+    took_ns = sum(int(pace(trace).duration_ns[rows].sum()) for rows in warm)
     few = steady_ns < LEAST_NS and all(len(rows) < _MANY_PASSES for rows in loops)
     few &= steps_source(trace) == "repetition"
     if not loops or (few and took_ns < NEXT_TO_NOTHING * (last - first)):
         return steady_ns < _MOST_NS
     return all(pace(trace).end_ns[rows].max() < early_ns for rows in loops)
+
+
+def runs_kernels(trace: Trace) -> bool:
+    """Whether kernels or whole graphs were recorded, or may have run without a record."""
+    rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
+    called = (call_kinds(trace) == CallKind.LAUNCH).any()
+    return "kernels" not in trace.tables or any(rows) or bool(called)
 
 
 def series(trace: Trace) -> list[Integers]:

@@ -109,13 +109,16 @@ def _limited(trace: Trace) -> Verdict:
     too_few = few and parts.busy_ns < LEAST_NS
     if too_few or series.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
-        text = f"Next to no GPU work was recorded: {_all_work(trace, parts.device)}"
+        little = "Next to no GPU work was recorded: "
+        if not series.runs_kernels(trace):
+            little = "No kernel ran, nothing but a start was recorded: "
+        text = little + _all_work(trace, parts.device)
         text = " · ".join([text, *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and launching.drained_in_steps(trace, parts.device)
     phrases = [*_phrases(trace, loop, parts, limit, drained)]
-    if not loop.steps and not _runs_kernels(trace):
+    if not loop.steps and not series.runs_kernels(trace):
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
     elif parts.pct("copies") >= BUSY_PCT and parts.device in gaps.long_starts(trace):
         times = parts.span_ns, gaps.long_starts(trace)[parts.device]
@@ -138,12 +141,6 @@ def _warms_up(trace: Trace, device: int) -> bool:
 
 def _count(trace: Trace, device: int) -> int:
     return int((selected_operations(trace) & (operations.operations(trace).device == device)).sum())
-
-
-def _runs_kernels(trace: Trace) -> bool:
-    """Whether kernels or whole graphs were recorded, or may have run without a record."""
-    rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
-    return "kernels" not in trace.tables or any(rows)
 
 
 def limit_of(parts: SteadyParts) -> causes.Limit:

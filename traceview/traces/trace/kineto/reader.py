@@ -54,7 +54,7 @@ _CATEGORIES = {
 _OTHER_ACCELERATOR = re.compile(r"(mtia|hpu|xpu|npu|glow|privateuse1)_")
 """How kineto's categories begin that hold calls and work of accelerators other than GPUs."""
 _TIMES = ("start_ns", "end_ns", "time_ns")
-_DISTRIBUTED = ("backend", "rank", "world_size", "nccl_version")
+_DISTRIBUTED = ("backend", "rank", "world_size", "nccl_version", "pg_count")
 _HOST_NAME = "host_name"
 _OPTIONS = ("record_shapes", "with_stack", "profile_memory")
 

@@ -22,6 +22,8 @@ DIAGNOSTICS_SINCE = (3, 11)
 REEXPORT = "export it again with nsys 2022.4 or newer: nsys export --type sqlite FILE.nsys-rep"
 LENGTH = "CAPTURE_LENGTH_NS"
 """Key under which `Trace.capture` has the length of the recording, from ANALYSIS_DETAILS."""
+DRIVER = "CUDA_DRIVER_VERSION"
+"""Key of the version of CUDA that the driver of the machine knows, such as 13000; "" if unknown."""
 _READ = "only tables and columns with known names were read"
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
@@ -152,6 +154,7 @@ def _capture(database: Database) -> dict[str, str]:
     length_ns = max(known, default=None)
     if length_ns is not None:
         pairs[LENGTH] = str(length_ns)
+    pairs[DRIVER] = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("CudaDriverVersion", "")
     return {
         name: value
         for name, value in pairs.items()
@@ -270,6 +273,19 @@ _NEWER_DRIVER = re.compile(r"CUDA driver version \(?([\d.]+)\)? is not supported
 def newer_driver(messages: Iterable[str]) -> str | None:
     """The CUDA version of a driver that nsys says it does not know; None if it knows it."""
     return next((match[1] for text in messages if (match := _NEWER_DRIVER.search(text))), None)
+
+
+_SINCE = {12: 2022, 13: 2025}
+"""The year of the first nsys that records programs under a driver of each version of CUDA."""
+
+
+def outdated_by(capture: Mapping[str, str], recorder_version: str | None) -> str | None:
+    """The CUDA version of a driver that is newer than nsys of that version; None if it is not."""
+    number, year = capture.get(DRIVER, ""), (recorder_version or "").partition(".")[0]
+    if not (number.isdecimal() and len(number) <= _LONGEST_DIGITS and year.isdecimal()):
+        return None
+    major, minor = int(number) // 1000, int(number) % 1000 // 10
+    return f"{major}.{minor}" if int(year) < _SINCE.get(major, 0) else None
 
 
 def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:
