@@ -95,6 +95,10 @@ _OVERLAPPING = (
     "Leave it if the rows overlap by design, as windows do that move by one element: the cache "
     "serves them. Otherwise correct the stride of the rows, which is 1"
 )
+_STEPS = (
+    "Leave the width, and declare no alignment: of elements that are shifted one by one most start "
+    "at no vector"
+)
 _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
     "per block"
@@ -244,7 +248,8 @@ def _beside(limit: VectorLimit, compiled: Compiled) -> str:
 
 def _in_short(culprit: Culprit, compiled: Compiled) -> str:
     if culprit.opcode == "arith.constant":
-        return _constant(culprit, compiled) if (culprit.constant or 0) > 0 else ""
+        # A number alone says nothing, such as a factor of an unaligned value.
+        return f"{name}={culprit.constant}" if (name := causes.padded(culprit, compiled)) else ""
     if culprit.opcode == "parameter":
         return causes.with_value(culprit.name or "", compiled)
     return _described(culprit)
@@ -276,6 +281,9 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
     if limit.limit == "mask" and (culprit.wanted != "divisibility" or is_program_id):
         differs = f"the mask depends on {what}, so it may differ from element to element"
         return _reason(differs, causes.own_bound(narrow), conditional=True)
+    if culprit.opcode == "loop" and (culprit.constant or 0) % culprit.need:
+        steps = f"the address depends on {what} in steps of {culprit.constant}"
+        return replace(_reason(f"{steps}, so most are not aligned", _STEPS), kept=True)
     name = culprit.name if (culprit.name or "").isidentifier() else ""
     remedy = causes.declared(name or "such value", name or "value", culprit.need)
     if limit.limit == "mask":
@@ -354,12 +362,6 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         # vectors instead of bytes 66 %.
         uncertain=cuda and narrow.used and narrow.width >= _WHOLE_BITS,
     )
-
-
-def _constant(culprit: Culprit, compiled: Compiled) -> str:
-    """A constant as the source has it: `D=1023` for a constexpr."""
-    name = causes.padded(culprit, compiled)
-    return f"{name}={culprit.constant}" if name else str(culprit.constant)
 
 
 def _of_constant(culprit: Culprit, limit: VectorLimit, compiled: Compiled) -> NarrowReason:
