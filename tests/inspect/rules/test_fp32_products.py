@@ -84,7 +84,9 @@ def test_products_of_their_own_results_keep_their_precision(operands, yielded):
     left, right, total = operands.split(", ")
     text = LOOP.replace("LEFT", left).replace("RIGHT", right).replace("SUM", total)
     stages = {"ttgir": text.replace("YIELDED", yielded)}
-    compiled = a_compiled(".version 8.7\n.target sm_90\n.visible .entry k() { ret; }", stages=stages)
+    compiled = a_compiled(
+        ".version 8.7\n.target sm_90\n.visible .entry k() { ret; }", stages=stages
+    )
     kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False))
     (finding,) = findings_by(fp32_products, kernel)
     is_recurrent = "%u, %u" not in operands and yielded != "%u, %d"

@@ -339,7 +339,7 @@ _CARRIED = re.compile(r"(%[\w.]+) = %")
 class CudaCoreProduct:
     """A `tl.dot` without tensor cores: its line, the types of its operands, its precision.
 
-    `is_recurrent`: its result is an operand of it in a later iteration, so that rounding multiplies.
+    `is_recurrent`: its result is an operand of it in a later iteration: rounding errors multiply.
     """
 
     source: SourceLine | None

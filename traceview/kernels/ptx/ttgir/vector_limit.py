@@ -216,8 +216,8 @@ class _Trace:
 
     def is_gathered(self, pointer: str) -> bool:
         """Whether an address is computed from a tensor that was loaded."""
-        origins = self.module.origins([pointer], "tt.load")
-        return any(op.opcode == "tt.load" and op.shape for op in origins)
+        loads = ("tt.load", "ttg.local_load")
+        return any(op.opcode in loads and op.shape for op in self.module.origins([pointer], *loads))
 
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
         """The operation that keeps a property of a value below `need`; None if it is not found."""
@@ -236,9 +236,7 @@ class _Trace:
                     if loop is None:
                         return None
                     step = self._step_of(loop, value)
-                    return Culprit(
-                        "loop", line=loop.line, constant=step, need=need, wanted=wanted
-                    )
+                    return Culprit("loop", line=loop.line, constant=step, need=need, wanted=wanted)
                 value = worse
                 continue
             if maker.opcode == "arith.constant":
