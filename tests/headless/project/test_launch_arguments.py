@@ -453,3 +453,15 @@ def test_a_transposition_that_nothing_sets_is_off(tmp_path):
         "    kernel[(1,)](x, y, bias, x.stride(0 if trans_x else 1), k, 64)\n",
     )
     assert found.values["stride"] == 1
+
+
+@pytest.mark.parametrize("count", ["x.numel()", "int(x.numel())", "max(1, int(x.numel()))"])
+def test_a_tile_of_all_elements_is_assumed(tmp_path, count):
+    found = arguments(
+        tmp_path,
+        "def outer(x, y):\n"
+        f"    n = {count}\n"
+        "    kernel[(1,)](x, y, None, 1, n, BLOCK=triton.next_power_of_2(n))\n",
+    )
+    assert isinstance(found.values["BLOCK"], AssumedSize)
+    assert found.values["n"] % 16 == 0

@@ -33,7 +33,7 @@ from traceview.kernels.headless.signatures import Parameter
 # followed up to the launch.
 
 _SIZED = re.compile(
-    r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|"
+    r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|state|"
     r"(^|_)[a-z]$|^n_|_n$",
     re.IGNORECASE,
 )
