@@ -142,3 +142,17 @@ def test_an_assertion_of_the_kernel_is_its_line_alone(tmp_path):
     with pytest.raises(InputError) as caught:
         traceview.inspect_ptx(path, signature="*fp32:16, i32:16, 1024")
     assert caught.value.what.endswith("script.py:13, `tl.static_assert(BLOCK == 3)`")
+
+
+@pytest.mark.parametrize("name", ["doubled", "width_of"])
+def test_a_plain_function_that_a_kernel_calls_is_named_with_the_line(tmp_path, name):
+    path = tmp_path / "script.py"
+    plain = f"def {name}(x):\n    return x * 2\n\n\n"
+    text = GELU.replace("@triton.jit\ndef gelu", f"{plain}@triton.jit\ndef gelu")
+    path.write_text(text.replace("helper(x), mask", f"{name}(x), mask"))
+    with pytest.raises(InputError) as caught:
+        traceview.inspect_ptx(path, signature="*fp32:16, i32:16, 1024")
+    line = f"tl.store(x_ptr + at, {name}(x), mask=at < n)"
+    assert caught.value.what.endswith(
+        f"it calls {name} at script.py:19, `{line}`, which is no function of @triton.jit"
+    )

@@ -453,3 +453,29 @@ def test_a_transposition_that_nothing_sets_is_off(tmp_path):
         "    kernel[(1,)](x, y, bias, x.stride(0 if trans_x else 1), k, 64)\n",
     )
     assert found.values["stride"] == 1
+
+
+@pytest.mark.parametrize("count", ["x.numel()", "int(x.numel())", "max(1, int(x.numel()))"])
+def test_a_tile_of_all_elements_is_assumed(tmp_path, count):
+    found = arguments(
+        tmp_path,
+        "def outer(x, y):\n"
+        f"    n = {count}\n"
+        "    kernel[(1,)](x, y, None, 1, n, BLOCK=triton.next_power_of_2(n))\n",
+    )
+    assert isinstance(found.values["BLOCK"], AssumedSize)
+    assert found.values["n"] % 16 == 0
+
+
+@pytest.mark.parametrize("form", ["{}: [K, N], {}", "{} ({}): an operand", "{} : torch.{}, packed"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint8"])
+def test_a_docstring_states_types(tmp_path, form, dtype):
+    found = arguments(
+        tmp_path,
+        "def outer(x, y):\n"
+        f'    """Multiply.\n\n    Args:\n        {form.format("x", dtype)}\n'
+        '        y: float16 or float32\n    """\n'
+        "    kernel[(1,)](x, y, None, x.stride(0), y.size(0), BLOCK=64)\n",
+    )
+    assert found.values["x"].dtype is getattr(torch, dtype)
+    assert found.values["y"].dtype is None

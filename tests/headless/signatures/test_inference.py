@@ -384,3 +384,31 @@ def test_words_that_are_cast_before_they_are_shifted_are_narrower(used, cast, el
 def test_the_type_that_loads_are_cast_to(stored, type_):
     body = ["a = tl.load(x + tl.arange(0, 16)).to(DTYPE)", f"tl.store(y, {stored})"]
     assert of_body("x, y, DTYPE: tl.constexpr", *body).endswith(type_)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(
+    ("left", "type_"), [("e2m1", "u8"), ("e4m3", "fp8e4nv"), ("e5m2", "fp8e5")]
+)
+def test_scaled_products_take_bytes_and_their_formats(left, type_, named):
+    format_ = f'rhs_format="{left}"' if named else f'"{left}"'
+    found = of_body(
+        "a, a_scale, b, b_scale, c",
+        "at = tl.arange(0, 64)",
+        "x = tl.load(a + at)",
+        "s = tl.load(a_scale + at)",
+        f'total = tl.dot_scaled(x, s, "e2m1", tl.load(b + at), tl.load(b_scale + at), {format_})',
+        "tl.store(c + at, total)",
+    )
+    assert found == f"*u8:16, *u8:16, *{type_}:16, *u8:16, *fp32:16"
+
+
+@pytest.mark.parametrize("scaled", ["", " / n", " * 2 + 1"])
+def test_what_sums_are_added_to_has_the_type_of_the_sums(scaled):
+    found = of_body(
+        "x_ptr, total_ptr, n",
+        "x = tl.load(x_ptr + tl.arange(0, 64)).to(tl.float64)",
+        f"total = tl.sum(x, axis=0, dtype=tl.float64){scaled}",
+        "tl.atomic_add(total_ptr, total)",
+    )
+    assert found.split(", ")[1] == "*fp64:16"

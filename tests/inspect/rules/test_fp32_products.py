@@ -27,7 +27,7 @@ def findings_on(triton_cache, monkeypatch):
 
 def test_full_precision_in_a_loop(findings_on):
     (finding,) = findings_on("ieee")
-    assert finding.severity == "high"
+    assert finding.severity == "medium"
     assert finding.message == (
         "1 matrix product at narrow_kernels.py:108 runs on CUDA cores, not on tensor cores: fp32 "
         "operands at full precision (ieee)"
@@ -57,3 +57,38 @@ def test_outside_of_loops_and_before_tf32(arch, severities):
     compiled = a_compiled(ptx, arch=arch, stages={"ttgir": TTGIR})
     kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False))
     assert [each.severity for each in findings_by(fp32_products, kernel)] == severities
+
+
+LOOP = """#blocked = #ttg.blocked<{sizePerThread = [4, 4], threadsPerWarp = [4, 8]}>
+#loc1 = loc("/home/user/k.py":7:4)
+module {
+  tt.func public @k(%n: i32) {
+    %r = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %zero, %other = %zero) -> (T, T) : i32 {
+      %u = tt.load %at : tensor<8x8x!tt.ptr<f32>, #blocked>
+      %scaled = arith.mulf %acc, %acc : tensor<8x8xf32, #blocked>
+      %cast = ttg.convert_layout %scaled : tensor<8x8xf32, #blocked> -> tensor<8x8xf32, #blocked>
+      %d = tt.dot LEFT, RIGHT, SUM : tensor<8x8xf32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>> \
+* tensor<8x8xf32, #ttg.dot_op<{opIdx = 1, parent = #blocked}>> -> tensor<8x8xf32, #blocked> \
+loc(#loc1)
+      %e = arith.addf %d, %d : tensor<8x8xf32, #blocked>
+      scf.yield YIELDED : T, T
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("yielded", ["%d, %u", "%e, %u", "%u, %d"])
+@pytest.mark.parametrize("operands", ["%u, %u, %acc", "%u, %cast, %zero", "%scaled, %u, %zero"])
+def test_products_of_their_own_results_keep_their_precision(operands, yielded):
+    left, right, total = operands.split(", ")
+    text = LOOP.replace("LEFT", left).replace("RIGHT", right).replace("SUM", total)
+    stages = {"ttgir": text.replace("YIELDED", yielded)}
+    compiled = a_compiled(
+        ".version 8.7\n.target sm_90\n.visible .entry k() { ret; }", stages=stages
+    )
+    kernel = KernelContext(compiled, code_of(compiled, sass=False, ptxas=False))
+    (finding,) = findings_by(fp32_products, kernel)
+    is_recurrent = "%u, %u" not in operands and yielded != "%u, %d"
+    assert finding.severity == ("low" if is_recurrent else "medium")
+    assert finding.action.startswith("Leave") == is_recurrent

@@ -46,6 +46,20 @@ def test_what_was_compiled_before_a_script_raised_is_kept(script):
 
 @needs_triton
 @needs_torch
+@pytest.mark.parametrize("test", ["cuda.get_device_name(0) == 'x'", "cuda.device_count() > 8"])
+def test_what_is_asserted_of_the_gpu_above_the_kernels_is_not_asked(script, test):
+    asserted = f"import torch\nassert torch.{test}, 'another GPU'\n"
+    below = Path(script(f"{asserted}{LAUNCH}"))
+    with pytest.raises(InputError, match="raised AssertionError at line 10: another GPU"):
+        compile_python(str(below))
+    above = below.with_name("above.py")
+    above.write_text(asserted + below.read_text().replace(asserted, ""))
+    (compiled,) = compile_python(str(above))
+    assert compiled.launches == 1
+
+
+@needs_triton
+@needs_torch
 def test_what_was_compiled_before_the_time_ran_out_is_kept(script):
     notes = []
     compile_python(script(LAUNCH))  # From then on it is in the cache, on a busy machine, too.

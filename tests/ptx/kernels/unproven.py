@@ -163,3 +163,9 @@ def scaled_rows(x_ptr, scale_ptr, y_ptr, n, TURNS: tl.constexpr, BLOCK: tl.const
     for turn in range(TURNS):
         x = tl.load(x_ptr + turn * 128 * BLOCK + at)
         tl.store(y_ptr + turn * 128 * BLOCK + at, x * scale[:, None])
+
+
+@triton.jit
+def turned(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    tl.store(y_ptr + columns * pitch + row, tl.load(x_ptr + row * BLOCK + columns))

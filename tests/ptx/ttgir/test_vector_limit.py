@@ -223,3 +223,31 @@ def test_what_a_loop_advances_is_told_by_the_line_of_the_loop():
     (found,) = vector_limits(parse_ttgir(f"{head}{loop}}}}}"))
     assert (found.limit, found.culprit.opcode, found.culprit.name) == ("alignment", "loop", None)
     assert found.culprit.line.line == 9
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_the_step_of_a_loop_tells_what_no_declaration_changes(step):
+    head = HEAD.replace("SHARE", "4").replace("HINT", "{tt.divisibility = 16 : i32}")
+    loop = LOOP.replace(" P,", f" {P},").replace(" T ", f" {T} ").replace(": P", f": {P}")
+    loop = loop.replace("splat %at", "splat %i").replace("constant 1 ", f"constant {step} ")
+    (found,) = vector_limits(parse_ttgir(f"{head}{loop}}}}}"))
+    assert (found.culprit and found.culprit.constant) == (None if step == 4 else step)
+
+
+@pytest.mark.parametrize("share", [1, 2, 4])
+@pytest.mark.parametrize(("divisor", "aligned"), [(8, 2), (16, 1)])
+def test_a_layout_follows_an_address_that_is_not_aligned(share, divisor, aligned):
+    """Triton gives a thread no more adjacent elements than the address allows."""
+    scalars = (
+        f"%d = arith.constant {divisor} : i32 loc(#loc1)\n"
+        "%q = arith.divsi %n, %d : i32 loc(#loc2)\n"
+        f"%w = tt.splat %q : i32 -> {T} loc(#loc1)\n"
+    )
+    found = limit(scalars + op("addi", "%r", "%w"), share=share)
+    assert found.width_bits == 32 * min(share, aligned)
+    if share >= aligned:
+        assert (found.limit, found.culprit.opcode) == ("alignment", "arith.divsi")
+
+
+def test_offsets_that_were_loaded_through_shared_memory_are_a_gather():
+    assert limit(f"%o = ttg.local_load %buffer : {T} loc(#loc1)").gathered

@@ -14,8 +14,10 @@ _MOST_LETTERS = 300
 _REPR = re.compile(r"""(\w+)\((["'])(.*)\2\)""", re.DOTALL)
 _UNDEFINED = re.compile(r"(\w+) is not defined")
 _STAND_IN = re.compile(r"<stand-in for ([\w.]+)")
+_PLAIN = re.compile(r"Unsupported function referenced: <function (\w+) at 0x\w+>")
 _NEVER_RIGHT = re.compile(
-    rf"module '[\w.]+' has no attribute|unexpected keyword argument|{_STAND_IN.pattern}"
+    rf"{_PLAIN.pattern}|module '[\w.]+' has no attribute|unexpected keyword argument|"
+    rf"{_STAND_IN.pattern}"
 )
 _PTXAS = re.compile(r"^ptxas \w+ *: (.+)$", re.MULTILINE)
 NOT_IMPORTED = "which could not be imported"
@@ -34,6 +36,10 @@ def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     gathered = _gathered_keywords(str(message), inner)
     if gathered:
         return f"it takes **{gathered}, {OF_TRITON_1},{_place(inner, functions)}"
+    if plain := _PLAIN.search(str(message)):
+        return (
+            f"it calls {plain[1]}{_use(plain[1], functions)}, which is no function of @triton.jit"
+        )
     text = on_one_line(_plain(str(message)))
     return f"{type(error).__name__}{_place(inner, functions)}{': ' * bool(text)}{text}"
 
@@ -93,6 +99,16 @@ def _place(error: BaseException, functions: Iterable[Any]) -> str:
     if first is None:
         return f" at its line {line}{code}"
     return f" at {Path(first[0]).name}:{first[1] + line - 1}{code}"
+
+
+def _use(name: str, functions: Iterable[Any]) -> str:
+    """The place where jitted functions first call a function; empty where none does."""
+    for function in functions:
+        first, lines = source_of(function), str(getattr(function, "src", "")).splitlines()
+        for at, line in enumerate(lines if first else ()):
+            if first and re.search(rf"\b{name}\(", line):
+                return f" at {Path(first[0]).name}:{first[1] + at}, `{line.strip()[:100]}`"
+    return ""
 
 
 def source_of(function: Any) -> tuple[str, int] | None:

@@ -25,6 +25,9 @@ _PASSES_ON = {"advance", "multiple_of", "max_contiguous", "max_constancy", "cast
 _POINTER_NAME = re.compile(r"(?:^|_)p(?:oin)?te?rs?$|Ptr$|^[A-Z]\w{0,2}$|_p$")
 # PyTorch's indices are int64; operands of tl.dot are mostly half precision.
 _INDEX, _OPERAND, _BITS, _PACKED = "i64", "fp16", "i32", "u8"
+# The leading parameters of tl.dot_scaled, and the element types of its formats.
+_SCALED = ("lhs", "lhs_scale", "lhs_format", "rhs", "rhs_scale", "rhs_format")
+_FORMATS = {"e2m1": _PACKED, "e4m3": "fp8e4nv", "e5m2": "fp8e5", "bf16": "bf16", "fp16": "fp16"}
 _BIT_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 # Positions, and functions that take fp32 alone.
 _OF_OWN_TYPE = frozenset(
@@ -360,7 +363,21 @@ class Usage:
             passed += [given for name, given in _bound(inner.parameters, call) if name in names]
         return passed
 
+    def _scaled_types(self) -> Iterator[tuple[str, str]]:
+        """The types of what tl.dot_scaled takes: scales are bytes, and so are pairs of 4 bits."""
+        for call in self._calls("dot_scaled"):
+            given = {str(k.arg): k.value for k in call.keywords}
+            given |= dict(zip(_SCALED, call.args, strict=False))
+            for side in ("lhs", "rhs"):
+                format_ = given.get(f"{side}_format")
+                text = format_.value if isinstance(format_, ast.Constant) else ""
+                types = {side: _FORMATS.get(str(text)), f"{side}_scale": _PACKED}
+                for name, type_ in types.items():
+                    roots = self._loads_in(given.get(name, ast.Constant(None)), frozenset())
+                    yield from ((root, type_) for root in roots if type_)
+
     def _loaded_types(self) -> Iterator[tuple[str, str]]:
+        yield from self._scaled_types()
         yield from self._cast_loads("u")
         # Values that are shifted or masked are integers; those cast to 32 bits for it have fewer.
         for operand in self._bit_operands:
@@ -416,12 +433,17 @@ class Usage:
                 yield from self._loads_in(value.func, frozenset())
 
     def _stored_type(self, call: ast.Call) -> str | None:
-        if _called(call) != "store" or len(call.args) < 2:
+        """The type that what is stored or added is cast to, or summed in."""
+        if _called(call) not in ("store", "atomic_add") or len(call.args) < 2:
             return None
         values = [call.args[1]]
         if isinstance(values[0], ast.Name):
             values = self._assigned.get(values[0].id, [])
-        return next(filter(None, map(_cast, reversed(values))), None)
+        # A sum may be scaled before it is added.
+        adds = values[-1:] if _called(call) == "atomic_add" else []
+        parts = (each for value in adds for each in ast.walk(value))
+        sums = [each for each in parts if isinstance(each, ast.Call) and _called(each) == "sum"]
+        return next(filter(None, map(_cast, [*reversed(values), *sums])), None)
 
     def _of_helpers(self) -> Iterator[tuple[str, str | None]]:
         for call, inner in self._helpers():
@@ -494,10 +516,12 @@ def _is_of_load(cast: ast.Call) -> bool:
     return is_load and _called(cast) == "to"
 
 
-def _cast(node: ast.expr) -> str | None:
-    if not (isinstance(node, ast.Call) and _called(node) == "to" and node.args):
+def _cast(node: ast.AST) -> str | None:
+    """The type of x.to(tl.int8) and tl.sum(x, dtype=tl.float32); None for what names none."""
+    if not isinstance(node, ast.Call) or _called(node) not in ("to", "sum"):
         return None
-    word = node.args[0]
+    named = [k.value for k in node.keywords if k.arg == "dtype"]
+    word = next(iter([*named, *(node.args[:1] if _called(node) == "to" else [])]), None)
     return TYPE_NAMES.get(word.attr) if isinstance(word, ast.Attribute) else None
 
 

@@ -118,6 +118,12 @@ def _file_of(name: str) -> Path | None:
 
 def _script(path: str, text: bytes, module: str | None = None) -> Script:
     code, tree = _compiled(text, path), ast.parse(text)
+    # An assert above the first function is on the surroundings, such as the name of the GPU.
+    first = next((n.lineno for n in tree.body if isinstance(n, ast.FunctionDef)), 0)
+    about = [n for n in tree.body if isinstance(n, ast.Assert) and n.lineno < first]
+    if about:
+        tree.body = [node for node in tree.body if node not in about]
+        code = _compiled(tree, path)
     tests = (node.test for node in tree.body if isinstance(node, ast.If))
     has_main = any("__name__" in ast.unparse(test) for test in tests)
     package = package_of(Path(path), tree)
@@ -199,7 +205,7 @@ def _module(script: Script, name: str) -> ModuleType:
     return module
 
 
-def _compiled(text: bytes, path: str, optimize: int = -1) -> CodeType:
+def _compiled(text: bytes | ast.Module, path: str, optimize: int = -1) -> CodeType:
     try:
         return compile(text, path, "exec", dont_inherit=True, optimize=optimize)
     except SyntaxError as error:

@@ -194,19 +194,27 @@ def _split(signature: str) -> Iterator[str]:
     yield signature[start:]
 
 
-# Element types in the comments of a kernel's parameters.
+# Element types in the comments and the docstrings on parameters.
 
 _SHORT_TYPES = {"half": "fp16", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp64": "fp64"}
 _TYPES = {**TYPE_NAMES, **_SHORT_TYPES}
 _TYPE_WORD = re.compile(rf"\b({'|'.join(_TYPES)})\b")
 _NAMED_FIRST = re.compile(r"#\s*(\w+)\s*:")
+_DOCUMENTED = re.compile(r"^\s*(\w+)\s*((?:\([^)\n]*\))?\s*:.*)$", re.MULTILINE)
+
+
+def documented_types(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
+    """The element types in a docstring that names one per parameter: `b: [K, N], fp16`."""
+    lines = _DOCUMENTED.findall(ast.get_docstring(function) or "")
+    found = {name: {_TYPES[word] for word in _TYPE_WORD.findall(text)} for name, text in lines}
+    return {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
 
 
 def commented_types(text: str, function: ast.FunctionDef) -> dict[str, str]:
     """The element types in comments: `x_ptr,  # [T, 512] bf16` and `# cap: an int32 tensor`."""
     listed = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     names = {argument.arg for argument in listed}
-    types: dict[str, str] = {}
+    types = documented_types(function)
     for number, line in enumerate(text.splitlines(), 1):
         code, sign, comment = line.partition("#")
         word = _TYPE_WORD.search(comment) if sign and "'" not in code and '"' not in code else None

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.ptx.compiled_kernels import a_compiled
+from traceview.kernels.inspect.recompilations import Outcome
 from traceview.kernels.inspect.rules.vector_width.causes import NarrowReason, too_few_elements
+from traceview.kernels.inspect.rules.vector_width.proven import _lost
 from traceview.kernels.ptx.model import Argument
 
 
@@ -87,3 +89,19 @@ def test_the_tile_of_a_whole_row_is_not_enlarged(advance, start, is_row, place):
     compiled = a_compiled("ld.global.b32 %r1;", arguments=arguments, num_warps=1, **changes)
     causes = list(too_few_elements(compiled, 4, tiles=True))
     assert bool(causes) != (is_row and place is not None)
+
+
+OPS = {
+    "mma": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};",
+    "wgmma": "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%f1}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+    "none": "ret;",
+}
+
+
+@pytest.mark.parametrize("before", OPS)
+@pytest.mark.parametrize("after", OPS)
+def test_newer_tensor_cores_are_no_loss(before, after):
+    head = ".version 8.7\n.target sm_90a\n.visible .entry k() {\n"
+    old, new = (Outcome(a_compiled(f"{head}{OPS[each]}\n}}")) for each in (before, after))
+    order = ["none", "mma", "wgmma"]
+    assert bool([*_lost(old, new)]) == (order.index(after) < order.index(before))

@@ -234,6 +234,17 @@ def test_a_constant_pitch_is_blamed_before_the_program_id():
     )
 
 
+@pytest.mark.parametrize("element", ["fp16", "fp32"])
+@pytest.mark.parametrize("block", [16, 32, 64])
+def test_unused_sectors_come_first_and_a_larger_block_needs_a_mask(retried, block, element):
+    signature = f"*{element}:16, *{element}:16, i32:16, {block}"
+    store, load = retried("turned", signature).alone().findings[:2]
+    assert "Global stores" in store.message
+    assert "sectors instead of" in store.message
+    assert f"a tile of {block} elements is too small" in load.message
+    assert "has no mask: a larger block needs one" in load.action
+
+
 def test_what_is_advised_computes_the_same():
     pytest.importorskip("torch", reason="computes with PyTorch")
     triton = pytest.importorskip("triton", reason="runs its interpreter", exc_type=ImportError)

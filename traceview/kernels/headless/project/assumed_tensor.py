@@ -17,7 +17,7 @@ _HEAD = re.compile(
 )
 # The parts of a head with and without positions (DeepSeek's attention).
 _HEAD_PART = re.compile(r"(qk?_?)?(nope|rope)(_?head)?_?dim", re.I)
-_BATCH = re.compile(r"(bs?z?|batch(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
+_BATCH = re.compile(r"(bs?z?|b(atch)?(_?size)?|num_?(seqs|reqs)|z|e|num_experts)", re.I)
 _HEADS = re.compile(
     r"(n?h|hq|hv|n_?[qkv]{1,2}h|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
     re.I,
@@ -172,7 +172,7 @@ class Method:
             shape = Shape(tensor, name == "stride")
             return shape[arguments[0]] if arguments else shape
         if name == "numel":
-            return SIZE * SIZE
+            return AssumedSize(SIZE if tensor.rank == 1 else SIZE * SIZE)
         if name == "element_size":
             return int(dtype_of(tensor).itemsize)
         if name in ("is_contiguous", "is_cuda"):

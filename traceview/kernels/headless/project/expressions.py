@@ -422,7 +422,7 @@ def _plainly(
         return AssumedSize(1)
     result = function(*arguments, **keywords)
     # The power of two that covers an assumed size is assumed, too, unless another bound sets it.
-    rounds = function is max or name == "next_power_of_2"
+    rounds = function in (max, int) or name == "next_power_of_2"
     is_assumed = rounds and any(isinstance(a, AssumedSize) and a <= result for a in arguments)
     others = [a for a in arguments if not isinstance(a, AssumedSize)]
     return AssumedSize(result) if is_assumed and result not in others else result

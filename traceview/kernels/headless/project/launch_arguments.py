@@ -25,7 +25,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
 )
 from traceview.kernels.headless.project.call_sites import CallSite, calls_of
 from traceview.kernels.headless.project.expressions import Scope
-from traceview.kernels.headless.signatures import Parameter
+from traceview.kernels.headless.signatures import TYPE_NAMES, Parameter, documented_types
 
 # The values that are known in a function where it launches a kernel, without running it.
 #
@@ -33,7 +33,7 @@ from traceview.kernels.headless.signatures import Parameter
 # followed up to the launch.
 
 _SIZED = re.compile(
-    r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|"
+    r"size|dim|len|row|col|num|block|vocab|tokens|heads?|batch|hidden|features|channels|state|"
     r"(^|_)[a-z]$|^n_|_n$",
     re.IGNORECASE,
 )
@@ -49,6 +49,7 @@ _DTYPES = {
     "Half": "float16",
     "BFloat16": "bfloat16",
 }
+_OF_TRITON = {short: name for name, short in TYPE_NAMES.items()}
 
 
 def scope_at(
@@ -196,20 +197,26 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
     defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
     listed = [*zip(positional, defaults, strict=True)]
     listed += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    documented = documented_types(function)
     for argument, default in listed:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
         if default is not None:
             yield argument.arg, scope.value(default)
         elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
-            yield argument.arg, AssumedTensor(argument.arg, _annotated_dtype(annotation))
+            dtype = _annotated_dtype(annotation) or _OF_TRITON.get(documented.get(argument.arg, ""))
+            yield argument.arg, AssumedTensor(argument.arg, _torch_dtype(dtype))
         else:
             yield argument.arg, _typical(argument.arg, annotation)
 
 
-def _annotated_dtype(annotation: str) -> Any:
+def _torch_dtype(name: str | None) -> Any:
+    return getattr(assumed_tensor.torch_(), name) if name else None
+
+
+def _annotated_dtype(annotation: str) -> str | None:
     """The type that `torch.LongTensor` names; FloatTensor is also written where half is passed."""
     named = re.search(r"\b(Long|Int|Short|Byte|Bool|Half|BFloat16)Tensor\b", annotation)
-    return getattr(assumed_tensor.torch_(), _DTYPES[named[1]]) if named else None
+    return _DTYPES[named[1]] if named else None
 
 
 def _typical(name: str, annotation: str) -> Any:

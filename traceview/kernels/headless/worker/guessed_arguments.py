@@ -40,6 +40,8 @@ from traceview.kernels.ptx.model import Argument, How
 _DOT_SIDE = 128
 # The elements of a tile with an assumed side, 32 per thread of 4 warps, and its least such side.
 _TILE, _LEAST_SIDE = 4096, 64
+# Of a row alone: 512 per thread of 4 warps, beyond which compiling takes minutes.
+_ROW = 1 << 16
 # Triton's words for operands of tl.dot of two types.
 _OPERANDS_DIFFER = re.compile(r"operands must be same dtype\. Got (\w+) and (\w+)")
 _HALVES = ("float16", "bfloat16", "fp16", "bf16")
@@ -165,7 +167,7 @@ class Guesses:
         """The longest assumed side of a tile whose other sides are known to be a power of two."""
         others = [known.get(name) for name in self.usage.ranged.difference(assumed)]
         rest = math.prod(n for n in others if isinstance(n, int) and n > 0 and n & (n - 1) == 0)
-        return max(_LEAST_SIDE, _TILE // rest) if len(self.usage.ranged) > 1 else SIZE * SIZE
+        return max(_LEAST_SIDE, _TILE // rest) if len(self.usage.ranged) > 1 else _ROW
 
     def _alike(self, passed: Mapping[str, Any]) -> dict[str, str]:
         """Element types by pointer, from the uses of any pointer to a tensor of the same type."""

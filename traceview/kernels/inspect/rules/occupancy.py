@@ -59,8 +59,8 @@ _SMALLER_TILE = "Try a smaller tile, which likely lowers the registers per threa
 _LEAST_IDLE, _LARGE_IDLE = 0.1, 0.25
 _SMALL_GRID = Diagnosis(
     "The grid has only {blocks:block}, so {idle_sms} of {sm_count} SMs {idle_sms?stays|stay} idle",
-    "Launch more blocks: use a smaller tile or split the longest dimension. A larger input "
-    "launches more, too",
+    "Launch more blocks: use a smaller tile, or split a dimension whose parts do not depend on one "
+    "another. A larger input launches more, too",
 )
 _TAIL_WAVE = Diagnosis(
     "The grid runs in {waves} waves: {idle_pct} of the block slots stay unused, all of them in the "
@@ -232,6 +232,10 @@ _FP32_PRODUCTS = Diagnosis(
     'Where a 10-bit mantissa is accurate enough, pass input_precision="tf32" to tl.dot; where 7 '
     'bits are enough, cast both operands to bf16; "tf32x3" is nearly as accurate as fp32',
 )
+_RECURRENT = (
+    "Leave the precision where the results have to be exact: each product's result is an operand "
+    'of the next, so that rounding errors multiply; "tf32x3" is nearly as accurate as fp32'
+)
 _UPCAST = Diagnosis(
     "{products:matrix product} at {places} {products?multiplies|multiply} in fp32 what was loaded "
     "as {element}: the operands are converted first, and tensor cores multiply 16 bits at least "
@@ -296,13 +300,17 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
     ]
     if full:
         lines = list(dict.fromkeys(product.source for product in full))
+        recurrent = any(product.is_recurrent for product in full)
+        hot = any(product.in_deepest_loop for product in full) and not recurrent
+        # Triton's default is tf32, so that somebody chose ieee: whether it may go is theirs to say.
         yield CodeClaim(
             _FP32_PRODUCTS,
             {"products": len(full), "proven": True},
             "TTGIR: tt.dot of f32 without a layout of tensor cores",
             lines[0],
             lines,
-            severity="high" if any(product.in_deepest_loop for product in full) else "low",
+            severity="medium" if hot else "low",
+            remedy=_RECURRENT if recurrent else "",
         )
 
 

@@ -332,16 +332,21 @@ def _accumulates(results: Sequence[str], users: Mapping[str, Sequence[IrOperatio
 
 _OPERANDS = re.compile(r" : tensor<[\dx]+x(\w+), .*> \* tensor<[\dx]+x(\w+), ")
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
+_CARRIED = re.compile(r"(%[\w.]+) = %")
 
 
 @record
 class CudaCoreProduct:
-    """A `tl.dot` without tensor cores: its line, the types of its operands, its precision."""
+    """A `tl.dot` without tensor cores: its line, the types of its operands, its precision.
+
+    `is_recurrent`: its result is an operand of it in a later iteration: rounding errors multiply.
+    """
 
     source: SourceLine | None
     operands: tuple[str, str]
     precision: str
     in_deepest_loop: bool
+    is_recurrent: bool = False
 
 
 def cuda_core_products(module: IrModule) -> Iterator[CudaCoreProduct]:
@@ -357,4 +362,22 @@ def cuda_core_products(module: IrModule) -> Iterator[CudaCoreProduct]:
                 (types[1], types[2]),
                 precision[1] if precision else "ieee",
                 0 < depth == deepest,
+                _is_recurrent(op, module),
             )
+
+
+def _is_recurrent(product: IrOperation, module: IrModule) -> bool:
+    """Whether the operands of a product are computed from its own result."""
+    yielded: dict[str, str] = {}
+    for op, regions in module.nested():
+        if op.opcode == "scf.yield" and regions and regions[-1].opcode == "scf.for":
+            names = _CARRIED.findall(regions[-1].rest.partition("iter_args(")[2])
+            yielded |= dict(zip(names, op.inputs, strict=False))
+
+    def following(value: str) -> Sequence[str]:
+        maker = module.makers.get(value)
+        if maker is None:
+            return [yielded[value]] if value in yielded else ()
+        return () if maker.opcode == "tt.load" else maker.inputs
+
+    return not {*product.results}.isdisjoint(reached(product.inputs[:2], following))

@@ -8,6 +8,7 @@ of the smallest is traced back to the operation or the argument that it comes fr
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -160,7 +161,7 @@ def _blamed(
     least = min(wide, *found.values())
     room = math.prod(by_layout.shape) // (WARP_THREADS * warps) if warps else wide
     # A larger tile of elements that are not adjacent only moves more of them one by one.
-    room = 2 if by_layout.contiguity == least else min(room, 2)
+    room = 2 if by_layout.contiguity == least else room
     # Along an axis of one element nothing is adjacent.
     is_along = by_layout.shape[by_layout.share.axis] > 1
     by_address = is_along and least < min(wide, max(by_layout.share.adjacent, room))
@@ -215,8 +216,8 @@ class _Trace:
 
     def is_gathered(self, pointer: str) -> bool:
         """Whether an address is computed from a tensor that was loaded."""
-        origins = self.module.origins([pointer], "tt.load")
-        return any(op.opcode == "tt.load" and op.shape for op in origins)
+        loads = ("tt.load", "ttg.local_load")
+        return any(op.opcode in loads and op.shape for op in self.module.origins([pointer], *loads))
 
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
         """The operation that keeps a property of a value below `need`; None if it is not found."""
@@ -234,7 +235,8 @@ class _Trace:
                     loop = self._loop(value)
                     if loop is None:
                         return None
-                    return Culprit("loop", line=loop.line, need=need, wanted=wanted)
+                    step = self._step_of(loop, value)
+                    return Culprit("loop", line=loop.line, constant=step, need=need, wanted=wanted)
                 value = worse
                 continue
             if maker.opcode == "arith.constant":
@@ -359,6 +361,11 @@ class _Trace:
     def _loop(self, value: str) -> IrOperation | None:
         loops = (op for op in self.module.operations if op.opcode == "scf.for")
         return next((loop for loop in loops if f"{value} = " in loop.rest), None)
+
+    def _step_of(self, loop: IrOperation, value: str) -> int | None:
+        """The constant step of a loop's own variable; None for values that it carries."""
+        own = re.match(r"\s*(%[\w.]+) = %[\w#.]+ to %[\w#.]+ step (%[\w#.]+)", loop.rest)
+        return self._constant(own[2]) if own and own[1] == value else None
 
     def _variable(self, value: str) -> str | None:
         """The user's name of a value: a parameter's, or that of the variable it was assigned to."""

@@ -229,7 +229,7 @@ def by_loaded(narrow: Narrow, remedy: str = "") -> NarrowReason:
     what = "gather" if narrow.place[1] in ("load", "async-copy") else "scatter"
     grouped = (
         f"Sort or group the indices{loaded_from(narrow)}, or move a whole row at each index: a "
-        "tile of two axes, [indices, row]"
+        "tile of two axes, [indices, row]. What a small table holds is rather computed"
     )
     return NarrowReason(
         f"this is a {what}: the compiler cannot know whether loaded addresses are contiguous",

@@ -52,6 +52,7 @@ _MADE = {
 _SIGNS = {"arith.divsi": "//", "arith.divui": "//", "arith.remsi": "%", "arith.remui": "%"}
 _FEWER = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
 _LARGER = "Use a larger block, or give each block more work, so that a thread moves 16 bytes"
+_NO_MASK = ". The access has no mask: a larger block needs one where the data end"
 _ROWS = (
     "Let each block take several rows: a tile of two axes, [{0}, {1}], with num_warps=1, so that a "
     "thread moves 16 bytes"
@@ -95,6 +96,10 @@ _ROWS_BY_ONE = (
 _OVERLAPPING = (
     "Leave it if the rows overlap by design, as windows do that move by one element: the cache "
     "serves them. Otherwise correct the stride of the rows, which is 1"
+)
+_STEPS = (
+    "Leave the width, and declare no alignment: of elements that are shifted one by one most start "
+    "at no vector"
 )
 _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
@@ -147,7 +152,10 @@ def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     if reason is None:
         return None
     # What is not adjacent forms no vector, whatever else limits it.
-    remedy = reason.remedy + _beside(limit, compiled) * (limit.limit != "contiguity")
+    grows = limit.mask is None and "larger block" in reason.remedy
+    remedy = (
+        reason.remedy + _NO_MASK * grows + _beside(limit, compiled) * (limit.limit != "contiguity")
+    )
     basis = "; ".join(filter(None, (reason.basis, _basis(limit))))
     return replace(reason, remedy=remedy, basis=basis)
 
@@ -250,7 +258,8 @@ def _beside(limit: VectorLimit, compiled: Compiled) -> str:
 
 def _in_short(culprit: Culprit, compiled: Compiled) -> str:
     if culprit.opcode == "arith.constant":
-        return _constant(culprit, compiled) if (culprit.constant or 0) > 0 else ""
+        # A number alone says nothing, such as a factor of an unaligned value.
+        return f"{name}={culprit.constant}" if (name := causes.padded(culprit, compiled)) else ""
     if culprit.opcode == "parameter":
         return causes.with_value(culprit.name or "", compiled)
     return _described(culprit)
@@ -282,12 +291,19 @@ def _of_values(limit: VectorLimit, narrow: Narrow, compiled: Compiled) -> Narrow
     if limit.limit == "mask" and (culprit.wanted != "divisibility" or is_program_id):
         differs = f"the mask depends on {what}, so it may differ from element to element"
         return _reason(differs, causes.own_bound(narrow), conditional=True)
+    return _to_declare(f"the {'mask' if limit.limit == 'mask' else 'address'} depends", culprit)
+
+
+def _to_declare(depends: str, culprit: Culprit) -> NarrowReason:
+    """The reason where a value may be a multiple that Triton does not know of."""
+    depends = f"{depends} on {_described(culprit)}"
+    if culprit.opcode == "loop" and (culprit.constant or 0) % culprit.need:
+        steps = f"{depends} in steps of {culprit.constant}, so most are not aligned"
+        return replace(_reason(steps, _STEPS), kept=True)
     name = culprit.name if (culprit.name or "").isidentifier() else ""
     remedy = causes.declared(name or "such value", name or "value", culprit.need)
-    if limit.limit == "mask":
-        return _reason(f"the mask depends on {what}", remedy, conditional=True)
-    unknown = f"the address depends on {what}, whose alignment is not known"
-    return _reason(unknown, remedy, conditional=True)
+    unknown = "" if depends.startswith("the mask") else ", whose alignment is not known"
+    return _reason(f"{depends}{unknown}", remedy, conditional=True)
 
 
 def _not_adjacent(
@@ -373,12 +389,6 @@ def _adjacent(narrow: Narrow, step: Stride) -> str:
     if step.more:
         return _OF_THEIR_OWN
     return _TRANSPOSED.format(" or ".join(sorted(narrow.array)) or "the array")
-
-
-def _constant(culprit: Culprit, compiled: Compiled) -> str:
-    """A constant as the source has it: `D=1023` for a constexpr."""
-    name = causes.padded(culprit, compiled)
-    return f"{name}={culprit.constant}" if name else str(culprit.constant)
 
 
 def _of_constant(culprit: Culprit, limit: VectorLimit, compiled: Compiled) -> NarrowReason:

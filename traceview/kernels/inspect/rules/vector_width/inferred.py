@@ -11,6 +11,7 @@ from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowRe
 from traceview.kernels.inspect.rules.vector_width.from_layout import (
     from_layout,
     is_column,
+    limit_of,
     threads_apart,
 )
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
@@ -34,7 +35,8 @@ def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> Narro
 def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     """Reasons visible in the addresses alone: elements that are not adjacent fit into no vector."""
     is_copy = narrow.place[1] == "async-copy" and narrow.width <= 32
-    if is_copy and _K_MAJOR.search(compiled.ptx or ""):
+    # A gather, a stride or a small tile is as narrow without wgmma.
+    if is_copy and _K_MAJOR.search(compiled.ptx or "") and not limit_of(narrow, compiled):
         name = _names(narrow) or "the operand"
         return NarrowReason(
             "the operand is transposed element by element on the way to shared memory",

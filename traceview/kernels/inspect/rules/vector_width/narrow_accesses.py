@@ -103,10 +103,17 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             if narrow.moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
                 severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
-    for reason, same in _of_one_remedy(alike):
-        group = [narrow for narrow, _ in same]
-        severity = min((severity for _, severity in same), key=SEVERITIES.index)
-        yield _claim(group, reason, severity, total)
+    claims = [
+        _claim(
+            [narrow for narrow, _ in same],
+            reason,
+            min((severity for _, severity in same), key=SEVERITIES.index),
+            total,
+        )
+        for reason, same in _of_one_remedy(alike)
+    ]
+    # Sectors that nobody needs cost more than narrow instructions.
+    yield from sorted(claims, key=lambda claim: claim.says is not _FAR_APART)
 
 
 def _of_one_remedy(

@@ -37,7 +37,7 @@ from traceview.kernels.inspect.rules.vector_width.causes import (
 )
 from traceview.kernels.inspect.rules.vector_width.from_layout import limit_of
 from traceview.kernels.inspect.rules.vector_width.inferred import MORE_ROWS, inferred_reason
-from traceview.kernels.ptx.accesses import tensor_ops
+from traceview.kernels.ptx.accesses import generation, tensor_ops
 from traceview.kernels.ptx.addresses.slicing import Array
 from traceview.kernels.ptx.model import Access, Compiled
 
@@ -131,9 +131,10 @@ def _per_global(outcome: Outcome) -> float:
 
 
 def _lost(before: Outcome, after: Outcome) -> Iterator[str]:
-    gone = {op.operation for op in tensor_ops(before.function)}
-    gone -= {op.operation for op in tensor_ops(after.function)}
-    if gone:
+    old, new = tensor_ops(before.function), tensor_ops(after.function)
+    gone = {op.operation for op in old} - {op.operation for op in new}
+    # What a newer generation does instead is no loss.
+    if gone and generation(new) <= generation(old):
         yield f"{' and '.join(sorted(gone))} {'is' if len(gone) == 1 else 'are'} no longer used"
     spilled, spills = before.spill_bytes, after.spill_bytes
     if spilled is not None and spills is not None and spills > spilled:
