@@ -104,11 +104,16 @@ def _with_kernel(in_order: Sequence[RankedFinding]) -> list[RankedFinding]:
         row
         for row in rated
         if row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
-        or (row.analysis == trace_health.ANALYSIS.name and row.severity != "low")
+        or (_without_saving(row) and row.severity != "low")
     ]
     if len(before) == len(rated):
         return [*in_order]
     return [*before, note, *(row for row in in_order if row is not note and row not in before)]
+
+
+def _without_saving(row: RankedFinding) -> bool:
+    """Whether a finding is about more than the time to save: a doubt, or what sets the pace."""
+    return row.analysis == trace_health.ANALYSIS.name or not row.finding.time_at_stake_ns
 
 
 _OF_KERNEL = 0.5

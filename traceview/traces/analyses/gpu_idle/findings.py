@@ -62,6 +62,9 @@ def by_cause(trace: Trace) -> Iterator[TimeClaim]:
         yield from _of_cause(trace, cause, steady)
 
 
+_MAY_BE_PACE = (activities.SLEEP, activities.PROCESS, activities.OFF_CPU)
+
+
 def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
     """The claims on steady idle time of one cause: on what comes seldom, on parts, on the rest."""
     device, idle_ns = _most_idle(trace, steady)
@@ -79,7 +82,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
         usual = habit(trace, cause, device, own)
         *lost, lost_by_rest = usual.lost(trace)
         for part, lost_by_part in zip(usual.parts, lost, strict=True):
-            if part.doing not in (activities.SLEEP, activities.PROCESS) or not paced(trace, device):
+            if part.doing not in _MAY_BE_PACE or not paced(trace, device):
                 yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
         if severity := severity_of(usual.idle_ns, span_ns):
             claim = _rest(trace, cause, usual, severity, of_loop & ~on_device)
@@ -142,6 +145,9 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
     claim = _shown(idle, severity, cause, line, usual.rest)
+    if edit is None and paced(trace, device):
+        # Passes take as long without this idle time.
+        claim = replace(claim, severity="info", saved_ns=0)
     return replace(
         claim,
         subject=broken.at.subject if broken else claim.subject,
@@ -385,11 +391,15 @@ def of_paced(trace: Trace) -> Iterator[TimeClaim]:
             values = {"waited_ns": loop.usual_wait_ns, "period_ns": loop.period_ns}
             yield TimeClaim(
                 gpu_subject(trace, device),
-                {**values, "api": loop.api},
+                {**values, **({"api": loop.api} if loop.api else {})},
                 "causes",
                 _row_of(trace, device, causes.LAUNCH_LATE),
-                words={"gpu": gpu_name(trace, device)},
-                severity="info",
+                words={
+                    "gpu": gpu_name(trace, device),
+                    "in": "in {api}" if loop.api else "off the CPU",
+                },
+                # No remedy of the GPU's work or its launches wins time before this one.
+                severity="medium",
             )
 
 
@@ -442,9 +452,9 @@ RULES = (
     FindingRule(
         of_paced,
         "The loop that launches the work of {gpu} is paced: of the {period_ns} of a pass it waits "
-        "{waited_ns} in {api} (medians). A pass takes that long however short its work is.",
-        "Give each pass more work, or make what it waits for come sooner: the next input, a rate "
-        "limit, another process.",
+        "{waited_ns} {in} (medians). A pass takes that long however short its work is.",
+        "Give each pass more work, or make what it waits for come sooner: the next input, such as "
+        "the next frame of a video, a rate limit, another thread or process.",
     ),
     FindingRule(
         without_work,

@@ -207,6 +207,8 @@ def late_word(trace: Trace) -> str:
     parts = steady_parts(trace)
     if parts is None:
         return "launch-bound"
+    if pacing.paced(trace, parts.device):
+        return "paced"
     if waits_for_data(trace, parts.device):
         return "data-loading"
     return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
@@ -221,6 +223,11 @@ def _phrases(
 ) -> Iterator[str]:
     yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
+    if pace := pacing.paced(trace, parts.device):
+        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
+        yield f"paced: waits {waited} of the {period} of a pass"
+        # What idles beside the pace would wait for it instead.
+        return
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
         name = _CLASSES[parts.largest.kind]
         fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
@@ -231,9 +238,6 @@ def _phrases(
         yield from _loss_phrases(parts, each, where)
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
-    if pace := pacing.paced(trace, parts.device):
-        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
-        yield f"paced: waits {waited} of the {period} of a pass"
 
 
 def _no_work(trace: Trace) -> str:
