@@ -606,3 +606,19 @@ def test_large_pinned_copies_far_below_the_rate_of_the_link(tmp_path, rate, size
     [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D" in f.message]
     assert ("Check the link" in found.action) is (rate < 16 and size > 1 << 24)
     assert ("does nothing else" in found.message) is not beside
+
+
+@pytest.mark.parametrize("direction", ["H2D", "D2H"])
+def test_copies_that_gain_more_idle_between_copies(tmp_path, direction):
+    export, at = Export(), 0
+    ends = {"source": "pageable"} if direction == "H2D" else {"destination": "pageable"}
+    for _ in range(12):
+        span = (at + 100, at + 150)
+        export.copy((at, at + 400), span, bytes=10**4, kind=direction, **ends)
+        export.launch((at + 410, at + 415), (at + 420, at + 500))
+        at += 600
+
+    said = " ".join(finding.message for finding in ask(ANALYSIS, export, tmp_path).findings)
+
+    assert "idle between these copies" in said
+    assert "these kernels" not in said

@@ -14,7 +14,11 @@ from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle.late_parts import does_other_work
-from traceview.traces.analyses.verdict.verdict import waits_for_data, waits_for_results
+from traceview.traces.analyses.verdict.verdict import (
+    waits_for_data,
+    waits_for_results,
+    waits_in_pauses,
+)
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, launching, typical
 from traceview.traces.facts.pacing import paced
@@ -63,6 +67,10 @@ VERDICTS = {
     "paced": (
         f"{_SITS_IDLE[3:]} because the loop that launches its work waits for its turn.",
         "Look in gpu-idle at what paces it. Fewer launches would not help.",
+    ),
+    "paused": (
+        f"{_SITS_IDLE[3:]} in few long pauses of the CPU.",
+        "Look in gpu-idle for these pauses. Elsewhere launches are not the limit.",
     ),
     "data": (
         f"is data-bound: {_SITS_IDLE} because the CPU loads data, then launches late.",
@@ -155,6 +163,8 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         return verdict
     if paced(trace, device):
         return "paced"
+    if waits_in_pauses(trace, device):
+        return "paused"
     if waits_for_data(trace, device):
         return "data"
     if waits_for_results(trace, device):

@@ -106,7 +106,7 @@ PHASES = TableSpec(
         end_ns int64: end time
         duration_ns int64: end − start
         {_BUSY}
-        verdict text: what limited it: gpu-bound, launch-bound, paced, data-loading,
+        verdict text: what limited it: gpu-bound, launch-bound, paced, paused, data-loading,
             sync-drained, dependency-bound, mixed, compilation or no-gpu-work
         compiler text?: what compiled during most of a compilation
     """),
