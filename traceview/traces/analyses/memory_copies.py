@@ -83,8 +83,8 @@ _ONE_WAY = (
     "copies back, so that kernels run beside copies."
 )
 _FEWER_BYTES = (
-    "Copy fewer bytes, in a smaller type for example, or keep on the GPU what is used again: "
-    "copies ({ways}) take {pct} of the time, which no overlap shortens. "
+    "Copy fewer bytes, in a smaller type for example, or keep on the GPU what is used again. The "
+    "saving above is that of overlap alone: copies ({ways}) take {pct} of the time. "
 )
 _AT_LINK = 0.8
 """From this part of the time on the link is the limit: 87 and 94 % in public recordings of streams
@@ -312,7 +312,7 @@ def _moved(trace: Trace, copies: Table, device: int) -> str:
     if engine_ns < _AT_LINK * span_ns:
         return remedy
     pct = units.percent(100 * engine_ns / span_ns)
-    return _FEWER_BYTES.format(ways=ways, pct=pct) + remedy * one_way
+    return (_FEWER_BYTES.format(ways=ways, pct=pct) + remedy * one_way).rstrip()
 
 
 def _kind(row: Mapping[str, Cell]) -> str:

@@ -29,7 +29,6 @@ from traceview.traces.analyses.gpu_idle import (
 )
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit, is_other_work
-from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
@@ -37,6 +36,7 @@ from traceview.traces.facts.operations import Kind, api_calls, gpu_cells, migrat
 from traceview.traces.facts.pacing import off_cpu, paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import (
     pace,
     step_of_operations,
