@@ -137,7 +137,7 @@ def test_nothing_claims_time_of_a_paced_loop(tmp_path, kind, api):
     for number in range(400):
         export.native_sample(MS + number * 1_500 * US, ("libx.so", "work"))
     report = traceview.analyze(export.load(tmp_path))
-    said = [each.finding for each in report.findings if "is paced" in each.finding.message]
+    said = [each.finding for each in report.findings if " of a pass it " in each.finding.message]
     assert len(said) == (kind == "paced")
     assert (report.findings[0].finding in said) == (kind == "paced")
     assert (report.scoreboard.launch == "paced") == (kind == "paced")

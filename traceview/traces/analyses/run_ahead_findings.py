@@ -65,11 +65,11 @@ VERDICTS = {
     ),
     "one cause": (f"{_SITS_IDLE[3:]} {{cause}} (mixed).", _LARGEST_FIRST),
     "paced": (
-        f"{_SITS_IDLE[3:]} because the loop that launches its work waits for its turn.",
+        f"is paced: {_SITS_IDLE} because the loop that launches its work waits for its turn.",
         "Look in gpu-idle at what paces it. Fewer launches would not help.",
     ),
     "paused": (
-        f"{_SITS_IDLE[3:]} in few long pauses of the CPU.",
+        f"is paused: {_SITS_IDLE} in few long pauses of the CPU.",
         "Look in gpu-idle for these pauses. Elsewhere launches are not the limit.",
     ),
     "data": (
