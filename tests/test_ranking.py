@@ -135,6 +135,24 @@ def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     assert not alone.forecast.is_partial
 
 
+@pytest.mark.parametrize("severity", ["high", "medium"])
+@pytest.mark.parametrize("beside_ns", [0, 5_000])
+def test_a_run_is_not_as_much_faster_as_its_steady_part(severity, beside_ns):
+    beside = replace(finding(severity, beside_ns), share_of_step_pct=None)
+    copies = replace(finding("high", 800), share_of_step_pct=80.0)
+    found = ranked({"gpu-idle": Result({}, (beside,)), "memory-copies": Result({}, (copies,))})
+    [told] = [each.forecast for each in found if each.analysis == "memory-copies"]
+    assert told.is_partial is (severity == "high" and beside_ns > 0)
+
+
+@pytest.mark.parametrize("severity", ["medium", "low"])
+def test_what_sets_the_pace_comes_before_the_kernel(severity):
+    of_kernel = replace(finding("info", 5_000), subject=Subject("kernel", "step"))
+    paced = replace(finding(severity, 0), remedy="come sooner")
+    found = severities({"gpu-idle": (paced,), "kernel-share": (of_kernel,)})
+    assert (found[0][0] == severity) is (severity == "medium")
+
+
 @pytest.mark.parametrize("outside", [True, False])
 @pytest.mark.parametrize("saving", ["at-most", "about", "at-least"])
 @pytest.mark.parametrize("share", [20.0, 70.0])

@@ -264,13 +264,46 @@ def test_copies_on_streams_that_take_turns_need_no_stream_of_their_own(tmp_path,
     for step in range(12):
         stream = 13 + step % streams
         export.copy((at, at + 5), (at + 10, at + 900), source="pinned", stream=stream, bytes=10**5)
-        export.launch((at + 6, at + 9), (at + 910, at + 1_000), stream=stream)
-        at += 1_000
+        export.launch((at + 6, at + 9), (at + 910, at + 1_400), stream=stream)
+        at += 1_400
 
     (finding,) = ask(ANALYSIS, export, tmp_path).findings
 
     assert ("streams of these copies take turns" in finding.action) is (streams > 1)
     assert ("stream of their own" in finding.action) is (streams == 1)
+
+
+@pytest.mark.parametrize("engines", [None, 1, 2])
+@pytest.mark.parametrize("back", [0, 300, 800])
+@pytest.mark.parametrize("kernel", [100, 1_500])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_streams_hide_copies_up_to_what_an_engine_copies(tmp_path, engines, back, kernel, overlap):
+    """Uploads of 900 ns, with copies back beside them or behind the kernel."""
+    export = Export().gpu(0, asyncEngines=engines) if engines else Export()
+    at, ends = 0, {"kind": "D2H", "source": "device", "destination": "pinned"}
+    overlap &= engines != 1
+    for step in range(40):
+        stream = {"stream": 13 + step % 4}
+        export.copy((at, at + 5), (at + 10, at + 910), source="pinned", bytes=10**5, **stream)
+        export.launch((at + 6, at + 9), (at + 910, at + 910 + kernel), **stream)
+        down = at + 10 if overlap else at + 910 + kernel
+        if back:
+            span = (down, down + back)
+            export.copy((at + 10, at + 12), span, bytes=10**5, **stream, **ends)
+        at += 910 + kernel + (0 if overlap else back)
+
+    said = ask(ANALYSIS, export, tmp_path).findings
+
+    fills = 900 + back if engines == 1 else 900
+    pass_ns = at / 40
+    up = next(each for each in said if "(H2D" in each.message)
+    assert up.time_at_stake_ns <= 1.1 * 40 * (pass_ns - fills)
+    assert ("Copy fewer bytes" in up.action) is (fills > 0.8 * pass_ns)
+    assert ("one way at a time" in up.action) is (engines == 1)
+    assert "in flight together" in up.action or engines == 1 or fills > 0.8 * pass_ns
+    for down in (each for each in said if "(D2H" in each.message):
+        least = fills if engines == 1 else back
+        assert down.time_at_stake_ns <= 1.1 * 40 * (pass_ns - least)
 
 
 @pytest.mark.parametrize("kernels", [1, 2, 5])
@@ -573,3 +606,19 @@ def test_large_pinned_copies_far_below_the_rate_of_the_link(tmp_path, rate, size
     [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D" in f.message]
     assert ("Check the link" in found.action) is (rate < 16 and size > 1 << 24)
     assert ("does nothing else" in found.message) is not beside
+
+
+@pytest.mark.parametrize("direction", ["H2D", "D2H"])
+def test_copies_that_gain_more_idle_between_copies(tmp_path, direction):
+    export, at = Export(), 0
+    ends = {"source": "pageable"} if direction == "H2D" else {"destination": "pageable"}
+    for _ in range(12):
+        span = (at + 100, at + 150)
+        export.copy((at, at + 400), span, bytes=10**4, kind=direction, **ends)
+        export.launch((at + 410, at + 415), (at + 420, at + 500))
+        at += 600
+
+    said = " ".join(finding.message for finding in ask(ANALYSIS, export, tmp_path).findings)
+
+    assert "idle between these copies" in said
+    assert "these kernels" not in said

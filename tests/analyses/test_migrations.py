@@ -43,6 +43,16 @@ def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
     assert (evidence.start_ns, evidence.end_ns) == (300, 500)
 
 
+@pytest.mark.parametrize("kind", ["UVM H2D", "UVM D2H"])
+def test_kernels_wait_only_for_pages_that_they_use(tmp_path, kind):
+    """The CPU reads a result while the kernel runs: its faults move pages back."""
+    export = Export().launch((0, 10), (20, 1020)).migration((100, 300), kind=kind)
+
+    [found] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert ("Work on the GPU waits for pages" in found.message) is (kind == "UVM H2D")
+
+
 def test_pages_hit_and_pages_moved_beside_them_are_one_finding(tmp_path):
     export = Export().launch((0, 10), (20, 1020))
     export.migration((100, 200), bytes=100).migration((300, 350), bytes=200)

@@ -1,7 +1,9 @@
 """The analysis `run-ahead`: queue wait, queue depth, lead of steps, and the verdict on a GPU."""
 
+import numpy as np
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.traces.analyses.run_ahead import ANALYSIS
@@ -88,6 +90,24 @@ def test_a_cpu_that_launches_too_late(tmp_path):
     result = ask(ANALYSIS, steps(6, cpu=200, gpu=20), tmp_path)
 
     assert rows(result, "devices", "verdict") == [("launch-bound",)]
+
+
+@pytest.mark.parametrize("pauses", [1, 2, 30])
+@pytest.mark.parametrize("usual_us", [5, 60])
+def test_few_long_pauses_do_not_make_a_program_launch_bound(tmp_path, pauses, usual_us):
+    export, at, draw = Export(), 0, np.random.default_rng(1)
+    for number in range(300):
+        paused = number % (300 // pauses) == 150 // pauses
+        at += 4_000_000 * usual_us if paused else 1_000 * usual_us
+        export.launch((at, at + 4_000), (at + 6_000, at + 9_000), name=f"k{draw.integers(9)}")
+        at += 9_000
+    report = traceview.analyze(export.load(tmp_path))
+
+    few = pauses < 4
+    says = " ".join(str(each) for each in report.findings)
+    assert ("few long" in says) is few
+    assert not few or "is launch-bound" not in says
+    assert (report.scoreboard.launch == "paused") is few
 
 
 def test_a_cpu_that_waits_in_every_step(tmp_path):

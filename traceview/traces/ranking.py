@@ -116,11 +116,22 @@ def _with_kernel(in_order: Sequence[RankedFinding]) -> list[RankedFinding]:
         row
         for row in rated
         if row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
-        or (row.analysis == trace_health.ANALYSIS.name and row.severity != "low")
+        or (_without_saving(row) and row.severity != "low")
     ]
     if len(before) == len(rated):
         return [*in_order]
     return [*before, note, *(row for row in in_order if row is not note and row not in before)]
+
+
+def _runs_on(earlier: Sequence[RankedFinding]) -> bool:
+    """Whether a finding is about high losses of the run that are no part of its steady time."""
+    high = (each.finding for each in earlier if each.severity == "high")
+    return any(each.time_at_stake_ns and each.share_of_step_pct is None for each in high)
+
+
+def _without_saving(row: RankedFinding) -> bool:
+    """Whether a finding is about more than the time to save: a doubt, or what sets the pace."""
+    return row.analysis == trace_health.ANALYSIS.name or not row.finding.time_at_stake_ns
 
 
 _OF_KERNEL = 0.5
@@ -162,7 +173,8 @@ def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFind
     """The finding; a general one is partial that comes after one that can save less time.
 
     So is one that is most of a step, and that nothing replays: no change saves all of it. Nor is it
-    known what saves a wait for something outside.
+    known what saves a wait for something outside. Nor is a run as many times as fast that mostly
+    does what an earlier finding says, beside its steady time.
     """
     finding, saving = row.finding, row.forecast
     if saving is None:
@@ -174,6 +186,7 @@ def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFind
     )
     most = finding.edit is None and (saving.share_of_step_pct or 0.0) > _MOST_OF_STEP_PCT
     is_partial = finding.outside or (finding.general and (smaller or most))
+    is_partial |= saving.saved_per_step_ns is None and _runs_on(earlier)
     return replace(row, forecast=replace(saving, is_partial=is_partial))
 
 

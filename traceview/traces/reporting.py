@@ -27,7 +27,6 @@ from traceview.traces.analyses.verdict import (
     verdict,
 )
 from traceview.traces.analyses.verdict.parts import loop_times
-from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.analyses.verdict.series import cold_passes, is_little_beside_start_up
 from traceview.traces.facts import copies, kernel_classes, launches, operations
 from traceview.traces.facts.dependencies.forecast import model
@@ -35,6 +34,7 @@ from traceview.traces.facts.idle import causes, gaps
 from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import queue_full, queue_wait_ns
 from traceview.traces.facts.ranges import origins, ranges
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import steps
 from traceview.traces.plan import PlanStep, RankedFinding, plan
 from traceview.traces.ranking import Outcome, as_notes, ranked, unrecorded

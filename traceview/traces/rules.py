@@ -150,7 +150,8 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     figures = {"saved_ns": claim.saved_ns, **claim.figures}
     known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
-    limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns)
+    what = "copies" if claim.table == "copies" else "kernels"
+    limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns, what)
     message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
     # A claim's remedy may be a kernel rule's, whose brackets are code.
     remedy = claim.remedy or sentence(
@@ -221,14 +222,14 @@ def severity_of_part(saved_ns: int, lost_ns: int, span_ns: int) -> Severity | No
     return "info" if severity is None and severity_of(lost_ns, span_ns) else severity
 
 
-def gain_sentence(saved_ns: int, own_ns: int) -> str:
-    """A sentence on the gain of faster kernels, where the program gains far less or far more.
+def gain_sentence(saved_ns: int, own_ns: int, what: str = "kernels") -> str:
+    """A sentence on the gain of faster work, where the program gains far less or far more.
 
-    `own_ns` is what the kernels take less. The sentence follows one on that, and takes `saved_ns`
-    from the values.
+    `own_ns` is what the work, `what`, takes less. The sentence follows one on that, and takes
+    `saved_ns` from the values.
     """
     if saved_ns > 2 * own_ns > 0:
-        return " The program gains more, since the GPU also sits idle between these kernels."
+        return f" The program gains more, since the GPU also sits idle between these {what}."
     if 2 * saved_ns >= own_ns:
         return ""
     gains = "only about {saved_ns}" if saved_ns else "nothing"

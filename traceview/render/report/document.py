@@ -116,6 +116,8 @@ def nothing_found(report: Report) -> str:
 _LAUNCH = {
     "gpu-bound": ("GPU-bound", "the CPU launches ahead"),
     "launch-bound": ("launch-bound", "the GPU waits for the CPU to launch work"),
+    "paced": ("paced", "each pass waits for its turn"),
+    "paused": ("paused", "the GPU waits in few long pauses of the CPU"),
     "data-loading": ("data-bound", "the CPU loads data, then launches late"),
     "sync-drained": ("sync-drained", "the CPU waits, then the GPU runs dry"),
     "dependency-bound": ("dependency-bound", "queued work begins late"),

@@ -78,6 +78,17 @@ _CHECK_LINK = (
 _LARGE_BYTES, _SLOW_LINK_PCT = 1 << 24, 25.0
 """A link of half the width or of the generation before has half the rate: less than a quarter is
 no assumption about the link (154 MB of pinned memory at 16 %, a public recording)."""
+_ONE_WAY = (
+    "This GPU copies one way at a time: issue the uploads and kernels of several parts before the "
+    "copies back, so that kernels run beside copies."
+)
+_FEWER_BYTES = (
+    "Copy fewer bytes, in a smaller type for example, or keep on the GPU what is used again. The "
+    "saving above is that of overlap alone: copies ({ways}) take {pct} of the time. "
+)
+_AT_LINK = 0.8
+"""From this part of the time on the link is the limit: 87 and 94 % in public recordings of streams
+that overlap already, or cannot."""
 _TAKE_TURNS = (
     "Divide the work into more parts. The streams of these copies take turns as it is: one copies "
     "back while another uploads and a third computes only if their parts are short and in flight "
@@ -142,10 +153,9 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         if severity_of(exposed_ns + staging_ns, span_ns):
             own_ns = exposed_ns + staging_ns
             gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
-            # Copies that start earlier hide behind what is not copying, and behind nothing else.
-            hides = (
-                span_ns - exposed_ns if _only_starts_earlier(trace, copies, row, device) else own_ns
-            )
+            # Copies that only move hide behind time in which no engine is full, and nothing else.
+            moves = _only_moves(trace, copies, row, device)
+            hides = span_ns - _engine_ns(trace, copies, device)[0] if moves else own_ns
             if kept := max(kept_ns(trace, own, device), own_ns - hides):
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
@@ -153,21 +163,43 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             # A result of each step that stays on the GPU needs no copy. The result of the program
             # does, uploads beside it take their time without it, and an upload that moves beside
             # kernels still shares memory and host with them (docs/accuracy.md).
-            needless = row["direction"] == "D2H" and _in_steps(trace, own)
+            needless = row["direction"] == "D2H" and _in_steps(trace, own) and not moves
             about = needless and not _beside_others(copies, row, device)
             if not about and exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
                 # Replayed, waits around the copies go, too: not while the GPU copies all the time.
                 gain = gain.at_most(own_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
+            if moves and not severity_of(claim.saved_ns, span_ns):
+                # The link is the limit, though nothing but fewer bytes wins time.
+                claim = replace(claim, severity="info")
             yield replace(claim, saving="about" if about else "at-most")
 
 
-def _only_starts_earlier(trace: Trace, copies: Table, row: Mapping[str, Cell], device: int) -> bool:
-    """Whether the remedy for uploads to a GPU leaves each as it is: they are pinned already."""
-    if (row["direction"], row["host_memory"]) != ("H2D", "pinned") or _kind(row) != "pinned":
+def _only_moves(trace: Trace, copies: Table, row: Mapping[str, Cell], device: int) -> bool:
+    """Whether the remedy for copies of a GPU leaves each as it is: they are pinned already."""
+    if row["host_memory"] != "pinned" or _kind(row) != "pinned" or shares_memory(trace):
         return False
     on_gpu = copies.take(copies["device"] == device)
-    return not (shares_memory(trace) or terms(trace).data_region or _comes_back(on_gpu))
+    if _take_turns(trace, on_gpu.take(rows_of(on_gpu, row)), device):
+        return True
+    up = row["direction"] == "H2D"
+    return up and not (terms(trace).data_region or _comes_back(on_gpu))
+
+
+def _engine_ns(trace: Trace, copies: Table, device: int) -> tuple[int, str]:
+    """How long the engine of a GPU copies that copies longest, and which ways."""
+    ways = ("both ways",) if _copies_one_way(trace, device) else ("H2D", "D2H")
+    on_gpu = copies.take(copies["device"] == device)
+    directions = on_gpu.texts("direction")
+    alike = (directions.isin(["H2D", "D2H"] if way == "both ways" else [way]) for way in ways)
+    spans = on_gpu["start_ns"], on_gpu["end_ns"]
+    times = (intervals.union(*(each[own] for each in spans)).total() for own in alike)
+    return max(zip(times, ways, strict=True))
+
+
+def _copies_one_way(trace: Trace, device: int) -> bool:
+    """Whether a GPU is known to copy up or down at a time: 1 of cudaDeviceProp.asyncEngineCount."""
+    return trace.devices.cells("copy_engines")[device] == 1
 
 
 def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
@@ -211,7 +243,7 @@ def _exposed_claim(
     elif _slow_link(row):
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
-        remedy = _TAKE_TURNS
+        remedy = _moved(trace, copies, device)
     elif by_rows:
         remedy = by_rows
     elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
@@ -270,6 +302,17 @@ def _take_turns(trace: Trace, on_gpu: Table, device: int) -> bool:
     kernels, streams = trace.recorded("kernels"), groups.different(on_gpu["stream_id"])
     computing = kernels["stream_id"][kernels["device"] == device]
     return len(streams) > 1 and bool(np.isin(streams, computing).all())
+
+
+def _moved(trace: Trace, copies: Table, device: int) -> str:
+    """The remedy for copies on streams that take turns."""
+    one_way, span_ns = _copies_one_way(trace, device), gaps.steady_spans_ns(trace)[device]
+    engine_ns, ways = _engine_ns(trace, copies, device)
+    remedy = _ONE_WAY if one_way else _TAKE_TURNS
+    if engine_ns < _AT_LINK * span_ns:
+        return remedy
+    pct = units.percent(100 * engine_ns / span_ns)
+    return (_FEWER_BYTES.format(ways=ways, pct=pct) + remedy * one_way).rstrip()
 
 
 def _kind(row: Mapping[str, Cell]) -> str:

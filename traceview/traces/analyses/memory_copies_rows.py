@@ -276,12 +276,14 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
                 "total_ns": total_ns,
                 "median_bytes": int(np.median(alike["bytes"])),
             }
+            row = next(copies_by_kind(trace, alike).rows())
             ops = operations.operations(trace)
             own = ops.device == moved.device
             busy = intervals.covered(ops, own)
-            held_ns = intervals.intersection(moved.time, busy).total()
+            # What comes back is read by the CPU, or made room for: no kernel waits for its pages.
+            up = row["direction"] == "UVM H2D"
+            held_ns = up * intervals.intersection(moved.time, busy).total()
             sums |= {"held_ns": held_ns} if held_ns else {}
-            row = next(copies_by_kind(trace, alike).rows())
             yield replace(
                 copy_claim(alike, row, sums, saved_ns, figures=()),
                 span_ns=0 if early else span_ns,

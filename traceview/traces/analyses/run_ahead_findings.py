@@ -14,9 +14,14 @@ from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle.late_parts import does_other_work
-from traceview.traces.analyses.verdict.verdict import waits_for_data, waits_for_results
+from traceview.traces.analyses.verdict.verdict import (
+    waits_for_data,
+    waits_for_results,
+    waits_in_pauses,
+)
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, launching, typical
+from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.selection import selected, selected_operations
 from traceview.traces.facts.steps.steps import steps, steps_ahead
 from traceview.traces.rules import TimeClaim, gpu_name, gpu_subject
@@ -59,6 +64,14 @@ VERDICTS = {
         _LARGEST_FIRST,
     ),
     "one cause": (f"{_SITS_IDLE[3:]} {{cause}} (mixed).", _LARGEST_FIRST),
+    "paced": (
+        f"is paced: {_SITS_IDLE} because the loop that launches its work waits for its turn.",
+        "Look in gpu-idle at what paces it. Fewer launches would not help.",
+    ),
+    "paused": (
+        f"is paused: {_SITS_IDLE} in few long pauses of the CPU.",
+        "Look in gpu-idle for these pauses. Elsewhere launches are not the limit.",
+    ),
     "data": (
         f"is data-bound: {_SITS_IDLE} because the CPU loads data, then launches late.",
         "Look in gpu-idle for where the program gets its data. Fewer launches would help little.",
@@ -148,6 +161,10 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         return "one cause" if 2 * of_cause.max() > of_cause.sum() else verdict
     if verdict != "launch-bound":
         return verdict
+    if paced(trace, device):
+        return "paced"
+    if waits_in_pauses(trace, device):
+        return "paused"
     if waits_for_data(trace, device):
         return "data"
     if waits_for_results(trace, device):

@@ -434,6 +434,7 @@ DEVICES = TableSchema(
         max_shared_memory_per_sm_bytes int64?: shared memory per SM
         max_shared_memory_per_block_bytes int64?: maximum per block, with opt-in
         l2_cache_bytes int64?: size of the L2 cache
+        copy_engines int32?: copies between host and GPU that it makes at once; 2 are one each way
         total_memory_bytes int64?: size of device memory
         memory_bytes_per_s int64?: peak bandwidth of device memory
         clock_hz int64?: maximum SM clock

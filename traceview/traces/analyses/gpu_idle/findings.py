@@ -8,7 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import SEVERITIES, Edit, Saving, Severity, Subject, severity_of
+from traceview.base.findings import (
+    RECORDING,
+    SEVERITIES,
+    Edit,
+    Saving,
+    Severity,
+    Subject,
+    severity_of,
+)
 from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
@@ -24,10 +32,11 @@ from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit,
 from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
-from traceview.traces.facts.operations import gpu_cells, operations
-from traceview.traces.facts.pacing import paced
+from traceview.traces.facts.operations import Kind, api_calls, gpu_cells, migrations, operations
+from traceview.traces.facts.pacing import off_cpu, paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import (
     pace,
     step_of_operations,
@@ -62,6 +71,9 @@ def by_cause(trace: Trace) -> Iterator[TimeClaim]:
         yield from _of_cause(trace, cause, steady)
 
 
+_MAY_BE_PACE = (activities.SLEEP, activities.PROCESS, activities.OFF_CPU)
+
+
 def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
     """The claims on steady idle time of one cause: on what comes seldom, on parts, on the rest."""
     device, idle_ns = _most_idle(trace, steady)
@@ -79,7 +91,7 @@ def _of_cause(trace: Trace, cause: int, steady: Mask) -> Iterator[TimeClaim]:
         usual = habit(trace, cause, device, own)
         *lost, lost_by_rest = usual.lost(trace)
         for part, lost_by_part in zip(usual.parts, lost, strict=True):
-            if part.doing not in (activities.SLEEP, activities.PROCESS) or not paced(trace, device):
+            if part.doing not in _MAY_BE_PACE or not paced(trace, device):
                 yield replace(_off_cpu(trace, device, part), lost=lost_by_part)
         if severity := severity_of(usual.idle_ns, span_ns):
             claim = _rest(trace, cause, usual, severity, of_loop & ~on_device)
@@ -142,6 +154,9 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
     claim = _shown(idle, severity, cause, line, usual.rest)
+    if edit is None and paced(trace, device):
+        # Passes take as long without this idle time.
+        claim = replace(claim, severity="info", saved_ns=0)
     return replace(
         claim,
         subject=broken.at.subject if broken else claim.subject,
@@ -310,7 +325,8 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
             )
         if device in gaps.long_starts(trace):
             severity = "high"
-            idle.lost = "before its first kernel"
+            kernels = np.isin(operations(trace).kind, (Kind.KERNEL, Kind.GRAPH)).any()
+            idle.lost = "before its first kernel" if kernels else "between copies, without a kernel"
             idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), causes.LAUNCH_LATE)
             line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
             if line:
@@ -349,6 +365,68 @@ def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
+_BESIDE_PART, _BESIDE_TIMES, _BESIDE_LEAST_NS = 0.5, 10, 1_000_000_000
+"""The part of the run, the times of all GPU work, and the least time from which on CPU work before
+or after all GPU work is what a run is about: 38 s after 0.1 s, 2.2 s before 0.2 s (public)."""
+
+
+def beside_gpu_work(trace: Trace) -> Iterator[TimeClaim]:
+    """The CPU work between two calls of CUDA before or behind all GPU work of a run without steps.
+
+    Such as the check of a result. Imports and other start-up come before the first call.
+    """
+    ops, calls = operations(trace), api_calls(trace)
+    launching = ops.call[ops.launched]
+    if trace.selection or pace(trace).timed.any() or not len(launching):
+        return
+    thread, work = int(np.bincount(calls.thread[launching]).argmax()), intervals.covered(ops)
+    begin, end = work.start[0], work.end[-1]
+    called = intervals.covered(calls, np.flatnonzero(calls.thread == thread))
+    between = intervals.gaps(called)
+    outside = intervals.without(between, intervals.union(begin[None], end[None]))
+    os_calls = trace.recorded("os_calls")
+    waits = intervals.covered(os_calls, np.flatnonzero(os_calls["thread"] == thread))
+    away = off_cpu(trace, thread)
+    if not len(waits.start) and not len(away.start):
+        # It may sleep, or wait for input.
+        return
+    outside = intervals.without(intervals.without(outside, waits), away)
+    each = np.bincount(np.searchsorted(between.end, outside.start, "right"), outside.length)
+    start, stop = recorded_span(trace)
+    worked_ns = int(each.max(initial=0))
+    least_ns = max(_BESIDE_PART * (stop - start), _BESIDE_TIMES * (end - begin), _BESIDE_LEAST_NS)
+    if worked_ns < least_ns:
+        return
+    longest = int(each.argmax())
+    window = int(between.start[longest]), int(between.end[longest])
+    after = window[1] > end
+    moved = (trace.copies["start_ns"] < window[1]) & (trace.copies["end_ns"] > window[0])
+    if moved[migrations(trace)].any():
+        # The CPU waits for pages, which memory-copies reports.
+        return
+    yield TimeClaim(
+        RECORDING,
+        {"worked_ns": worked_ns, "run_ns": stop - start, "gpu_ns": int(end - begin)},
+        None,
+        {},
+        saved_ns=worked_ns,
+        window=window,
+        words={"when": "After the last" if after else "Before the first"},
+        remedy=_AFTER if after else _BEFORE,
+        severity="high",
+    )
+
+
+_AFTER = (
+    "Look there first. If it checks the results, check a smaller case, or compare on the GPU with "
+    "a library."
+)
+_BEFORE = (
+    "Look there first. If it prepares the data, prepare it on the GPU or on several threads, or "
+    "load it ready-made."
+)
+
+
 def without_work(trace: Trace) -> Iterator[TimeClaim]:
     """Idle time of a GPU while selected ranges were open in which nothing was launched."""
     if not trace.selection.include or gaps.device_work(trace):
@@ -380,11 +458,15 @@ def of_paced(trace: Trace) -> Iterator[TimeClaim]:
             values = {"waited_ns": loop.usual_wait_ns, "period_ns": loop.period_ns}
             yield TimeClaim(
                 gpu_subject(trace, device),
-                {**values, "api": loop.api},
+                {**values, **({"api": loop.api} if loop.api else {})},
                 "causes",
                 _row_of(trace, device, causes.LAUNCH_LATE),
-                words={"gpu": gpu_name(trace, device)},
-                severity="info",
+                words={
+                    "gpu": gpu_name(trace, device),
+                    "in": "in {api}" if loop.api else "off the CPU",
+                },
+                # No remedy of the GPU's work or its launches wins time before this one.
+                severity="medium",
             )
 
 
@@ -437,9 +519,14 @@ RULES = (
     FindingRule(
         of_paced,
         "The loop that launches the work of {gpu} is paced: of the {period_ns} of a pass it waits "
-        "{waited_ns} in {api} (medians). A pass takes that long however short its work is.",
-        "Give each pass more work, or make what it waits for come sooner: the next input, a rate "
-        "limit, another process.",
+        "{waited_ns} {in} (medians). A pass takes that long however short its work is.",
+        "Give each pass more work, or make what it waits for come sooner: the next input, such as "
+        "the next frame of a video, a rate limit, another thread or process.",
+    ),
+    FindingRule(
+        beside_gpu_work,
+        "{when} GPU work the CPU works for {worked_ns} of the {run_ns} recorded, without a call of "
+        "CUDA. From first to last, the GPU work takes {gpu_ns}.",
     ),
     FindingRule(
         without_work,

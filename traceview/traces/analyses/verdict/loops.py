@@ -11,8 +11,8 @@ from traceview.base.findings import LoopTime, shortened
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.traces.analyses.verdict.parts import loop_times, steady_rows
-from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.facts.operations import operations
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.trace import Trace
 
 

@@ -9,11 +9,11 @@ from traceview.base.findings import UNEVEN
 from traceview.base.records import record
 from traceview.base.tables import Integers
 from traceview.base.vocabulary.causes import FIRST_USES
-from traceview.traces.analyses.verdict.recorded import recorded_span
 from traceview.traces.facts import code, compilation
 from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.operations import CallKind, call_kinds, operations
 from traceview.traces.facts.ranges.selection import selected
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
 from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
 from traceview.traces.facts.steps.steps import pace, steady_operations, steps, steps_source

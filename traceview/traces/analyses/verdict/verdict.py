@@ -11,6 +11,7 @@ from traceview.base import intervals, units
 from traceview.base.records import record
 from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
+from traceview.traces.analyses.gpu_idle import line_sites
 from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
@@ -199,11 +200,23 @@ def waits_for_results(trace: Trace, device: int) -> bool:
     return most and not waits_for_data(trace, device)
 
 
+def waits_in_pauses(trace: Trace, device: int) -> bool:
+    """Whether a device that waits for launches mostly does so in few long pauses of the CPU."""
+    every = gaps.gaps(trace)
+    late = every.steady(device, causes.LAUNCH_LATE)
+    rare = late & line_sites.in_accidents(trace)
+    return bool(2 * every.idle_ns[rare].sum() > every.idle_ns[late].sum())
+
+
 def late_word(trace: Trace) -> str:
     """What a program is called whose launches are late, by what they are late for."""
     parts = steady_parts(trace)
     if parts is None:
         return "launch-bound"
+    if pacing.paced(trace, parts.device):
+        return "paced"
+    if waits_in_pauses(trace, parts.device):
+        return "paused"
     if waits_for_data(trace, parts.device):
         return "data-loading"
     return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
@@ -218,6 +231,11 @@ def _phrases(
 ) -> Iterator[str]:
     yield _steps_phrase(trace, loop, parts)
     yield f"GPU busy {units.percent(parts.busy_pct)}"
+    if pace := pacing.paced(trace, parts.device):
+        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
+        yield f"paced: waits {waited} of the {period} of a pass"
+        # What idles beside the pace would wait for it instead.
+        return
     if limit in ("gpu-compute", "gpu-memory") and parts.largest and parts.largest.kind in _CLASSES:
         name = _CLASSES[parts.largest.kind]
         fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
@@ -228,9 +246,6 @@ def _phrases(
         yield from _loss_phrases(parts, each, where)
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
-    if pace := pacing.paced(trace, parts.device):
-        waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
-        yield f"paced: waits {waited} of the {period} of a pass"
 
 
 def _no_work(trace: Trace) -> str:

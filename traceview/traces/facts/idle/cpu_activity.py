@@ -19,6 +19,7 @@ from traceview.base.vocabulary.causes import CAUSES, LAUNCH_LATE
 from traceview.traces.facts.idle.gaps import Gaps, gaps
 from traceview.traces.facts.launches import queue_full
 from traceview.traces.facts.operations import ApiCalls, api_calls, calls_by_thread, operations
+from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.ranges.ranges import open_ranges, range_tree
 from traceview.traces.trace import Trace, fact
 
@@ -151,13 +152,6 @@ def outermost_calls(calls: ApiCalls, made: RowNumbers) -> tuple[RowNumbers, Inte
     if outermost is None:
         return outermost_calls(calls, made[np.lexsort((-end[made], start[made]))])
     return outermost
-
-
-def off_cpu(trace: Trace, thread: int) -> Intervals:
-    """Time in which the thread was off the CPU, where thread scheduling was recorded."""
-    runs = trace.recorded("thread_runs")
-    own: Mask = runs["thread"] == thread
-    return intervals.gaps(intervals.covered(runs, own))
 
 
 ELSEWHERE_NS = 200_000

@@ -19,8 +19,8 @@ from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, Table, Texts
 from traceview.base.vocabulary.activities import CPU, OFF_CPU, RESULT_WAIT
 from traceview.kernels.ptx.producers import plain_name
-from traceview.traces.facts.idle.cpu_activity import off_cpu
 from traceview.traces.facts.operations import api_calls
+from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
 

@@ -37,6 +37,7 @@ GPU_COLUMNS = {
     "max_shared_memory_per_sm_bytes": "maxShmemPerSm",
     "max_shared_memory_per_block_bytes": "maxShmemPerBlockOptin",
     "l2_cache_bytes": "l2CacheSize",
+    "copy_engines": "asyncEngines",
     "total_memory_bytes": "totalMemory",
     "memory_bytes_per_s": "memoryBandwidth",
     "clock_hz": "clockRate",
