@@ -95,14 +95,14 @@ def ranked(
         in_order = planned(in_order, main_loop(model()), loops, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     partial = (_partial(row, in_order[:place]) for place, row in enumerate(in_order))
-    return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial]))
+    return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial], steady_ns))
 
 
-def _with_kernel(in_order: Sequence[RankedFinding]) -> list[RankedFinding]:
+def _with_kernel(in_order: Sequence[RankedFinding], steady_ns: int | None) -> list[RankedFinding]:
     """The findings; the note on the program's kernel before those that save little beside its time.
 
     It claims no saving, but is what the time goes into, unless a finding says what its kernel
-    loses.
+    loses. A kernel with less than half of the steady time comes before low findings only.
     """
     rated = [row for row in in_order if row.severity != "info"]
     named = {row.finding.subject for row in rated}
@@ -112,11 +112,12 @@ def _with_kernel(in_order: Sequence[RankedFinding]) -> list[RankedFinding]:
     if note is None:
         return [*in_order]
     least_ns = note.finding.time_at_stake_ns
+    is_most = not steady_ns or 2 * least_ns >= steady_ns
     before = [
         row
         for row in rated
         if row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
-        or (_without_saving(row) and row.severity != "low")
+        or (row.severity != "low" and (_without_saving(row) or not is_most))
     ]
     if len(before) == len(rated):
         return [*in_order]
