@@ -333,7 +333,7 @@ def test_a_cause_that_no_trial_shows_is_not_claimed():
 
 
 def test_what_widens_one_array_of_a_line_is_no_remedy_for_another(findings):
-    padded, strided = findings("two_arrays", f"{POINTERS}, *fp32:16, i32, 3, 1024")
+    strided, padded = findings("two_arrays", f"{POINTERS}, *fp32:16, i32, 3, 1024")
     assert "(16 × 32 bits), because n is not known to be divisible by 16" in padded.message
     assert "(8 × 32 bits), because a thread's elements are STEP=3 apart" in strided.message
 

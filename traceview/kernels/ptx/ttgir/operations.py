@@ -380,4 +380,5 @@ def _is_recurrent(product: IrOperation, module: IrModule) -> bool:
             return [yielded[value]] if value in yielded else ()
         return () if maker.opcode == "tt.load" else maker.inputs
 
-    return not {*product.results}.isdisjoint(reached(product.inputs[:2], following))
+    found: set[str] = set(reached(product.inputs[:2], following))
+    return not found.isdisjoint(product.results)

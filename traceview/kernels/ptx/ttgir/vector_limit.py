@@ -235,8 +235,8 @@ class _Trace:
                     loop = self._loop(value)
                     if loop is None:
                         return None
-                    step = self._step_of(loop, value)
-                    return Culprit("loop", line=loop.line, constant=step, need=need, wanted=wanted)
+                    own = self._step_of(loop, value)
+                    return Culprit("loop", line=loop.line, constant=own, need=need, wanted=wanted)
                 value = worse
                 continue
             if maker.opcode == "arith.constant":

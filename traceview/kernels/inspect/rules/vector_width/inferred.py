@@ -13,6 +13,7 @@ from traceview.kernels.inspect.rules.vector_width.from_layout import (
     is_column,
     limit_of,
     threads_apart,
+    tile_bits,
 )
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.addresses.strides import Stride
@@ -99,6 +100,9 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     if layout.consecutive and cuda:
         return _one_by_one(narrow)
     if layout.consecutive:
+        # However it is aligned, a thread has less than a vector of the tile.
+        if tile_bits(narrow.place, narrow.array, compiled) < causes.WIDE_BITS:
+            return replace(_too_few(narrow.moved, cuda=False), remedy=MORE_ROWS)
         return _of_adjacent(narrow) or _UNKNOWN
     return _UNKNOWN
 
