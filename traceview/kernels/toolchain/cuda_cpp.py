@@ -159,7 +159,7 @@ struct traceview_module {
 def _light_headers(folder: Path) -> Path:
     (folder / "torch").mkdir()
     for name in ("extension", "torch", "all"):
-        (folder / "torch" / f"{name}.h").write_text(_LIGHT)
+        (folder / "torch" / f"{name}.h").write_text(_LIGHT, "utf-8")
     return folder
 
 
