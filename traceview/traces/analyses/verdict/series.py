@@ -183,7 +183,9 @@ def runs_kernels(trace: Trace) -> bool:
     """Whether kernels or whole graphs were recorded, or may have run without a record."""
     rows = (len(trace.recorded(name)) for name in ("kernels", "graph_launches"))
     called = (call_kinds(trace) == CallKind.LAUNCH).any()
-    return "kernels" not in trace.tables or any(rows) or bool(called)
+    # What a recording warns of, such as events that were not read, may have been kernels.
+    may_lack = "kernels" not in trace.tables or bool(trace.warnings)
+    return may_lack or any(rows) or bool(called)
 
 
 def series(trace: Trace) -> list[Integers]:
