@@ -23,7 +23,7 @@ REEXPORT = "export it again with nsys 2022.4 or newer: nsys export --type sqlite
 LENGTH = "CAPTURE_LENGTH_NS"
 """Key under which `Trace.capture` has the length of the recording, from ANALYSIS_DETAILS."""
 DRIVER = "CUDA_DRIVER_VERSION"
-"""Key of the version of CUDA that the driver of the machine knows, such as 13000; "" if unknown."""
+"""Key of the version of CUDA that the driver of the machine knows, such as 13000."""
 _READ = "only tables and columns with known names were read"
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
@@ -154,7 +154,8 @@ def _capture(database: Database) -> dict[str, str]:
     length_ns = max(known, default=None)
     if length_ns is not None:
         pairs[LENGTH] = str(length_ns)
-    pairs[DRIVER] = _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("CudaDriverVersion", "")
+    if driver := _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("CudaDriverVersion"):
+        pairs[DRIVER] = driver
     return {
         name: value
         for name, value in pairs.items()
