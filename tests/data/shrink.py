@@ -33,13 +33,18 @@ REFERS_TO_STRINGS = {
 DESCRIBES_THE_DRIVER = ("NvDriverVersion", "CudaDriverVersion", "OsDescription", "CpuDescription")
 PATHS = (("META_DATA_CAPTURE", "value"), ("META_DATA_EXPORT", "value"), ("PROCESSES", "name"))
 WITH_FILES = re.compile(r"TRACEVIEW_(PYTHON_(FRAMES|EVENTS)|SOURCE_\w+)$")
-OF_A_USER = re.compile(r"^/tmp/torchinductor_[^/]*|^/tmp(?=/site-packages/)")
+REPOSITORY = re.escape(f"{Path(__file__).resolve().parents[2]}/")
+OF_A_USER = re.compile(rf"^{REPOSITORY}|^/tmp/torchinductor_[^/]*|^/tmp(?=/site-packages/)")
 FOLDERS = re.compile(r"(?<!\S)/\S*/")
 BACKTRACE_CLASS = 67
 AROUND_NS = 1_000_000
 LONG_OS_CALL_NS = 200_000
 IN_PYTHON_SAMPLES = re.compile(r'"(?:Function|File)":(\d+)')
 BLOCKS = "s.value LIKE '%Synchronize%' OR s.value LIKE '%Memcpy%'"
+
+
+def shared_part(of: re.Match[str]) -> str:
+    return "/torchinductor_user" if of[0].startswith("/tmp/torchinductor_") else ""
 
 
 def columns(connection: sqlite3.Connection, table: str) -> list[str]:
@@ -131,14 +136,11 @@ def drop_the_machine(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE TRACEVIEW_RUN SET value = last_parts(value) WHERE name = 'nsys_command'"
         )
-    # Code that Inductor generates lies in a folder with the name of the user.
-    connection.create_function(
-        "shared",
-        1,
-        lambda path: OF_A_USER.sub(lambda of: "/torchinductor_user" if "_" in of[0] else "", path),
-    )
+    # Files of the repository are told from its folder on. Code that Inductor generates lies in a
+    # folder with the name of the user.
+    connection.create_function("shared", 1, lambda path: OF_A_USER.sub(shared_part, path))
     for table in filter(WITH_FILES.match, tables(connection)):
-        connection.execute(f"UPDATE {table} SET file = shared(file) WHERE file LIKE '/tmp/%'")
+        connection.execute(f"UPDATE {table} SET file = shared(file) WHERE file LIKE '/%'")
     if "TRACEVIEW_KERNELS" in tables(connection):
         connection.execute(
             "UPDATE TRACEVIEW_KERNELS SET source_file = last_part(source_file) "
