@@ -21,7 +21,7 @@ COLD = {
 }
 WARM = (
     # Two passes after a warm-up; four of which the first loads code; a loop whose first step does.
-    *("workloads/attention", "workloads/recomputation", "foreign/tensorboard_resnet"),
+    *("workloads/recomputation", "foreign/tensorboard_resnet"),
     *("workloads/transformer", "foreign/nanogpt", "host_loop"),
 )
 

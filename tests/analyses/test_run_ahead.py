@@ -98,7 +98,7 @@ def test_few_long_pauses_do_not_make_a_program_launch_bound(tmp_path, pauses, us
     export, at, draw = Export(), 0, np.random.default_rng(1)
     for number in range(300):
         paused = number % (300 // pauses) == 150 // pauses
-        at += 4_000_000 * usual_us if paused else 1_000 * usual_us
+        at += 1_000_000 * usual_us if paused else 1_000 * usual_us
         export.launch((at, at + 4_000), (at + 6_000, at + 9_000), name=f"k{draw.integers(9)}")
         at += 9_000
     report = traceview.analyze(export.load(tmp_path))

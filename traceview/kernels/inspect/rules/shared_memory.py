@@ -234,7 +234,9 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     count = sum(access.count for access in narrow)
     if count < _MANY:
         return
-    worst, has_mma = max(narrow, key=lambda access: access.count), "mma" in (compiled.ptx or "")
+    worst = max(narrow, key=lambda access: access.count)
+    is_operand = worst.kind == "load" and "mma" in (compiled.ptx or "")
+    is_operand &= not compiled.is_cuda(worst.source)
 
     def left(outcome: Outcome) -> tuple[Access, ...] | None:
         """The accesses of shared memory in loops; None if any of them is still narrow."""
@@ -259,7 +261,7 @@ def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         },
         f"{worst.count} × {worst.opcode} {where}{shown}",
         worst.source,
-        remedy=_TRANSPOSED if kernel.ttgir and worst.kind == "load" and has_mma else "",
+        remedy=_TRANSPOSED if is_operand else "",
         helped=tries[:1],
     )
 

@@ -380,6 +380,9 @@ def beside_gpu_work(trace: Trace) -> Iterator[TimeClaim]:
     if trace.selection or pace(trace).timed.any() or not len(launching):
         return
     thread, work = int(np.bincount(calls.thread[launching]).argmax()), intervals.covered(ops)
+    if not len(work.start):
+        # Operations of no length, as clocks of a few ticks have.
+        return
     begin, end = work.start[0], work.end[-1]
     called = intervals.covered(calls, np.flatnonzero(calls.thread == thread))
     between = intervals.gaps(called)

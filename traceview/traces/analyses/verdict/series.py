@@ -144,9 +144,14 @@ def is_little_beside_start_up(trace: Trace) -> bool:
     cold = cold_passes(trace)
     if cold is None or cold.passes:
         return False
-    few = int(steady_operations(trace).sum()) < FEW_OPERATIONS
+    rest = int(steady_operations(trace).sum())
     # A rest of a few operations says no more (one product of matrices, a public recording).
-    return few or cold.is_almost_all
+    return rest < (_HABIT if cold.is_almost_all else FEW_OPERATIONS)
+
+
+_HABIT = 200
+"""So many operations may show a habit, however short they are beside what comes once: a script of
+first calls has 116 (recorded on an H200), a compiled training before its first step 10,631."""
 
 
 @fact
