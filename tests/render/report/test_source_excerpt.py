@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import traceview
+from tests.build import Export
 from tests.render.example_report import HOSTILE
+from traceview.base.findings import Subject
+from traceview.render.report.evidence import source_view
 from traceview.traces.recorders.written_tables import write_table
 from traceview.traces.trace.load import load, unpacked
 from traceview.traces.trace.nsys.added_tables import EXCERPTS_TABLE
@@ -56,6 +59,23 @@ def test_without_neighbours_the_line_itself_is_shown(plain):
     assert source_of(page(plain)) == before
     assert '<div class="here"><span class="links"></span>' in before
     assert f"<i>{LINE}</i>" in before
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("line", [7, 50])
+def test_no_line_is_shown_with_the_text_of_another(tmp_path, line, recorded):
+    """A finding about a line of a forward pass has the row of the line that runs it backward."""
+    export = Export().python_sample(10, ("/work/net.py", 50, "forward"), ("/work/a.py", 7, "train"))
+    if recorded:
+        export.source_line("/work/net.py", 50, "return block(x)")
+    trace = export.load(tmp_path)
+    subject = Subject("line", "", "/work/net.py" if line == 50 else "/work/a.py", line)
+
+    row = {"file": "/work/a.py", "line": 7, "source": "loss.backward()"}
+    view = source_view(trace, subject, row)
+
+    expected = {7: ["loss.backward()"], 50: ["return block(x)"] if recorded else []}
+    assert [each.text for each in view.code.lines] == expected[line]
 
 
 def test_hostile_lines_are_text(plain):

@@ -46,7 +46,7 @@ def source_view(
     if not subject.file:
         return None
     place = f"{subject.file}:{subject.line}" if subject.line else subject.file
-    lines = _recorded_lines(trace, subject) or _line_of_row(subject, row)
+    lines = _recorded_lines(trace, subject) or _line_itself(trace, subject, row)
     return SourceView(place, CodeBlock(place, lines))
 
 
@@ -67,11 +67,21 @@ def _recorded_lines(trace: Trace | None, subject: Subject) -> tuple[CodeLine, ..
     )
 
 
-def _line_of_row(subject: Subject, row: Mapping[str, Value]) -> tuple[CodeLine, ...]:
-    # In other tables, such as that of load-widths, `source` is a place and not a line's text.
-    source = row.get("source") if "line" in row or "call_site" in row else None
-    text = str(source or "").strip()
-    return (_code_line(text, subject.line or 0, is_it=True),) if text and subject.line else ()
+def _line_itself(
+    trace: Trace | None, subject: Subject, row: Mapping[str, Value]
+) -> tuple[CodeLine, ...]:
+    """The subject's line by the text that its row or a sample of it has."""
+    if not subject.line:
+        return ()
+    # In other tables, such as that of load-widths, `source` is a place and not a line's text. The
+    # row may be of a line that waits for another, such as a backward pass.
+    is_text = row.get("line", None if "call_site" in row else 0) in (None, subject.line)
+    text = str((row.get("source") if is_text else None) or "").strip()
+    if not text and trace is not None:
+        frames = trace.recorded("python_frames")
+        own = (frames["line"] == subject.line) & frames.texts("file").isin([subject.file or ""])
+        text = str(frames.texts("source")[int(own.argmax())] or "").strip() if own.any() else ""
+    return (_code_line(text, subject.line, is_it=True),) if text else ()
 
 
 def _code_line(text: str, number: int, *, is_it: bool) -> CodeLine:
