@@ -72,3 +72,96 @@ def test_pages_that_the_cpu_waits_for_are_reported_as_migrations(tmp_path, where
     at = 2 * S
     export.migration((at, at + MS), bytes=10**6, kind="UVM D2H")
     assert not of_run(export, tmp_path)
+
+
+def sampled_run(where, frames, took=4 * S, gpu=400 * MS):
+    """A run that is sampled every 10 ms; CUDA's first and last call are beside the GPU's work.
+
+    `frames` of what comes before the first call or after the last, in `took`, are (file or module,
+    line or None for native code, function), innermost first; a list of them takes turns.
+    """
+    turns = frames if isinstance(frames[0], list) else [frames]
+    export, begin = Export(), 20 * MS + (took if where == "before" else 0)
+    end = begin + gpu
+    work = (20 * MS, begin) if where == "before" else (end + MS, end + MS + took)
+    for number in range(3):
+        start = begin + number * gpu // 3
+        export.launch((start - 9_000, start - 5_000), (start, start + gpu // 3))
+    export.call("cudaDeviceSynchronize_v3020", end - MS, end + 1_000)
+    for time in (MS, max(end, work[1])):
+        export.os_call("mmap", time, time + 1_000)
+    for time in range(10 * MS, max(end, work[1]), 10 * MS):
+        working = work[0] <= time < work[1]
+        frames = turns[time // (10 * MS) % len(turns)]
+        if frames[0][1] is None:
+            loop = [("/home/user/app", "step(int)"), ("/home/user/app", "main")]
+            named = [(module, function) for module, _, function in frames]
+            export.native_sample(time, *(named if working else loop))
+        else:
+            loop = [("/home/user/run.py", 90, "step"), ("/home/user/run.py", 99, "<module>")]
+            export.python_sample(time, *(frames if working else loop))
+    return export
+
+
+NUMPY = "/usr/lib/python3/dist-packages/numpy/_core/fromnumeric.py"
+MAIN = ("/home/user/run.py", 98, "<module>")
+ITS_WORK = {
+    "python": [("/home/user/run.py", 31, "expected"), MAIN],
+    "library": [(NUMPY, 70, "sum"), ("/home/user/run.py", 31, "expected"), MAIN],
+    "native": [
+        ("/usr/lib/x86_64-linux-gnu/libm.so.6", None, "pow"),
+        ("/home/user/app", None, "expected(float*, int)"),
+        ("/home/user/app", None, "main"),
+    ],
+}
+NOT_ITS_WORK = {
+    "import": [
+        ("/usr/lib/python3/dist-packages/torch/__init__.py", 1, "<module>"),
+        ("/home/user/run.py", 1, "<module>"),
+    ],
+    "launching library": [
+        ("/usr/lib/python3/dist-packages/torch/nn/init.py", 5, "kaiming_uniform_"),
+        ("/home/user/run.py", 8, "<module>"),
+    ],
+    "context": [
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", None, "cuInit"),
+        ("/home/user/app", None, "cudaMalloc"),
+        ("/home/user/app", None, "main"),
+    ],
+    "loader": [("/usr/lib64/ld-linux-x86-64.so.2", None, "do_lookup_x")],
+}
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("kind", ITS_WORK)
+@pytest.mark.parametrize("took", [3 * S, 9 * S])
+def test_samples_show_what_the_program_itself_works_at(tmp_path, where, kind, took):
+    """Also before the first call of CUDA and after the last one."""
+    [found] = of_run(sampled_run(where, ITS_WORK[kind], took), tmp_path)
+
+    assert found.time_at_stake_ns == pytest.approx(took, rel=0.02)
+    assert found.severity == "high"
+    named = "in expected (app)" if kind == "native" else "at run.py:31 in expected"
+    assert f"% of it {named}." in found.message
+    assert found.message.startswith("After" if where == "after" else "Before")
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_work_at_many_lines_is_told_at_the_line_that_calls_them(tmp_path, where):
+    file, of_check = "/home/user/run.py", ("/home/user/run.py", 70, "check")
+    parts = [[(file, 30 + number, f"part_{number}"), of_check, MAIN] for number in range(7)]
+    [found] = of_run(sampled_run(where, parts), tmp_path)
+
+    assert found.subject.line == 70
+    assert "at run.py:70 in check" in found.message
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("kind", NOT_ITS_WORK)
+def test_start_up_is_no_work_of_the_program(tmp_path, where, kind):
+    assert not of_run(sampled_run(where, NOT_ITS_WORK[kind]), tmp_path)
+
+
+@pytest.mark.parametrize(("took", "gpu"), [(900 * MS, 10 * MS), (4 * S, S)])
+def test_little_work_in_samples_is_not_what_a_run_is_about(tmp_path, took, gpu):
+    assert not of_run(sampled_run("before", ITS_WORK["native"], took, gpu), tmp_path)

@@ -9,7 +9,6 @@ import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.findings import (
-    RECORDING,
     SEVERITIES,
     Edit,
     Saving,
@@ -21,6 +20,7 @@ from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import (
+    beside_work,
     gap_evidence,
     idle_claim,
     line_sites,
@@ -32,11 +32,10 @@ from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit,
 from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
-from traceview.traces.facts.operations import Kind, api_calls, gpu_cells, migrations, operations
-from traceview.traces.facts.pacing import off_cpu, paced
+from traceview.traces.facts.operations import Kind, gpu_cells, operations
+from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
-from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import (
     pace,
     step_of_operations,
@@ -365,71 +364,6 @@ def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
     )
 
 
-_BESIDE_PART, _BESIDE_TIMES, _BESIDE_LEAST_NS = 0.5, 10, 1_000_000_000
-"""The part of the run, the times of all GPU work, and the least time from which on CPU work before
-or after all GPU work is what a run is about: 38 s after 0.1 s, 2.2 s before 0.2 s (public)."""
-
-
-def beside_gpu_work(trace: Trace) -> Iterator[TimeClaim]:
-    """The CPU work between two calls of CUDA before or behind all GPU work of a run without steps.
-
-    Such as the check of a result. Imports and other start-up come before the first call.
-    """
-    ops, calls = operations(trace), api_calls(trace)
-    launching = ops.call[ops.launched]
-    if trace.selection or pace(trace).timed.any() or not len(launching):
-        return
-    thread, work = int(np.bincount(calls.thread[launching]).argmax()), intervals.covered(ops)
-    if not len(work.start):
-        # Operations of no length, as clocks of a few ticks have.
-        return
-    begin, end = work.start[0], work.end[-1]
-    called = intervals.covered(calls, np.flatnonzero(calls.thread == thread))
-    between = intervals.gaps(called)
-    outside = intervals.without(between, intervals.union(begin[None], end[None]))
-    os_calls = trace.recorded("os_calls")
-    waits = intervals.covered(os_calls, np.flatnonzero(os_calls["thread"] == thread))
-    away = off_cpu(trace, thread)
-    if not len(waits.start) and not len(away.start):
-        # It may sleep, or wait for input.
-        return
-    outside = intervals.without(intervals.without(outside, waits), away)
-    each = np.bincount(np.searchsorted(between.end, outside.start, "right"), outside.length)
-    start, stop = recorded_span(trace)
-    worked_ns = int(each.max(initial=0))
-    least_ns = max(_BESIDE_PART * (stop - start), _BESIDE_TIMES * (end - begin), _BESIDE_LEAST_NS)
-    if worked_ns < least_ns:
-        return
-    longest = int(each.argmax())
-    window = int(between.start[longest]), int(between.end[longest])
-    after = window[1] > end
-    moved = (trace.copies["start_ns"] < window[1]) & (trace.copies["end_ns"] > window[0])
-    if moved[migrations(trace)].any():
-        # The CPU waits for pages, which memory-copies reports.
-        return
-    yield TimeClaim(
-        RECORDING,
-        {"worked_ns": worked_ns, "run_ns": stop - start, "gpu_ns": int(end - begin)},
-        None,
-        {},
-        saved_ns=worked_ns,
-        window=window,
-        words={"when": "After the last" if after else "Before the first"},
-        remedy=_AFTER if after else _BEFORE,
-        severity="high",
-    )
-
-
-_AFTER = (
-    "Look there first. If it checks the results, check a smaller case, or compare on the GPU with "
-    "a library."
-)
-_BEFORE = (
-    "Look there first. If it prepares the data, prepare it on the GPU or on several threads, or "
-    "load it ready-made."
-)
-
-
 def without_work(trace: Trace) -> Iterator[TimeClaim]:
     """Idle time of a GPU while selected ranges were open in which nothing was launched."""
     if not trace.selection.include or gaps.device_work(trace):
@@ -526,11 +460,7 @@ RULES = (
         "Give each pass more work, or make what it waits for come sooner: the next input, such as "
         "the next frame of a video, a rate limit, another thread or process.",
     ),
-    FindingRule(
-        beside_gpu_work,
-        "{when} GPU work the CPU works for {worked_ns} of the {run_ns} recorded, without a call of "
-        "CUDA. From first to last, the GPU work takes {gpu_ns}.",
-    ),
+    beside_work.RULE,
     FindingRule(
         without_work,
         "No GPU work was launched in the selected ranges. {gpu} sat idle for {idle_ns} of the "

@@ -13,7 +13,7 @@ import numpy as np
 from traceview.base import groups
 from traceview.base.findings import MEDIUM, Subject, severity_of
 from traceview.base.records import record
-from traceview.base.tables import Array, Cell, Mask, Texts
+from traceview.base.tables import Array, Cell, Integers, Mask, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, CPU, DATA_WAIT
 from traceview.base.vocabulary.causes import GARBAGE_COLLECTION, GRAPH_LAUNCH, LAUNCH_LATE
 from traceview.traces.facts import launch_lines, module_lines, operations
@@ -165,6 +165,15 @@ def samples_of(trace: Trace, chosen: Mask) -> IdleSamples:
     return samples.take(chosen[samples.gap])
 
 
+@fact
+def launching_sites(trace: Trace) -> Mask:
+    """True for the rows of stack_sites in a library that launches, or in no code of the program."""
+    sites = stack_sites(trace)
+    names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
+    launching: Mask = sites.inner.isin(names) | (sites.native & (sites.number < 0))
+    return launching | (calls_jax(trace) & (sites.inner.codes < 0))
+
+
 def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     """True for the samples at work other than launching.
 
@@ -172,11 +181,7 @@ def works_on_cpu(trace: Trace, samples: IdleSamples) -> Mask:
     to the cost of launches; or hardly anything is launched in a long gap, so that a library that
     launches must be working on the CPU.
     """
-    sites = stack_sites(trace)
-    names = [str(name) for name in sites.inner.values if _LAUNCHING.match(str(name))]
-    launching = sites.inner.isin(names) | (sites.native & (sites.number < 0))
-    launching |= calls_jax(trace) & (sites.inner.codes < 0)
-    result: Mask = ~launching[samples.site] | seldom_launches(trace)[samples.gap]
+    result: Mask = ~launching_sites(trace)[samples.site] | seldom_launches(trace)[samples.gap]
     result &= (samples.doing == CPU) & (gaps(trace).idle_ns[samples.gap] > ELSEWHERE_NS)
     return result
 
@@ -215,26 +220,50 @@ def _through(
 
     None where it is but the call of the function of the line with `most`, a number in lines_of.
     """
-    frame = program_frames(trace)
-    frames = trace.recorded("python_frames")
-    stack = frames["stack"][frame]
-    line = groups.group(frames.texts("file").codes[frame], frames["line"][frame])
-    # A line that calls itself is in a stack once.
-    once = groups.group(stack, line.ids).first
     of_stack = np.bincount(samples.site, samples.time_ns, len(stack_sites(trace)))
-    time_ns = np.bincount(line.ids[once], of_stack[stack[once]], line.size)
+    passed = passed_lines(trace, of_stack)
+    frame, line, time_ns = passed
+    stack = trace.recorded("python_frames")["stack"][frame]
     fits = (time_ns >= _HALF * idle_ns) & (time_ns < _NEARLY_ALL * samples.time_ns.sum())
     if not fits.any():
         return None, 0
-    innermost = int(np.argmin(np.where(fits, time_ns, np.inf)))
+    innermost = passed.innermost(fits)
     at = stack_lines(trace).frame[groups.different(samples.site[lines_of(trace, samples) == most])]
     caller = np.searchsorted(frame, at) + 1
     caller = caller[caller < len(frame)]
     caller = line.ids[caller[stack[caller] == stack[caller - 1]]]
     if (caller == innermost).all():
         return None, 0
-    chosen = frame[line.first[innermost]]
-    return line_of(trace, np.array([chosen]), 1), int(time_ns[innermost])
+    return passed.line_at(trace, innermost), int(time_ns[innermost])
+
+
+class PassedLines(NamedTuple):
+    """The lines that stacks pass through: `of_line` is what passes through each of `line`.
+
+    `frame` are the rows of python_frames in the program, `line` their lines.
+    """
+
+    frame: Integers
+    line: groups.Groups
+    of_line: Array
+
+    def innermost(self, fits: Mask) -> int:
+        """Of the lines that fit, the one that least passes through."""
+        return int(np.argmin(np.where(fits, self.of_line, np.inf)))
+
+    def line_at(self, trace: Trace, line: int) -> SampledLine | None:
+        return line_of(trace, self.frame[self.line.first[[line]]], 1)
+
+
+def passed_lines(trace: Trace, of_stack: Array) -> PassedLines:
+    """What passes through each line of the program, of what each row of stack_sites has."""
+    frames, frame = trace.recorded("python_frames"), program_frames(trace)
+    stack = frames["stack"][frame]
+    line = groups.group(frames.texts("file").codes[frame], frames["line"][frame])
+    # A line that calls itself is in a stack once.
+    once = groups.group(stack, line.ids).first
+    of_line = np.bincount(line.ids[once], of_stack[stack[once]], line.size)
+    return PassedLines(frame, line, of_line)
 
 
 def asking_line(trace: Trace, samples: IdleSamples) -> SampledLine | None:

@@ -139,13 +139,13 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
         own = np.flatnonzero(samples["thread"] == thread)
         times = samples["time_ns"][own]
         for launched in _launched(trace, sampled_as == thread, thread) if len(own) > 1 else ():
-            period_ns, stacks = _period_ns(times), samples["stack"][own]
+            period_ns, stacks = sampling_period_ns(times), samples["stack"][own]
             part = spread_idle(*launched.idle, launched.kind, times, period_ns)
             before = stack_sites.stacks_before(times, stacks, launched.idle.start, period_ns)[
                 part.gap
             ]
             sample = own[part.sample]
-            doing, stack = _doing(trace, sample), stacks[part.sample]
+            doing, stack = doing_at(trace, sample), stacks[part.sample]
             doing = np.where(cpu_tensors.computing(trace)[sample] & (doing == CPU), TENSORS, doing)
             doing, stack = stack_sites.after_waits(trace, doing, stack, before)
             all_sampled = np.ones(len(sample), bool)
@@ -172,7 +172,7 @@ def _native_part(
     pieces = stack_sites.cut_gaps(launched.idle, waits)
     off = pieces.wait >= 0
     start, end = pieces.start[~off], pieces.end[~off]
-    kind, period_ns = launched.kind[pieces.gap[~off]], _period_ns(samples.time_ns)
+    kind, period_ns = launched.kind[pieces.gap[~off]], sampling_period_ns(samples.time_ns)
     part = spread_idle(start, end, kind, samples.time_ns, period_ns)
     if "thread_runs" not in trace.tables:
         # The thread may not have run between its samples.
@@ -188,7 +188,7 @@ def _native_part(
     )
 
 
-def _period_ns(times: Integers) -> int:
+def sampling_period_ns(times: Integers) -> int:
     return max(int(np.median(np.diff(times))), 1) if len(times) > 1 else 1
 
 
@@ -212,7 +212,7 @@ def sampled_threads(trace: Trace) -> RowNumbers:
     return result
 
 
-def _doing(trace: Trace, sample: Integers) -> Array:
+def doing_at(trace: Trace, sample: Integers) -> Array:
     """Activity of the thread at each sample, by its frames, else by its system call."""
     samples, lines = trace.recorded("python_samples"), stack_lines(trace)
     stack, time = samples["stack"][sample], samples["time_ns"][sample]

@@ -1,0 +1,194 @@
+"""CPU work before or after all GPU work, where a run is about that: the check of a result, the
+data made by the program, the same on the CPU to compare with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from traceview.base import groups, intervals
+from traceview.base.findings import RECORDING, Severity, Subject
+from traceview.base.tables import Integers
+from traceview.base.vocabulary.activities import CPU, DATA_LOADING, TENSORS
+from traceview.traces.analyses.gpu_idle.line_sites import (
+    LEAST_SAMPLES,
+    launching_sites,
+    passed_lines,
+)
+from traceview.traces.facts.idle.lines import doing_at, sampled_threads, sampling_period_ns
+from traceview.traces.facts.idle.stack_sites import function_name, stack_sites, unwound_samples
+from traceview.traces.facts.operations import api_calls, migrations, operations
+from traceview.traces.facts.pacing import off_cpu
+from traceview.traces.facts.recorded import recorded_span
+from traceview.traces.facts.steps.steps import pace
+from traceview.traces.rules import FindingRule, TimeClaim
+from traceview.traces.trace import Trace
+
+_MOST, _LEAST_NS = 0.5, 1_000_000_000
+_PART, _TIMES = 0.25, 5
+"""The part of the run, the times of all GPU work, and the least time from which on CPU work before
+or after all GPU work is what a run is about. By samples at the program's own lines: 5.1 s before
+0.8 s (XSBench), 1.7 s before 0.3 s (GMM of CuPy)."""
+_TIMES_UNSEEN = 10
+"""Without samples, so many times, and most of the run: 38 s after 0.1 s, 2.2 s before 0.2 s
+(public)."""
+_NAMED = 0.5
+"""A place with less of the work than this is not named."""
+
+
+class _Work(NamedTuple):
+    """CPU work in a window: `sites` are the rows in StackSites of its samples, if there are any."""
+
+    worked_ns: int
+    window: tuple[int, int]
+    sites: Integers
+
+
+def beside_gpu_work(trace: Trace) -> Iterator[TimeClaim]:
+    """The CPU work before or behind all GPU work, where it takes most of a run."""
+    ops, calls = operations(trace), api_calls(trace)
+    launching = ops.call[ops.launched]
+    if trace.selection or not len(launching):
+        return
+    thread, work = int(np.bincount(calls.thread[launching]).argmax()), intervals.covered(ops)
+    if not len(work.start):
+        # Operations of no length, as clocks of a few ticks have.
+        return
+    begin, end = int(work.start[0]), int(work.end[-1])
+    start, stop = recorded_span(trace)
+    steps = bool(pace(trace).timed.any())
+    seen, part, times = _by_samples(trace, thread, ((start, begin), (end, stop))), _PART, _TIMES
+    if seen is None and not steps:
+        seen, part, times = _by_calls(trace, thread, begin, end), _MOST, _TIMES_UNSEEN
+    run_ns, gpu_ns = stop - start, end - begin
+    if seen is None or seen.worked_ns < max(part * run_ns, times * gpu_ns, _LEAST_NS):
+        return
+    moved = (trace.copies["start_ns"] < seen.window[1]) & (trace.copies["end_ns"] > seen.window[0])
+    if moved[migrations(trace)].any():
+        # The CPU waits for pages, which memory-copies reports.
+        return
+    after = seen.window[1] > end
+    severity: Severity = "high" if seen.worked_ns >= _MOST * run_ns else "medium"
+    subject, words, figures = _place(trace, seen.sites)
+    yield TimeClaim(
+        subject,
+        {"worked_ns": seen.worked_ns, "run_ns": run_ns, "gpu_ns": gpu_ns, **figures},
+        None,
+        {},
+        saved_ns=seen.worked_ns,
+        window=seen.window,
+        words={"when": "After the last" if after else "Before the first", **words},
+        remedy=_AFTER if after else _BEFORE,
+        # Where steps are found, they are what was recorded.
+        severity="low" if steps else severity,
+    )
+
+
+def _by_samples(trace: Trace, thread: int, windows: tuple[tuple[int, int], ...]) -> _Work | None:
+    """The window with more samples of a thread at the program's own work; None without samples.
+
+    What a library that launches does, imports and compilation are start-up.
+    """
+    samples, own = trace.recorded("python_samples"), sampled_threads(trace)[thread]
+    rows = np.flatnonzero(samples["thread"] == own)
+    if len(rows):
+        times, site = samples["time_ns"][rows], samples["stack"][rows]
+        works = np.isin(doing_at(trace, rows), (CPU, TENSORS, DATA_LOADING))
+    else:
+        times, _, site = unwound_samples(trace).of_thread(thread)
+        works = np.ones(len(times), bool)
+    if not len(times):
+        return None
+    works &= (stack_sites(trace).number[site] >= 0) & ~launching_sites(trace)[site]
+    runs = trace.recorded("thread_runs")
+    on_cpu = intervals.covered(runs, np.flatnonzero(runs["thread"] == thread))
+    period_ns, found = sampling_period_ns(times), []
+    for start, end in windows:
+        inside = (times >= start) & (times < end)
+        chosen = np.flatnonzero(works & inside)
+        worked_ns = len(chosen) * period_ns
+        if len(on_cpu.start) and not len(rows):
+            # Native code is sampled by cycles of user code: not while pages are made, for example.
+            ran_ns = int(intervals.overlap(on_cpu, np.array([start]), np.array([end]))[0])
+            worked_ns = round(len(chosen) / max(int(inside.sum()), 1) * ran_ns)
+        found.append(_Work(min(worked_ns, end - start), (start, end), site[chosen]))
+    return max(found, key=lambda each: each.worked_ns)
+
+
+def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> _Work | None:
+    """The longest time on the CPU between two calls of CUDA, before `begin` or after `end`.
+
+    Imports and other start-up come before the first call.
+    """
+    calls, os_calls = api_calls(trace), trace.recorded("os_calls")
+    between = intervals.gaps(intervals.covered(calls, np.flatnonzero(calls.thread == thread)))
+    waits = intervals.covered(os_calls, np.flatnonzero(os_calls["thread"] == thread))
+    away = off_cpu(trace, thread)
+    if not len(between.start) or not (len(waits.start) or len(away.start)):
+        # It may sleep, or wait for input.
+        return None
+    outside = intervals.without(between, intervals.union(np.array([begin]), np.array([end])))
+    outside = intervals.without(intervals.without(outside, waits), away)
+    each = np.bincount(
+        np.searchsorted(between.end, outside.start, "right"), outside.length, len(between.end)
+    )
+    most = int(each.argmax())
+    window = int(between.start[most]), int(between.end[most])
+    return _Work(int(each[most]), window, np.zeros(0, np.int64))
+
+
+def _place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[str, float]]:
+    """Where half of the samples or more are, as a subject, words of the message, and its figures.
+
+    That is the innermost line that so many pass through, or a native function.
+    """
+    sites = stack_sites(trace)
+    if len(site) < LEAST_SAMPLES:
+        return RECORDING, {}, {}
+    if not sites.native[site[0]]:
+        passed = passed_lines(trace, np.bincount(site, minlength=len(sites)))
+        fits = passed.of_line >= _NAMED * len(site)
+        most = passed.innermost(fits)
+        line = passed.line_at(trace, most) if fits.any() else None
+        if line is None:
+            return RECORDING, {}, {}
+        words = {"site": line.place, "calling": line.named_function, "source": line.source}
+        known = {name: text for name, text in words.items() if text}
+        return line.subject, known, {"line_pct": 100 * float(passed.of_line[most]) / len(site)}
+    each = groups.group(sites.file.codes[site], sites.function.codes[site])
+    names = [
+        (function_name(str(sites.function[row])), str(sites.file[row]).rpartition("/")[2])
+        for row in site[each.first].tolist()
+    ]
+    counts = Counter[tuple[str, str]]()
+    for name, count in zip(names, groups.count(each).tolist(), strict=True):
+        counts[name] += count
+    [((function, module), count)] = counts.most_common(1)
+    if count < _NAMED * len(site):
+        return RECORDING, {}, {}
+    return (
+        RECORDING,
+        {"function": function, "module": module},
+        {"function_pct": 100 * count / len(site)},
+    )
+
+
+_AFTER = (
+    "Look there first. If it checks the results, check a smaller case, or compare on the GPU with "
+    "a library."
+)
+_BEFORE = (
+    "Look there first. If it prepares the data, prepare it on the GPU or on several threads, or "
+    "load it ready-made."
+)
+
+RULE = FindingRule(
+    beside_gpu_work,
+    "{when} GPU work the CPU works for {worked_ns} of the {run_ns} recorded[, by samples "
+    "{function_pct} of it in {function} ({module})][, by samples {line_pct} of it at {site}]"
+    "[ in {calling}][ (`{source}`)]. From first to last, the GPU work takes {gpu_ns}.",
+)
