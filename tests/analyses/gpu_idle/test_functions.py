@@ -233,3 +233,27 @@ def test_what_launches_is_no_other_work(tmp_path):
     found = ask(ANALYSIS, without_python_samples(TORCH, "at::_ops::add::call"), tmp_path)
     assert "array" not in found.findings[0].message
     assert "at::_ops" not in found.findings[0].message
+
+
+@pytest.mark.parametrize(
+    "instances",
+    [
+        ("void check<float>(float*, int)", "void check<double>(double*, int)"),
+        (
+            "int a::check<__half, 2>(int)",
+            "int a::check<float, 1>(int)",
+            "int a::check<int, 1>(int)",
+        ),
+    ],
+)
+def test_the_instances_of_a_template_are_one_function(tmp_path, instances):
+    export = loop()
+    for step in range(STEPS):
+        for at in range(1, 10):
+            function = instances[step % len(instances)]
+            export.native_sample(10 * step * MS + at * MS, (SIM, function), (SIM, "main"))
+    [said] = (
+        each for each in ask(ANALYSIS, export, tmp_path).findings if "other work" in each.message
+    )
+    assert "check (sim)" in said.message
+    assert said.time_at_stake_ns == pytest.approx(9 * (STEPS - 1) * MS, rel=0.1)

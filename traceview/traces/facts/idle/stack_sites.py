@@ -196,9 +196,12 @@ def stack_sites(trace: Trace) -> StackSites:
     function = _joined(_picked(frames.texts("function"), row), native.function)
     absent = np.full(len(native.stack) + 1, NO_LINE, np.int32)
     line = np.concatenate([np.append(frames["line"], np.int32(NO_LINE))[row], absent])
-    number = groups.group(file.codes, line, function.codes).ids
-    alone = np.where(function.isin(UNNAMED_FUNCTIONS), line, NO_LINE)
-    within = groups.group(file.codes, function.codes, alone).ids
+    # The instances of a template are one function.
+    plain = native.function.map([function_name(str(name)) for name in native.function.values])
+    named = _joined(_picked(frames.texts("function"), row), plain)
+    number = groups.group(file.codes, line, named.codes).ids
+    alone = np.where(named.isin(UNNAMED_FUNCTIONS), line, NO_LINE)
+    within = groups.group(file.codes, named.codes, alone).ids
     return StackSites(
         file=file,
         line=line,
