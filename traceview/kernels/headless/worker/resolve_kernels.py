@@ -405,7 +405,7 @@ class KernelResolution:
         calls = []
         for site in call_sites(jitted.name, file, project):
             known = own if site.file == file else globals_of(site.module, own)
-            calls.append(launch_arguments(site, parameters, known))
+            calls.append(launch_arguments(site, parameters, known, project))
         return sorted(calls, key=lambda call: -len(call.values))
 
     def _compile(
