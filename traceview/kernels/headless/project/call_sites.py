@@ -146,7 +146,7 @@ def calls_elsewhere(name: str, file: Path, project: Path | None) -> tuple[CallSi
     Tests come first; the search ends after some calls or two seconds.
     """
     until, found = time.monotonic() + _MOST_SEARCH_S, list[CallSite]()
-    folders = file.relative_to(project).parts[:-1] if project in file.parents else ()
+    folders = file.relative_to(project).parts[:-1] if project and project in file.parents else ()
     of_file = frozenset({file.stem, *folders, project.name if project else ""})
     for path in _others(file, project):
         if len(found) >= _MOST_SITES or time.monotonic() > until:

@@ -173,7 +173,8 @@ def _caller(
     Of calls in other files, the data types in the call that shows most of them: a test's sizes are
     no typical ones.
     """
-    owner = next((n.name for n in ast.walk(module) if _is_autograd(n, function)), "")
+    classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+    owner = next((each.name for each in classes if _is_autograd(each, function)), "")
     first_call = _first_call(module, None, owner or function.name) if depth else None
     if first_call is not None and first_call[0] is not function:
         scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1, elsewhere)
@@ -192,11 +193,10 @@ def _caller(
     return max(types_of, key=len, default={})
 
 
-def _is_autograd(node: ast.AST, function: Function) -> bool:
-    """Whether a node is a torch.autograd.Function, called by `apply`, whose forward is given."""
+def _is_autograd(node: ast.ClassDef, function: Function) -> bool:
+    """Whether a class is a torch.autograd.Function, called by `apply`, whose forward is given."""
     return (
-        isinstance(node, ast.ClassDef)
-        and function.name == "forward"
+        function.name == "forward"
         and function in node.body
         and any(ast.unparse(base).endswith("Function") for base in node.bases)
     )
