@@ -110,3 +110,17 @@ def test_a_recompilation_that_hangs_is_ended_at_the_deadline(inspected):
     assert [kernel.name for kernel in report.kernels] == ["fill"]
     assert any("not done within 4 s" in note for note in notes)
     assert seconds < 60
+
+
+@compiles
+@pytest.mark.parametrize("name", ["BLOCK", "TILE_SIZE"])
+def test_a_tile_that_takes_too_long_is_replaced_by_a_smaller_one(tmp_path, name):
+    text = KERNEL.replace(
+        "tl.store(x + at", "for j in tl.static_range({0}):\n        tl.store(x + at * j"
+    )
+    text = text.replace("{0}", name).replace("BLOCK", name)
+    path, notes = tmp_path / "script.py", list[str]()
+    path.write_text(f"{text}\ndef run(x, n):\n    fill[(2,)](x, n, {name}=65536)\n")
+    (kernel,) = traceview.inspect_ptx(f"{path}:fill", budget_s=12, note=notes.append).kernels
+    assert kernel.compiled.how == "called"
+    assert any("fill does not compile within" in note for note in kernel.notes + tuple(notes))
