@@ -349,7 +349,8 @@ class KernelResolution:
                 repaired = guesses.with_operands(attempt, text, configuration)
             if failed is None:
                 if problem and problem.is_slow:
-                    self.log.note(f"{problem.text}; so a tile that compiles sooner is shown")
+                    slow = problem.text.partition(_WITH)[0]
+                    self.log.note(f"{slow} of its call, so one with a smaller tile is shown")
                 self.log.how = attempt.how
                 shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
                 # The configurations of a kernel differ in what the heading of each shows.
@@ -364,7 +365,7 @@ class KernelResolution:
             text = f"{jitted.name} {verb}{failed.text}"
             if failed.is_kernel:
                 return Problem(text, is_kernel=True)
-            problem = problem or Problem(f"{text}; {remark}")
+            problem = problem or Problem(f"{text}; {remark}", is_slow=failed.is_slow)
             # What an error asks for is tried whatever the time: it mostly is right.
             is_new = repaired is not None and repaired.arguments not in tried
             if missing or (deadline.passed and not is_new):

@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     occupancy.fp32_products,
     occupancy.fp64_arithmetic,
     loops.waiting_operands,
+    loops.repeated_operands,
     loops.older_tensor_cores,
     arithmetic.runtime_divisions,
     arithmetic.divergent_constants,
