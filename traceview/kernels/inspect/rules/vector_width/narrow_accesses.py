@@ -101,7 +101,9 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
                 severity = "medium"
             if severity != "info" and computes:
                 severity = "low"
-            if narrow.moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
+            # Threads beyond a tiny tile move nothing.
+            moved = min(narrow.moved, tile_bits(*stream, kernel.compiled))
+            if moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
                 severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
     claims = [
