@@ -110,3 +110,27 @@ def test_a_recompilation_that_hangs_is_ended_at_the_deadline(inspected):
     assert [kernel.name for kernel in report.kernels] == ["fill"]
     assert any("not done within 4 s" in note for note in notes)
     assert seconds < 60
+
+
+# The compiler hangs with the tile that the call passes.
+HANGS_WITH = """
+import triton.compiler as c
+_compile = c.compile
+def _slowly(source, **options):
+    if 65536 in source.constants.values():
+        time.sleep(600)
+    return _compile(source, **options)
+c.compile = _slowly
+"""
+
+
+@compiles
+@pytest.mark.parametrize("name", ["BLOCK", "TILE_SIZE"])
+def test_a_tile_that_takes_too_long_is_replaced_by_a_smaller_one(tmp_path, name):
+    path, notes = tmp_path / "script.py", list[str]()
+    call = f"def run(x, n):\n    fill[(2,)](x, n, {name}=65536)\n"
+    path.write_text(f"{KERNEL.replace('BLOCK', name)}{HANGS_WITH}{call}")
+    (kernel,) = traceview.inspect_ptx(f"{path}:fill", budget_s=12, note=notes.append).kernels
+    assert kernel.compiled.how == "called"
+    slow = [note for note in notes if note.startswith("fill does not compile within")]
+    assert [note.endswith("so one with a smaller tile is shown") for note in slow] == [True]

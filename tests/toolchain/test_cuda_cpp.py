@@ -25,6 +25,8 @@ extern "C" __global__ void copy(const float4* from, float4* to) {
   to[i] = step(from, i);
 }
 """
+# A kernel that uses what a missing header would declare.
+NEEDING = PROGRAM.replace("to[i] =", "to[i] = of_header::FACTOR *")
 HEADER = """\
 __device__ __forceinline__ float4 step(const float4* from, int i) {
   float4 value = from[i];
@@ -183,7 +185,7 @@ def test_a_header_of_an_installed_package_is_compiled(program, monkeypatch):
 )
 def test_a_missing_header_is_named_with_its_package(header, package, program):
     need_compiler()
-    program.write_text(f'#include "{header}"\n{PROGRAM}')
+    program.write_text(f'#include "{header}"\n{NEEDING}')
     install = f"`pip install {package}\\d?`, or " if package else ""
     remedy = f"{install}name its folder with NVCC_APPEND_FLAGS=-I<folder of {header}>"
     with pytest.raises(TraceviewError, match=f"{header}: No such file or directory; {remedy}$"):
@@ -194,7 +196,7 @@ def test_a_missing_header_is_named_with_its_package(header, package, program):
 def test_all_missing_headers_are_named_at_once(second, program):
     need_compiler()
     headers = "".join(f'#include "{each}"\n' for each in ("cutlass/a.h", second, "step.h"))
-    program.write_text(headers + PROGRAM)
+    program.write_text(headers + NEEDING)
     with pytest.raises(TraceviewError) as caught:
         compile_cuda(program)
     if find("nvcc"):
@@ -309,7 +311,7 @@ def test_the_names_of_templates(bounds, parameters):
 )
 def test_what_no_flag_can_mend(program, text, remedy):
     need_compiler()
-    program.write_text(f"{text}\n{PROGRAM}")
+    program.write_text(f"{text}\n{NEEDING}")
     with pytest.raises(TraceviewError) as raised:
         compile_cuda(program)
     major = (release_of(find("nvcc")[0]) or (13, 0))[0]

@@ -318,16 +318,21 @@ def _bytes_of(path: Path) -> bytes:
 
 def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
     arch = options.arch or python_targets.DEFAULT_ARCH
-    ptx, cubin = cuda_cpp.compile_cuda(path, arch)
+    notes = list[str]()
+    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append)
     names = [kernel.name for kernel in parse_ptx(ptx, str(path)).kernels()]
     whole, text = tools.demangled(names), ptx_text(_bytes_of(path))
     others = list(tools.demangled(cuda_cpp.called_elsewhere(ptx)).values())
-    functions = f"functions of other files are called and not counted: {units.first(others, 3)}"
-    notes = (functions,) if others else ()
+    if others:
+        notes.append(
+            f"functions of other files are called and not counted: {units.first(others, 3)}"
+        )
     for name in names:
         short = own_name(name) or producers.short_name(whole[name])
         parameters = cuda_cpp.parameter_names(text, short)
-        compiled = Compiled(name, arch, "given", ptx, cubin, notes=notes, source_file=str(path))
+        compiled = Compiled(
+            name, arch, "given", ptx, cubin, notes=tuple(notes), source_file=str(path)
+        )
         yield replace(compiled, parameter_names=parameters)
 
 

@@ -8,7 +8,7 @@ import re
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -17,6 +17,12 @@ from traceview.base.records import record
 from traceview.base.stages import stage
 from traceview.kernels.ptx.model import ptx_text
 from traceview.kernels.toolchain import listings, tools
+from traceview.kernels.toolchain.device_code import (
+    GCC_ERROR,
+    NO_HEADER,
+    NVIDIA_ERROR,
+    without_host_code,
+)
 from traceview.kernels.toolchain.tools import TOOLKITS
 
 # NVRTC, NVIDIA's runtime compiler library, which every CUDA build of torch includes.
@@ -108,16 +114,13 @@ def _candidates() -> Iterator[Path]:
         yield from sorted((p for p in libraries if ".alt." not in p.name), reverse=True)
 
 
-_NVIDIA_ERROR = re.compile(
-    r"^(?P<place>.*?\(\d+\)|nvrtc): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
-)
-_GCC_ERROR = re.compile(r"^(?P<place>.*?:\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.*)$")
-
-
-def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
+def compile_cuda(
+    path: Path, arch: str = "sm_90", note: Callable[[str], None] = lambda _: None
+) -> tuple[str, bytes]:
     """Compile a CUDA C++ file to PTX and a cubin for `arch`, with line information.
 
-    nvcc compiles whole programs, NVRTC (used only without nvcc) device code alone. Raises
+    nvcc compiles whole programs, without host code that does not compile, which `note` names; NVRTC
+    (used only without nvcc) compiles device code alone. Raises
     InputError if the file cannot be read, ToolNotFoundError without either compiler, and
     TraceviewError with the compiler's first error.
     """
@@ -129,16 +132,8 @@ def compile_cuda(path: Path, arch: str = "sm_90") -> tuple[str, bytes]:
         nvcc = tools.find("nvcc")[0]
     except ToolNotFoundError:
         return _with_nvrtc(path, source, arch)
-    return _with_nvcc(path, arch, nvcc)
-
-
-def _with_nvcc(path: Path, arch: str, nvcc: Path) -> tuple[str, bytes]:
-    """Compile with nvcc, with the folders and macros that its errors show to be missing.
-
-    Code that calls functions of other files is assembled without them, as for a linker.
-    """
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        return _with_light_headers(path, arch, nvcc, f"-I{_light_headers(Path(folder))}")
+        return _with_nvcc(path, arch, nvcc, Path(folder), note)
 
 
 # What kernels use of PyTorch's largest headers, which compile in a third of the time: no modules,
@@ -163,7 +158,19 @@ def _light_headers(folder: Path) -> Path:
     return folder
 
 
-def _with_light_headers(path: Path, arch: str, nvcc: Path, light: str) -> tuple[str, bytes]:
+def _with_nvcc(
+    path: Path, arch: str, nvcc: Path, folder: Path, note: Callable[[str], None]
+) -> tuple[str, bytes]:
+    """Compile with nvcc, with the folders and macros that its errors show to be missing.
+
+    What still has errors is host code that kernels may do without. Code that calls functions of
+    other files is assembled without them, as for a linker.
+    """
+
+    def run(flags: Sequence[str]) -> tools.ProcessResult:
+        return _run_nvcc(nvcc, flags)
+
+    light = f"-I{_light_headers(folder)}"
     flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
     flags.append(light)
     result = _run_nvcc(nvcc, flags)
@@ -176,12 +183,19 @@ def _with_light_headers(path: Path, arch: str, nvcc: Path, light: str) -> tuple[
             stage(f"compiling {path.name} with all of PyTorch's headers")
         elif not more:
             others = _missing_too(error, path, nvcc, flags)
+            alone = without_host_code(path, flags, folder / "device", run)
+            if alone:
+                flags, result = alone
+                missing = [m["header"] for m in [NO_HEADER.search(error)] if m]
+                why = f"{', '.join([*missing, *others])} missing" if missing else error
+                note(f"host code of {path.name} is left out: {why}")
+                break
             also = f"; also missing: {', '.join(others)}" if others else ""
             remedy = _remedy(error, tools.release_of(nvcc), others)
             raise TraceviewError(f"nvcc does not compile {path}: {error}{also}", remedy)
         flags += more
         result = _run_nvcc(nvcc, flags)
-    ptx = ptx_text(result.written)
+    ptx = ptx_text(result.written or b"")
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
     ptxas = beside if beside.is_file() else None
@@ -200,7 +214,7 @@ def _missing_too(error: str, path: Path, nvcc: Path, flags: Sequence[str]) -> li
     missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         flags = [*flags, f"-I{folder}"]
-        while (found := _NO_HEADER.search(error)) and found["header"] not in missing:
+        while (found := NO_HEADER.search(error)) and found["header"] not in missing:
             missing.append(found["header"])
             empty = Path(folder, found["header"])
             if ".." in empty.parts:
@@ -221,7 +235,6 @@ def _run_nvcc(nvcc: Path, flags: Sequence[str]) -> tools.ProcessResult:
 # What builds of kernels mostly allow, and a word of Windows that says nothing of kernels; they
 # change no code that compiles without.
 _LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
-_NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 # Names of macros, as projects write them.
 _UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9]*(?:max|min)?_*|_[A-Z]_)" is undefined')
 # Headers by package of PyPI; those of NVIDIA end in -cu12 for CUDA 12. Only headers that the
@@ -256,7 +269,7 @@ _MOST_LEVELS, _MOST_FILES, _MOST_BYTES = 6, 20_000, 200_000
 
 def project_flags(error: str, path: Path) -> list[str]:
     """The flags that an error asks for: a folder of headers, or a macro as the project sets it."""
-    missing = _NO_HEADER.search(error)
+    missing = NO_HEADER.search(error)
     if missing and missing["header"] == _GENERATED:
         return [_NOT_GENERATED]
     if missing:
@@ -300,7 +313,7 @@ def _torch_flags(folders: Iterable[Path]) -> list[str]:
 
 def _remedy(error: str, release: tuple[int, int] | None, others: Sequence[str] = ()) -> str:
     """How to give what an error of nvcc says is missing, and `others` that are missing, too."""
-    missing, macro = _NO_HEADER.search(error), _UNDEFINED.search(error)
+    missing, macro = NO_HEADER.search(error), _UNDEFINED.search(error)
     if macro:
         return f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64"
     if _REMOVED.search(error) and release and release >= (13, 0):
@@ -379,7 +392,7 @@ def _first_error(log: str, path: Path) -> str | None:
     """The first error in a compiler's log with its file and line, on one line."""
     lines = log.replace(str(path.absolute()), path.name).splitlines()
     for number, line in enumerate(lines, 1):
-        error = _NVIDIA_ERROR.match(line) or _GCC_ERROR.match(line)
+        error = NVIDIA_ERROR.match(line) or GCC_ERROR.match(line)
         if error:
             text = error["text"].strip()
             more = f" {lines[number].strip()}" if text.endswith(":") and lines[number:] else ""

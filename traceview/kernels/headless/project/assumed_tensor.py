@@ -41,12 +41,16 @@ _MOST_RANK = 4
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _NAMED = {_HEADS: _HEAD_COUNT, _GROUP: _GROUP_SIZE, _CHOSEN: _CHOSEN_COUNT, _PAGE: _PAGE_SIZE}
 _METHODS = (
-    "contiguous view reshape flatten squeeze unsqueeze detach clone cuda to transpose permute t "
-    "expand requires_grad_ zero_ fill_ data_ptr view_as expand_as type_as movedim narrow"
+    "contiguous view reshape flatten squeeze unsqueeze to transpose permute t "
+    "expand data_ptr view_as expand_as type_as movedim narrow"
 )
-_SAME = frozenset(_METHODS.split())
 _OF_SAME_RANK = ("transpose", "permute", "t", "movedim")
-_OF_ITSELF = ("detach", "clone", "cuda", "requires_grad_", "zero_", "fill_")
+_KEEPING = (
+    "detach clone cuda requires_grad_ zero_ fill_ abs clamp mul div add sub neg mul_ div_ normal_ "
+    "uniform_ clamp_ roll flip"
+)
+_OF_ITSELF = frozenset(_KEEPING.split())
+_SAME = _OF_ITSELF.union(_METHODS.split())
 _CASTS = {
     "float": "float32",
     "half": "float16",

@@ -37,7 +37,7 @@ _SWITCH = re.compile(r"trans(pose)?(_|d|$)|is_trans", re.IGNORECASE)
 _CREATED = "empty zeros ones full rand randn randint tensor arange empty_strided"
 _FACTORIES = frozenset(_CREATED.split())
 _INTEGERS = ("arange", "randint")
-_LIKE = re.compile(r"(empty|zeros|ones|full|rand|randn)_like|clone")
+_LIKE = re.compile(r"(empty|zeros|ones|full|rand|randn)_like|clone|Parameter")
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -238,9 +238,11 @@ class Scope:
     def _called(self, node: ast.Call) -> Any:
         function = self._value(node.func)
         arguments = [self._value(a) for a in node.args if not isinstance(a, ast.Starred)]
-        keywords = {k.arg: self._value(k.value) for k in node.keywords if k.arg}
         if function is dict:
             return {k.arg: self.value(k.value) for k in node.keywords if k.arg}
+        unpacked = (self.value(k.value) for k in node.keywords if not k.arg)
+        keywords = {n: v for each in unpacked if isinstance(each, dict) for n, v in each.items()}
+        keywords |= {k.arg: self._value(k.value) for k in node.keywords if k.arg}
         if isinstance(function, Method):
             return function(*arguments, **keywords)
         name = str(getattr(function, "__name__", ""))

@@ -7,7 +7,7 @@ import itertools
 import re
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -23,7 +23,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     Function,
     Method,
 )
-from traceview.kernels.headless.project.call_sites import CallSite, calls_of
+from traceview.kernels.headless.project.call_sites import CallSite, calls_elsewhere, calls_of
 from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.signatures import TYPE_NAMES, Parameter, documented_types
 
@@ -50,6 +50,8 @@ _DTYPES = {
     "BFloat16": "bfloat16",
 }
 _OF_TRITON = {short: name for name, short in TYPE_NAMES.items()}
+# The calls of a function in other files, by its name or that of its class.
+Elsewhere = Callable[[str], Sequence[CallSite]]
 
 
 def scope_at(
@@ -58,10 +60,12 @@ def scope_at(
     module: ast.Module,
     globals_: Mapping[str, Any],
     depth: int = 2,
+    elsewhere: Elsewhere | None = None,
 ) -> Scope:
     """The names that are known where a call is made.
 
-    The values of parameters come from a caller in the same module, up to `depth` callers away.
+    The values of parameters come from a caller in the same module, up to `depth` callers away, the
+    types of tensors also from callers `elsewhere`.
     Tensors are contiguous; they are in channels-last order where that breaks fewer of the
     function's assertions and conditions of the call.
     """
@@ -69,10 +73,11 @@ def scope_at(
         scope = Scope(globals_, functions=_functions(module))
         scope.run(module.body, call)
         return scope
-    scope = _scope_in(call, function, module, globals_, depth, channels_last=False)
+    of_caller = _caller(function, module, globals_, depth, elsewhere)
+    scope = _scope_in(call, function, module, globals_, of_caller, channels_last=False)
     if not scope.broken:
         return scope
-    other = _scope_in(call, function, module, globals_, depth, channels_last=True)
+    other = _scope_in(call, function, module, globals_, of_caller, channels_last=True)
     return other if other.broken < scope.broken else scope
 
 
@@ -81,7 +86,7 @@ def _scope_in(
     function: Function,
     module: ast.Module,
     globals_: Mapping[str, Any],
-    depth: int,
+    caller: Mapping[str, Any],
     *,
     channels_last: bool,
 ) -> Scope:
@@ -89,7 +94,6 @@ def _scope_in(
     scope = Scope(
         globals_, ranks=assumed_tensor.tensor_ranks(function), functions=_functions(module)
     )
-    caller = _caller(function, module, globals_, depth)
     allocated = _allocated(module, scope)
     for name, value in _parameters(function, scope):
         if isinstance(value, AssumedTensor) and not value.dtype:
@@ -158,20 +162,61 @@ def _instance(
 
 
 def _caller(
-    function: Function, module: ast.Module, globals_: Mapping[str, Any], depth: int
+    function: Function,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int,
+    elsewhere: Elsewhere | None,
 ) -> dict[str, Any]:
-    """The arguments of the first call of a function in its module, as far as they are known."""
-    first_call = _first_call(module, None, function.name) if depth else None
-    if first_call is None or first_call[0] is function:
-        return {}
-    scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1)
-    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-    passed = (
-        {}
-        if any(isinstance(a, ast.Starred) for a in first_call[1].args)
-        else dict(zip(names, map(scope.value, first_call[1].args), strict=False))
+    """The arguments of a function as far as they are known: those of its first call in its module.
+
+    Of calls in other files, the data types in the call that shows most of them: a test's sizes are
+    no typical ones.
+    """
+    classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+    owner = next((each.name for each in classes if _is_autograd(each, function)), "")
+    first_call = _first_call(module, None, owner or function.name) if depth else None
+    if first_call is not None and first_call[0] is not function:
+        scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1, elsewhere)
+        return _arguments(first_call[1], function, scope, bool(owner))
+    # What a parameter is by default is usual, whatever a test passes.
+    of = function.args
+    needed = [a.arg for a in (*of.posonlyargs, *of.args)][: -len(of.defaults) or None]
+    needed += [a.arg for a, d in zip(of.kwonlyargs, of.kw_defaults, strict=True) if d is None]
+    types_of = [
+        {n: of_type for n in needed if (of_type := _typed(n, passed.get(n)))}
+        for site in (elsewhere(owner or function.name) if elsewhere and depth else ())
+        for known in [globals_of(site.module, globals_)]
+        for scope in [scope_at(site.call, site.function, site.module, known, 1)]
+        for passed in [_arguments(site.call, function, scope, bool(owner))]
+    ]
+    return max(types_of, key=len, default={})
+
+
+def _is_autograd(node: ast.ClassDef, function: Function) -> bool:
+    """Whether a class is a torch.autograd.Function, called by `apply`, whose forward is given."""
+    return (
+        function.name == "forward"
+        and function in node.body
+        and any(ast.unparse(base).endswith("Function") for base in node.bases)
     )
-    passed |= {k.arg: scope.value(k.value) for k in first_call[1].keywords if k.arg}
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A parameter as far as the type of what is passed shows it: a tensor or a type; else None."""
+    if isinstance(value, AssumedTensor):
+        return AssumedTensor(name, value.dtype) if value.dtype else None
+    return value if isinstance(value, assumed_tensor.torch_().dtype) else None
+
+
+def _arguments(
+    call: ast.Call, function: Function, scope: Scope, without_first: bool
+) -> dict[str, Any]:
+    """What a call passes to the parameters of a function, as far as it is known."""
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][without_first:]
+    starred = any(isinstance(a, ast.Starred) for a in call.args)
+    passed = {} if starred else dict(zip(names, map(scope.value, call.args), strict=False))
+    passed |= {k.arg: scope.value(k.value) for k in call.keywords if k.arg}
     # An attribute of a tensor that is not known reads as a method.
     known = {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
     return {name: value for name, value in known.items() if not isinstance(value, Method)}
@@ -182,8 +227,8 @@ def _first_call(
 ) -> tuple[Function | None, ast.Call] | None:
     for child in ast.iter_child_nodes(node):
         inside = child if isinstance(child, Function) else function
-        called = child.func if isinstance(child, ast.Call) else None
-        if isinstance(called, ast.Name) and called.id == name and isinstance(child, ast.Call):
+        called = ast.unparse(child.func) if isinstance(child, ast.Call) else ""
+        if called.removesuffix(".apply") == name and isinstance(child, ast.Call):
             return inside, child
         nested = _first_call(child, inside, name)
         if nested:
@@ -197,16 +242,36 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
     defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
     listed = [*zip(positional, defaults, strict=True)]
     listed += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    documented = documented_types(function)
+    documented, tested = documented_types(function), _parametrized(function, scope)
     for argument, default in listed:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-        if default is not None:
+        if argument.arg in tested:
+            yield argument.arg, tested[argument.arg]
+        elif default is not None:
             yield argument.arg, scope.value(default)
         elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
             dtype = _annotated_dtype(annotation) or _OF_TRITON.get(documented.get(argument.arg, ""))
             yield argument.arg, AssumedTensor(argument.arg, _torch_dtype(dtype))
         else:
             yield argument.arg, _typical(argument.arg, annotation)
+
+
+def _parametrized(function: Function, scope: Scope) -> dict[str, Any]:
+    """The data types that pytest gives to parameters of a test: of each, a half type if any is."""
+    types_of, torch = dict[str, Any](), assumed_tensor.torch_()
+    for decorator in function.decorator_list:
+        listed = decorator.args if isinstance(decorator, ast.Call) else []
+        if len(listed) < 2 or "parametrize" not in ast.unparse(decorator):
+            continue
+        names, rows = map(scope.value, listed[:2])
+        names = re.findall(r"\w+", names) if isinstance(names, str) else names
+        for row in reversed(rows if isinstance(rows, (list, tuple)) else ()):
+            values = row if isinstance(row, (list, tuple)) else [row]
+            for name, value in zip(names, values, strict=False):
+                is_half = types_of.get(name) in (torch.float16, torch.bfloat16)
+                if isinstance(value, torch.dtype) and not (is_half and value is torch.float32):
+                    types_of[name] = value
+    return types_of
 
 
 def _torch_dtype(name: str | None) -> Any:
@@ -248,13 +313,20 @@ class LaunchArguments:
 
 
 def launch_arguments(
-    site: CallSite, parameters: Sequence[Parameter], globals_: Mapping[str, Any]
+    site: CallSite,
+    parameters: Sequence[Parameter],
+    globals_: Mapping[str, Any],
+    project: Path | None = None,
 ) -> LaunchArguments:
     """The arguments at a call site; `globals_` are the names of the module that the kernel is in.
 
     A module other than the kernel's own is not imported: its constants are read from its source.
     """
-    scope = scope_at(site.call, site.function, site.module, globals_)
+
+    def elsewhere(name: str) -> Sequence[CallSite]:
+        return calls_elsewhere(name, site.file, project)
+
+    scope = scope_at(site.call, site.function, site.module, globals_, elsewhere=elsewhere)
     passed = dict(_passed(site.call, parameters, scope))
     known = {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
     options = {n: known[n] for n in _OPTIONS if type(known.get(n)) in (int, bool)}
@@ -306,14 +378,14 @@ def _needed(
 
 def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:
     """The constants of a module that is not imported, on top of the names in `known`."""
-    scope = Scope(known)
+    scope = Scope({"torch": assumed_tensor.torch_(), **known})
     for node in module.body:
         if isinstance(node, ast.Assign):
             value = scope.value(node.value)
             for target in node.targets:
                 scope.assign(target, value)
     modules = {n: v for n, v in known.items() if isinstance(v, types.ModuleType)}
-    return modules | scope.known
+    return {"torch": assumed_tensor.torch_(), **modules, **scope.known}
 
 
 def _passed(

@@ -48,6 +48,8 @@ from traceview.kernels.headless.worker.jit_functions import (
 from traceview.kernels.ptx.model import Argument
 
 _LEAST_S = 3.0
+# Of the time that is left, for the arguments of a call.
+_OF_CALL = 0.75
 """How long an attempt may take even after the deadline."""
 
 _NOT_GUESSED = "cannot be guessed: "
@@ -346,6 +348,9 @@ class KernelResolution:
                 text = failed.text if failed else ""
                 repaired = guesses.with_operands(attempt, text, configuration)
             if failed is None:
+                if problem and problem.is_slow:
+                    slow = problem.text.partition(_WITH)[0]
+                    self.log.note(f"{slow} of its call, so one with a smaller tile is shown")
                 self.log.how = attempt.how
                 shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
                 # The configurations of a kernel differ in what the heading of each shows.
@@ -360,7 +365,7 @@ class KernelResolution:
             text = f"{jitted.name} {verb}{failed.text}"
             if failed.is_kernel:
                 return Problem(text, is_kernel=True)
-            problem = problem or Problem(f"{text}; {remark}")
+            problem = problem or Problem(f"{text}; {remark}", is_slow=failed.is_slow)
             # What an error asks for is tried whatever the time: it mostly is right.
             is_new = repaired is not None and repaired.arguments not in tried
             if missing or (deadline.passed and not is_new):
@@ -377,8 +382,9 @@ class KernelResolution:
         self, jitted: Jitted, attempt: Attempt, configuration: AutotuneConfig, deadline: Deadline
     ) -> Problem | None:
         """Compile an attempt in a trial, without a report; return its problem, or None."""
-        # Arguments of a call are right, even if they compile slowly: they get all the time.
-        seconds = max(_LEAST_S, deadline.left_s / (1 if attempt.origin else 2))
+        # Arguments of a call are right, even if they compile slowly: they get most of the time, and
+        # a smaller tile the rest.
+        seconds = max(_LEAST_S, deadline.left_s * (_OF_CALL if attempt.origin else 0.5))
         options = self._options(attempt.options, configuration)
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
         is_global = problem is not None and "global variable" in problem.text
@@ -405,7 +411,7 @@ class KernelResolution:
         calls = []
         for site in call_sites(jitted.name, file, project):
             known = own if site.file == file else globals_of(site.module, own)
-            calls.append(launch_arguments(site, parameters, known))
+            calls.append(launch_arguments(site, parameters, known, project))
         return sorted(calls, key=lambda call: -len(call.values))
 
     def _compile(

@@ -9,7 +9,13 @@ from functools import partial
 from traceview.base.findings import SEVERITIES, Finding
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.recompilations import Outcome
-from traceview.kernels.inspect.rules import global_memory, loops, occupancy, shared_memory
+from traceview.kernels.inspect.rules import (
+    arithmetic,
+    global_memory,
+    loops,
+    occupancy,
+    shared_memory,
+)
 from traceview.kernels.inspect.rules.atomics import atomics
 from traceview.kernels.inspect.rules.engine import Rule, advice_by
 from traceview.kernels.inspect.rules.remedies import Reconciliation
@@ -23,7 +29,10 @@ RULES: tuple[Rule, ...] = (
     occupancy.fp32_products,
     occupancy.fp64_arithmetic,
     loops.waiting_operands,
+    loops.repeated_operands,
     loops.older_tensor_cores,
+    arithmetic.runtime_divisions,
+    arithmetic.divergent_constants,
     loops.shared_memory_bound,
     loops.unchanging_loads,
     loops.unshared_products,

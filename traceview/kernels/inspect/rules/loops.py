@@ -28,6 +28,7 @@ from traceview.kernels.ptx.ttgir.loop_loads import (
     Why,
     deepest_loop,
     dot_rows,
+    repeated_loads,
 )
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
@@ -97,6 +98,13 @@ _UNSHARED = Diagnosis(
     "from them; for matrix products, cuBLAS or CUTLASS are faster still",
     "medium",
 )
+_REPEATED = Diagnosis(
+    "Each element that the hottest loop loads at {places} is loaded {times} times, as so many "
+    "elements of the tile have one offset",
+    "Load each of them once, in a tile {times} times as short along that axis, and unpack it in "
+    "registers (tl.join, or a third axis that is broadcast, then tl.reshape)",
+    "medium",
+)
 _MOST_STAGES = 3
 # An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
 # less in flight stay below the bandwidth (docs/ptx.md). At 1.755 GHz, 1 µs is so many cycles.
@@ -157,6 +165,21 @@ def waiting_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
                 lines[0],
                 lines,
             )
+
+
+def repeated_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Operands of products that load an element several times, as packed ones are unpacked."""
+    found = repeated_loads(kernel.ttgir) if kernel.ttgir else []
+    lines = [each.source for each in found]
+    if found:
+        yield CodeClaim(
+            _REPEATED,
+            {"times": max(each.times for each in found), "proven": True},
+            "TTGIR: the pointers of neighbouring elements along an axis are equal, such as of a "
+            "quotient k // 8",
+            lines[0],
+            lines,
+        )
 
 
 def _with_one_stage(kernel: KernelContext, loads: Sequence[WaitingLoad]) -> Iterator[CodeClaim]:

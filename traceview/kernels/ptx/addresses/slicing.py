@@ -36,7 +36,8 @@ class Origin:
     addresses of those loads start from. `gathered`: the addresses of those loads differ
     between the threads of a block. `through_shared`: it depends on values from shared memory.
     `per_thread`: it differs between the threads of a block. `per_block`: between blocks. `axes`:
-    those of threads and blocks along which it differs (x, y, z).
+    those of threads and blocks along which it differs (x, y, z). `counted`: it is computed from
+    the number of bits of a mask.
     """
 
     parameters: frozenset[str]
@@ -48,6 +49,7 @@ class Origin:
     gathered: bool = False
     loaded_from: frozenset[str] = frozenset()
     axes: frozenset[str] = frozenset()
+    counted: bool = False
 
 
 @record
@@ -108,7 +110,7 @@ class Slices:
         waiting = list(registers)
         parameters: set[str] = set()
         pointers: set[str] = set()
-        loaded = shared = gathered = False
+        loaded = shared = gathered = counted = False
         loaded_from: set[str] = set()
         while waiting:
             register = waiting.pop()
@@ -122,6 +124,7 @@ class Slices:
                     writers = (writer for each in behind for writer in self._writers.get(each, ()))
                     loaded_from |= {name for writer in writers for name in self._parameters(writer)}
                 shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
+                counted |= writer.opcode.startswith("popc")
                 parameters |= self._parameters(writer)
                 pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
                 waiting += [] if writer.opcode.startswith(_LOADS) else reads(writer)
@@ -135,6 +138,7 @@ class Slices:
             gathered=gathered,
             loaded_from=frozenset(loaded_from),
             axes=frozenset(each[-1] for each in seen & (_THREAD | _BLOCK) if each[-2] == "."),
+            counted=counted,
         )
 
     def _behind(self, registers: Iterable[str]) -> set[str]:
@@ -198,6 +202,7 @@ def together(origins: Iterable[Origin]) -> Origin:
         any(origin.gathered for origin in listed),
         frozenset().union(*(origin.loaded_from for origin in listed)),
         frozenset().union(*(origin.axes for origin in listed)),
+        any(origin.counted for origin in listed),
     )
 
 

@@ -7,6 +7,7 @@ it does not pipeline stays a load, whose value the same iteration uses.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Literal
@@ -14,9 +15,10 @@ from typing import Literal
 from traceview.base.records import record
 from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import SourceLine
+from traceview.kernels.ptx.ttgir.axis_info import axis_infos, element_bytes
 from traceview.kernels.ptx.ttgir.operations import LOOPS, loop_depths_of
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
-from traceview.kernels.ptx.ttgir.vector_limit import vector_limits
+from traceview.kernels.ptx.ttgir.vector_limit import pointer_type, vector_limits
 
 Why = Literal["if", "narrow", "unknown"]
 _DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma")
@@ -86,6 +88,42 @@ def deepest_loop(module: IrModule) -> DeepestLoop | None:
         bool(opcodes & {*_COPIES, "ttg.async_wait"}),
         "tt.store" in opcodes and bool(_CARRIED_FLOATS.search(loop.rest)),
     )
+
+
+@record
+class RepeatedLoad:
+    """A load of the deepest loop that loads each element `times` times, as offsets repeat."""
+
+    source: SourceLine | None
+    times: int
+
+
+# Of what an iteration loads: less is not worth an unpacking by hand.
+_LEAST_OF_LOADED = 0.25
+
+
+def repeated_loads(module: IrModule) -> list[RepeatedLoad]:
+    """The loads of a deepest loop with products that repeat elements along an axis of a tile."""
+    depths = loop_depths_of(module)
+    deepest = max(depths, default=0)
+    inside = [op for op, n in zip(module.operations, depths, strict=True) if 0 < n == deepest]
+    if not any(op.opcode in _DOTS for op in inside):
+        return []
+    infos, sizes, found = axis_infos(module), list[int](), dict[SourceLine | None, RepeatedLoad]()
+    loads = [op for op in inside if op.opcode in ("tt.load", _COPIES[0]) and op.inputs]
+    for op in loads:
+        pointers = pointer_type(op.inputs[0], op, module)
+        shape = shape_of(pointers)
+        info = infos.get(op.inputs[0])
+        times = prod(map(min, info.constancy, shape)) if info and len(shape) > 1 else 1
+        sizes.append(prod(shape) * element_bytes(pointers))
+        if times > 1:
+            found[op.line] = RepeatedLoad(op.line, times)
+    of_lines = Counter[SourceLine | None]()
+    for op, size in zip(loads, sizes, strict=True):
+        of_lines[op.line] += size
+    least = _LEAST_OF_LOADED * sum(sizes)
+    return [each for each in found.values() if of_lines[each.source] >= least]
 
 
 def dot_rows(module: IrModule) -> int | None:

@@ -53,6 +53,8 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
     apart = threads_apart(narrow, cuda=True) if cuda and not _is_run(narrow) else None
     if apart:
         return apart
+    if cuda and narrow.address.counted:
+        return _COUNTED
     # An index may come through shared memory, too, or depend on bits of what is loaded.
     if cuda and not narrow.layout.lane and (narrow.address.loaded or narrow.address.through_shared):
         return replace(causes.by_loaded(narrow, _SORT), inherent=True)
@@ -273,6 +275,13 @@ _OVERLAPPING = NarrowReason(
     "addresses in PTX: threads are one element apart, and each stores several adjacent ones",
     proven=True,
     uncertain=True,
+)
+
+_COUNTED = NarrowReason(
+    "each thread counts the bits of a mask to find its element",
+    "Leave the width: threads whose bit is set access adjacent elements, in order",
+    "the address in PTX is computed with popc",
+    kept=True,
 )
 
 _FLOAT4 = (

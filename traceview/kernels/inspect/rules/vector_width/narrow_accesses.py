@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from traceview.base.findings import SEVERITIES, Severity
 from traceview.base.units import Value
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.kernel_context import (
     ENOUGH_BYTES_IN_FLIGHT,
     AccessContext,
@@ -100,7 +101,9 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
                 severity = "medium"
             if severity != "info" and computes:
                 severity = "low"
-            if narrow.moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
+            # Threads beyond a tiny tile move nothing.
+            moved = min(narrow.moved, tile_bits(*stream, kernel.compiled))
+            if moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
                 severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
     claims = [
@@ -168,6 +171,12 @@ def _narrow(
     fraction = _bits(accesses) / _bits(every)
     costs = kernel.request_costs
     cost = costs.cost_of(most.access, most.instructions) if costs else None
+    # Neighbours that read the same element together move less than one instruction per element.
+    served = cost.sectors * _SECTOR_BITS if cost and cost.sectors else 0
+    if kernel.compiled.is_cuda(place[0]) and 0 < 2 * served <= WARP_THREADS * (
+        most.access.width_bits or 0
+    ):
+        return None
     helpers = helper_lines(each for context in narrow for each in context.instructions)
     return causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
@@ -301,9 +310,43 @@ def _claim(
     )
 
 
+# Whoever called gets the output's rows as they are.
+_GIVEN_SIZE = (
+    "Leave {0} as it is where it is the output's size. Only if what reads the output takes a "
+    "pitch, allocate rows of a multiple of 16 elements, and pass that pitch instead of {0}"
+)
+
+
+def _pitch_of_output(
+    narrow: causes.Narrow, reason: causes.NarrowReason, kernel: KernelContext
+) -> str:
+    """The size that a proven remedy pads and that only addresses of stores contain, as a pitch.
+
+    Empty if there is none, and for what is named as a stride, which says nothing of the size.
+    """
+    if narrow.place[1] != "store" or not kernel.provenance or not reason.proven:
+        return ""
+    padded = {n for each in reason.remedies for n in each.change.divisible}
+    padded |= {n for each in reason.remedies for n, _ in each.change.constexprs}
+    sizes = {a.name for a in narrow.suspects.address if not a.type.startswith("*")} & padded
+    loaded = {
+        argument.name
+        for (place, _), contexts in kernel.global_accesses.items()
+        for context in contexts
+        if place[1] not in ("store", "atomic")
+        for argument in kernel.provenance.named(context.address.parameters)
+    }
+    output = sizes - loaded
+    named = any(map(causes.named_as_stride, output))
+    is_pitch = output and output == padded and not named
+    return causes.in_words(sorted(output)) if is_pitch else ""
+
+
 def _reason(narrow: causes.Narrow, kernel: KernelContext, *, tiled: bool) -> causes.NarrowReason:
     sm_count = kernel.sms.count if kernel.sms else None
     reason = reason_of(narrow, kernel.compiled, kernel.trials, tiled=tiled, sm_count=sm_count)
+    if pitch := _pitch_of_output(narrow, reason, kernel):
+        return replace(reason, remedy=_GIVEN_SIZE.format(pitch), remedies=(), kept=True)
     if narrow.place[1] == "atomic":
         return replace(reason, basis=f"{reason.basis}; {VECTORS_SINCE}")
     return reason

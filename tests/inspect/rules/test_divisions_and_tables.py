@@ -1,0 +1,80 @@
+"""Kernels in CUDA C++ that divide by run-time values, look up constants, or share elements.
+
+All variants of a kind are kernels of one file, as compiling a file takes seconds.
+"""
+
+import itertools
+
+import pytest
+
+import traceview
+from tests.inspect.rules.written_ptx import need, need_compiler
+
+# What is divided, and whether threads divide different values by what only the run knows.
+DIVISIONS = {
+    "out[(i % w) * h + i / w] = x[i]": True,
+    "out[i / w + (i / (w * h)) % d] = x[i % h]": True,
+    "out[i % 48 * 16 + i / 48] = x[i]": False,
+    "out[i % W * 16 + i / W] = x[i]": False,
+    "out[i] = x[i] * (blockIdx.x / w)": False,
+    "out[i] = x[i + w]": False,
+}
+# An index into a table, and whether threads of a warp look up different elements.
+INDICES = {"q[i]": True, "threadIdx.x & 63": True, "q[i] >> 2": True, "w & 63": False, "7": False}
+# An index by which neighbouring threads read the same element, or the next one.
+SHARED = {"i / 32": True, "i >> 6": True, "i": False, "i + 1": False}
+COUNTED = ("__popc(mask[i / 32] & ((1u << (i & 31)) - 1))", "w + __popcll(m & ((1ull << i) - 1))")
+
+
+def kernels(tmp_path, bodies, before=""):
+    """The findings of each body, as a kernel of one file."""
+    need("ptxas", "nvdisasm")
+    need_compiler()
+    text = f"constexpr int W = 80;\n{before}\n"
+    for number, body in enumerate(bodies):
+        text += (
+            f"__global__ void k{number}(const float* __restrict__ x, const unsigned char* q,\n"
+            "    const unsigned* __restrict__ mask, unsigned long long m,\n"
+            "    float* __restrict__ out, int w, int h, int d) {\n"
+            "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+            f"  {body};\n}}\n"
+        )
+    (tmp_path / "k.cu").write_text(text)
+    found = traceview.inspect_ptx(tmp_path / "k.cu").kernels
+    by_number = {int("".join(filter(str.isdigit, k.name[3:6]))): k.findings for k in found}
+    return [by_number[number] for number in range(len(by_number))]
+
+
+def test_division_by_what_only_the_run_knows(tmp_path):
+    loops = [f"for (int j = 0; j < d; j++, i += blockDim.x) {{ {each}; }}" for each in DIVISIONS]
+    found = kernels(tmp_path, [*DIVISIONS, *loops])
+    for findings, is_said in zip(found, [*DIVISIONS.values()] * 2, strict=True):
+        said = [f for f in findings if f.message.startswith("Integer division")]
+        assert bool(said) == is_said, findings
+        assert all(f.severity in ("low", "medium") and "template" in f.action for f in said)
+
+
+@pytest.mark.parametrize("type_", ["float", "int"])
+def test_a_table_in_constant_memory_that_threads_index_differently(tmp_path, type_):
+    bodies = [f"out[i] = table[{index}]" for index in INDICES]
+    found = kernels(tmp_path, bodies, f"__constant__ {type_} table[256];")
+    for findings, is_said in zip(found, INDICES.values(), strict=True):
+        said = [f for f in findings if "__constant__" in f.message]
+        assert bool(said) == is_said, findings
+        assert all(f.severity == "medium" and f.subject for f in said)
+
+
+def test_neighbours_that_read_one_element_need_no_vector(tmp_path):
+    found = kernels(tmp_path, [f"out[i] = x[{index}]" for index in SHARED])
+    for findings, is_shared in zip(found, SHARED.values(), strict=True):
+        narrow = [f.message for f in findings if "bits per thread per instruction" in f.message]
+        assert ["loads" in message for message in narrow] == [not is_shared]
+
+
+def test_elements_that_bits_of_a_mask_count_are_adjacent(tmp_path):
+    guards = ("", "if (i < w) ")
+    bodies = [f"{g}out[i] = x[{index}]" for g, index in itertools.product(guards, COUNTED)]
+    for findings in kernels(tmp_path, bodies):
+        counted = [f for f in findings if "mask" in f.message]
+        assert [f.severity for f in counted] == ["info"]
+        assert not any("Sort" in (f.action or "") for f in findings)
