@@ -23,7 +23,8 @@ from traceview.base.failures import AnswerParts
 from traceview.base.intervals import Intervals
 from traceview.base.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.base.tables.arrays import median
-from traceview.traces.facts.compilation import compilation, xla_trials
+from traceview.traces.facts import code
+from traceview.traces.facts.compilation import compilation, only_by_pauses, xla_trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.launches import cuda_graphs, unpaired, waits
 from traceview.traces.facts.operations import CallKind, Kind, Operations, operations
@@ -258,7 +259,19 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
         passes = _passes_of(trace, process, rows[calls["start_ns"][call] >= begin_ns])
     if passes is None or _in_one_module(trace, passes, trials):
         return None
-    return passes
+    return None if _first_calls(trace, passes, trials) else passes
+
+
+def _first_calls(trace: Trace, passes: _Passes, trials: Intervals) -> bool:
+    """Whether most passes are mostly pauses in which XLA compiled, as each program's first call is.
+
+    The names of its kernels repeat from program to program. Where XLA itself or samples say what
+    it compiles, a loop that compiles again is told from these.
+    """
+    _, _, begin, end = passes
+    compiled_ns = intervals.overlap(trials, begin, end)
+    most = np.mean(2 * compiled_ns > end - begin) > _LEAST_OF_STEPS
+    return bool(most and only_by_pauses(trace, code.JAX))
 
 
 def _compiled_behind(trace: Trace, passes: _Passes) -> int | None:
