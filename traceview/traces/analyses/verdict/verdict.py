@@ -334,7 +334,11 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
 
 
 def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
-    """Where pages of unified memory take longer before and after the GPU's work than that does."""
+    """What is before and after the GPU's work: waits for earlier work, and pages of unified memory,
+    where moving them takes longer than the work."""
+    waited_ns = gap_bounds.first_wait_ns(trace)
+    if waited_ns and not trace.selection:
+        yield f"{units.duration(waited_ns)} before that wait for work from before the recording"
     moved = copies.outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
     if moved > parts.span_ns and not trace.selection:
         yield f"{units.duration(moved)} of page migrations before and after"
