@@ -329,3 +329,70 @@ def test_layers_of_a_first_pass_are_no_steps(tmp_path, load_ms, even, cold):
     findings = traceview.analyze(trace).findings
     assert cold is (findings[0].analysis == "trace-health")
     assert not cold or {each.finding.severity for each in findings[1:]} <= {"info"}
+
+
+XLA_NAMES = {
+    "new": ("loop_add_fusion", "input_reduce_fusion_1", "wrapped_transpose", "gemm_fusion_dot_2"),
+    "old": ("fusion", "broadcast_1", "fusion_7", "convert_3", "reduce_12"),
+    "library": ("loop_multiply_fusion_3", "ampere_sgemm_64x32_sliced1x4_nn", "fusion_2"),
+}
+
+
+@pytest.mark.parametrize("names", XLA_NAMES)
+@pytest.mark.parametrize(("programs", "alike"), [(3, False), (12, False), (12, True)])
+@pytest.mark.parametrize("load", ["cuModuleLoadDataEx", "cuLibraryLoadData"])
+def test_first_calls_of_programs_of_xla_are_compilation(tmp_path, names, programs, alike, load):
+    """Each jitted program is compiled at its first call, without ranges or samples that say so."""
+    draw, export, at = np.random.default_rng(programs), Export(), 900 * MS
+    export.call("cuInit", 0, at)
+    for number in range(programs):
+        at += 300 * MS
+        for asks in ("cuCtxSetCurrent", "cuMemGetInfo"):
+            export.call(asks, at, at + 50_000)
+            at += 60_000
+        export.call(load, at, at + 400_000)
+        at += 410_000
+        for kernel in range(3):
+            every = XLA_NAMES[names]
+            name = every[kernel % len(every)] if alike else str(draw.choice(every))
+            # The first names say that these are programs of XLA.
+            name = name if number else every[kernel]
+            export.launch((at, at + 5_000), (at + 8_000, at + 16_000), name=name)
+            at += 20_000
+    report = traceview.analyze(with_steps(export.load(tmp_path)))
+
+    text, board = report.verdict.text, report.scoreboard
+    assert text.startswith("Next to no GPU work was recorded: ")
+    assert "of compilation" in text
+    assert "waiting for launches" not in text
+    assert (report.verdict.limit, report.verdict.steps) == ("compilation", 0)
+    assert (board.gpu_busy_pct, board.launch) == (None, None)
+    first = report.findings[0]
+    assert first.analysis == "phases"
+    assert first.finding.message.startswith("Compilation by XLA took ")
+    assert "JAX_COMPILATION_CACHE_DIR" in first.finding.action
+    assert ("one jax.jit" in first.finding.action) is (programs > 6)
+
+
+@pytest.mark.parametrize("passes", [2, 3, 4])
+@pytest.mark.parametrize("tensor_cores", [False, True])
+@pytest.mark.parametrize("load_ms", [40, 400])
+def test_cold_passes_prove_no_remedy(tmp_path, passes, tensor_cores, load_ms):
+    """Passes of matrix products, each of which loads code: nothing but that is told as high."""
+    gemm = "ampere_s16816gemm_bf16_128x64" if tensor_cores else "ampere_sgemm_128x64_nn"
+    export, at = Export(), 0
+    for number in range(passes):
+        export.range(f"step_{number}", at, at + 2 * load_ms * MS + 20 * MS)
+        for layer in range(20):
+            if layer < 2:
+                export.call("cuModuleLoadData", at, at + load_ms * MS)
+                at += load_ms * MS + 5_000
+            export.launch((at, at + 5_000), (at + 8_000, at + 600_000), name=gemm)
+            at += 620_000
+        at = (number + 1) * (2 * load_ms * MS + 20 * MS)
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Cold: first uses")
+    assert (report.scoreboard.gpu_busy_pct, report.scoreboard.launch) == (None, None)
+    high = {each.analysis for each in report.findings if each.finding.severity == "high"}
+    assert high == {"trace-health"}

@@ -372,7 +372,6 @@ def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
 
     How early a program launches, and what to do about idle time, copies and waits, is of a habit.
     """
-    kept = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
     notes = (
         RankedFinding(
             row.analysis,
@@ -385,9 +384,23 @@ def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
             ),
         )
         for row in findings
-        if row.analysis not in (*kept, run_ahead.ANALYSIS.name)
+        if row.analysis not in (*_OF_STARTS, run_ahead.ANALYSIS.name)
     )
-    return (*(row for row in findings if row.analysis in kept), *notes)
+    return (*(row for row in findings if row.analysis in _OF_STARTS), *notes)
+
+
+def of_first_calls(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
+    """The findings of cold passes: what later passes would win is not known, so none is high."""
+    return tuple(
+        replace(row, finding=replace(row.finding, severity="medium"))
+        if row.severity == "high" and row.analysis not in _OF_STARTS
+        else row
+        for row in findings
+        if row.analysis != run_ahead.ANALYSIS.name
+    )
+
+
+_OF_STARTS = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
 
 
 _OF_HABITS = (gpu_idle.ANALYSIS.name, memory_copies.ANALYSIS.name, sync_stalls.ANALYSIS.name)

@@ -37,7 +37,7 @@ from traceview.traces.facts.ranges import origins, ranges
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import steps
 from traceview.traces.plan import PlanStep, RankedFinding, plan
-from traceview.traces.ranking import Outcome, as_notes, ranked, unrecorded
+from traceview.traces.ranking import Outcome, as_notes, of_first_calls, ranked, unrecorded
 from traceview.traces.trace import Fact, Selection, Trace, fact
 
 THREADS = 2
@@ -269,7 +269,9 @@ def report_of(
         rows = ranked(answers, loops, lambda one: wording.time_of(trace, one), steady_ns, replayed)
         told = verdict(trace)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
-        return as_notes(rows) if is_little_beside_start_up(trace) else rows
+        if is_little_beside_start_up(trace):
+            return as_notes(rows)
+        return of_first_calls(rows) if cold else rows
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

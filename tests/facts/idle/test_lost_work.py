@@ -125,19 +125,35 @@ def test_the_first_wait_of_a_window_is_for_work_from_before_it(tmp_path, waited,
     assert (unknown.lost, unknown.gaps_ns) == (0, int(every.idle_ns[lost][0]))
 
 
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("waited", [500, 30_000, 463_000])
+def test_a_window_that_begins_with_a_wait_says_so(tmp_path, waited, blocking):
+    """Nothing was recorded before it that the read-back may wait for."""
+    events = cut_window(np.random.default_rng(waited), waited, blocking, 0)[2:]
+    text = traceview.analyze(traceview.load(traces.write(tmp_path / "t.json", events))).verdict.text
+    assert ("ms before that wait for work from before the recording" in text) is (waited > 1_000)
+
+
 @pytest.mark.parametrize("launch", ["cudaGraphLaunch_v10000", "cuGraphLaunch"])
 @pytest.mark.parametrize("copies", [0, 1, 3])
-def test_graphs_without_their_kernels_ask_for_a_recording_by_node(tmp_path, launch, copies):
+@pytest.mark.parametrize("kernels", [0, 2])
+def test_graphs_without_their_kernels_ask_for_a_recording_by_node(
+    tmp_path, launch, copies, kernels
+):
     export, at = Export(), 0
     for _ in range(30):
         for _ in range(copies):
             export.copy((at, at + 8_000), (at + 9_000, at + 12_000), source="pinned")
             at += 20_000
+        for number in range(kernels):
+            export.launch((at, at + 8_000), (at + 9_000, at + 12_000), name=f"k{number}")
+            at += 20_000
         export.launch_without_kernel((at, at + 30_000), api=launch)
         export.call("cudaStreamSynchronize_v3020", at + 40_000, at + 8_000_000)
         at += 8_100_000
     findings = traceview.analyze(export.load(tmp_path)).findings
-    assert "without a record of their kernels" in findings[0].finding.message
+    without = "without a record of their kernels", "whose kernels were not recorded"
+    assert any(text in findings[0].finding.message for text in without)
     assert "--graph-trace node" in findings[0].finding.action
     assert not any(each.analysis == "sync-stalls" for each in findings)
 

@@ -135,15 +135,20 @@ GENERATED = {
     "integrate_3f1a_cuda_kernel_forward": "Warp",
     "nvfuser_pointwise_f0_c1_r0_g0": "nvFuser",
     "CudaCodeGen::kernel12": "nvFuser",
+    "loop_add_fusion_2": "XLA",
+    "fusion_3": "XLA",
 }
 
 
 @pytest.mark.parametrize(("name", "tool"), GENERATED.items())
 @pytest.mark.parametrize("load", ["cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData"])
-def test_the_first_call_of_a_generated_kernel_compiles_it(tmp_path, name, tool, load):
+@pytest.mark.parametrize("asks", ["cuCtxSetCurrent", "cuMemGetInfo", "cudaGetDevice", None])
+def test_the_first_call_of_a_generated_kernel_compiles_it(tmp_path, name, tool, load, asks):
     """The thread is silent, loads the code and launches it: again after each new kernel."""
     export, at = Export(), 0
     for number in range(3):
+        if asks:
+            export.call(asks, at + 199 * MS, at + 199 * MS + 50_000)
         export.call(load, at + 200 * MS, at + 201 * MS)
         times = (at + 202 * MS, at + 203 * MS), (at + 204 * MS, at + 205 * MS)
         export.launch(*times, name=f"{name}{number}" if tool == "nvFuser" else name)

@@ -9,6 +9,7 @@ from tests.trace.kineto import traces
 from traceview.traces.facts.ranges.ranges import pattern_of
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.facts.steps.steps import steps, steps_source
+from traceview.traces.trace.nsys.ranges import RANGE_PREFIX as PREFIX
 
 MS = 1_000_000
 
@@ -248,9 +249,20 @@ def test_equal_layers_are_steps_of_their_model(tmp_path, pause, expected):
     assert len(steps(with_steps(export.load(tmp_path)))) == expected
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_passes_launched_far_ahead_are_steps_of_a_simulation(tmp_path, seed):
-    """The CPU launches everything at once and waits at the end: no framework, so no layers."""
+AHEAD = {
+    "CUDA C++": "{}(float*)",
+    "OpenACC": "{}_39_gpu",
+    "OpenACC of pgcc": "__pgi_uacc_cuda_{}",
+    "OpenMP": "nvkernel_{}_F1L24_2",
+    "CuPy": "cupy_{}__float32_float32",
+    "Numba": "__main__::{}[abi:v1,cw51cXTLSUwv1sCUt9Uw1](Array<float, 1, C, mutable, aligned>)",
+}
+
+
+@pytest.mark.parametrize("written", AHEAD)
+@pytest.mark.parametrize("seed", range(4))
+def test_passes_launched_far_ahead_are_steps_of_a_simulation(tmp_path, seed, written):
+    """The CPU launches everything at once and waits at the end: no model, so no layers."""
     draw = np.random.default_rng(seed)
     kernels, passes = int(draw.integers(2, 9)), int(draw.integers(12, 200))
     words = ["force", "integrate", "collide", "stream", "pressure", "advect", "swap", "halo"]
@@ -262,7 +274,9 @@ def test_passes_launched_far_ahead_are_steps_of_a_simulation(tmp_path, seed):
     for number in range(kernels * passes):
         which = number % kernels
         end = busy + int(took[which])
-        export.launch(call=(at, at + 5_000), kernel=(busy, end), name=f"{words[which]}(float*)")
+        export.launch(
+            call=(at, at + 5_000), kernel=(busy, end), name=AHEAD[written].format(words[which])
+        )
         at, busy = at + 6_000, end + 600
     export.call("cudaDeviceSynchronize_v3020", at, busy)
     found = steps(with_steps(export.load(tmp_path)))
@@ -451,3 +465,72 @@ def test_a_loop_that_launches_one_kernel(tmp_path, name, around, pause_us, per_w
         assert not len(found)
     else:
         assert found.operations.tolist() == [1] * launched
+
+
+FORWARD, BACKWARD = ("conv", "norm", "relu", "gemm"), ("dgrad", "wgrad", "norm_backward")
+UPDATE = "multi_tensor_apply_kernel<FusedAdam>"
+
+
+def launched(export, at, names, us):
+    for name in names:
+        export.launch((at, at + 4_000), (at + 6_000, at + 6_000 + us * 1_000), name=name)
+        at += 9_000 + us * 1_000
+    return at
+
+
+def played(tmp_path, marked, rounds, passes, names):
+    """Rounds of passes that end in a read and CPU work, each followed by 12 training steps."""
+    export, at = Export(), 0
+    for _ in range(rounds):
+        for _ in range(passes):
+            at = launched(export, at, names, 50)
+            export.copy((at, at + 9_000), (at + 2_000, at + 5_000), kind="D2H", bytes=400)
+            at += 1_000_000
+        for _ in range(12):
+            begin, at = at, launched(export, at, (*FORWARD, *BACKWARD, UPDATE, UPDATE), 300)
+            if marked is not None:
+                export.range(f"{marked}step_{at}", begin, at)
+                export.range(f"{PREFIX}optimizer", at - 320_000, at - 1_000)
+    return with_steps(export.load(tmp_path))
+
+
+@pytest.mark.parametrize("marked", [None, "", PREFIX])
+@pytest.mark.parametrize(("rounds", "passes"), [(1, 60), (1, 300), (3, 80)])
+def test_play_before_training_is_a_loop(tmp_path, marked, rounds, passes):
+    """A program plays with the model that it then trains: that is no start-up."""
+    if rounds > 1 and marked is None:
+        pytest.skip("the play of later rounds is a part of the first step behind it")
+    found = steps(played(tmp_path, marked, rounds, passes, FORWARD))
+    training = found.operations > len(FORWARD) + 1
+    assert abs(np.count_nonzero(~training) - rounds * passes) <= rounds
+    assert abs(np.count_nonzero(training) - 12 * rounds) <= 1
+
+
+@pytest.mark.parametrize("marked", [None, "", PREFIX])
+@pytest.mark.parametrize(
+    "names", [(*FORWARD, *BACKWARD, UPDATE, UPDATE), ("fill", "uniform", "scale")]
+)
+def test_warm_up_and_a_start_are_no_play(tmp_path, marked, names):
+    found = steps(played(tmp_path, marked, 1, 20, names))
+    assert not [name for name in found.names.decode() if name.startswith("pass")]
+
+
+@pytest.mark.parametrize("waits", [(True, True), (False, False), (True, False)])
+@pytest.mark.parametrize(("passes", "loops"), [((300, 200), 2), ((300, 8), 1), ((90, 300), 1)])
+def test_loops_one_after_the_other(tmp_path, waits, passes, loops):
+    """A program without ranges advances its particles, then solves; a short solve is its end."""
+    export, at, busy = Export(), 0, 0
+    kernels = (("force", "integrate"), ("assemble", "solve", "project"))
+    for number, names, wait in zip(passes, kernels, waits, strict=True):
+        for _ in range(number):
+            for name in names:
+                start = max(busy, at + 5_000)
+                busy = start + 50_000
+                export.launch((at, at + 4_000), (start, busy), name=f"{name}(float*)")
+                at, busy = at + 6_000, busy + 600
+            if wait:
+                export.sync("cudaDeviceSynchronize", at, busy)
+                at = busy + 5_000
+    found = steps(with_steps(export.load(tmp_path)))
+    assert len(np.unique(found.series)) == loops
+    assert abs(len(found) - (sum(passes) if loops > 1 else max(passes))) <= 2

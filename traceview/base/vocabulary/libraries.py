@@ -108,7 +108,7 @@ _LAYOUT = r"nn|nt|tn|tt|nhwc|nchw"
 _ANY_SCOPE = r"(?:[^<]*::)?"
 INDUCTOR = r"triton_(?:poi|per|red|for|tem|mix|spl)_fused_"
 CUPY = r"cupy_"
-XLA = r"(?:loop|input|wrapped|copy|transpose)_?\w*fusion(?:_\d+)?$|wrapped_\w+$"
+XLA = r"(?:(?:loop|input|wrapped|copy|transpose)_?\w*)?fusion(?:_\d+)?$|wrapped_\w+$"
 # sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize256x128x8_stage3_…: what is stored, multiplied.
 _XMMA = (
     r"xmma_(?:(?P<conv>fprop|dgrad|wgrad)_)?\w*?gemm(?:_indexed)?(?:_wo_smem)?_"
@@ -364,7 +364,7 @@ LIBRARIES: tuple[Library, ...] = (
     ),
     Library(
         "XLA",
-        rf"{XLA}|fusion(?:_\d+)?$",
+        XLA,
         "{base}",
         r"(?P<base>.+)",
         class_=lambda parts: kernel_words.first_of(kernel_words.XLA_RULES, parts["base"] or ""),

@@ -145,6 +145,8 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
     steady = f"of {units.duration(board.steady_ns)}" if board.steady_ns else ""
     most = f"{steady}, GPU {board.device_id} of {board.devices}" if board.devices > 1 else steady
     lost = board.launch == "unknown"
+    if board.gpu_busy_pct is None and not lost:
+        most = "first calls alone"
     busy = "unknown" if lost else units.percent(board.gpu_busy_pct)
     yield ScoreTile("gpu_busy_pct", "GPU busy", busy, most)
     counted = board.steps - board.warm_up_steps
@@ -159,7 +161,7 @@ def _tiles(board: Scoreboard) -> Iterator[ScoreTile]:
         ("copies_pct", "Copies", board.copies_exposed_ns, board.copies_pct),
     ):
         if ns is None or pct is None:
-            yield ScoreTile(field, name, none if ns is None else "unknown")
+            yield ScoreTile(field, name, "unknown" if lost and ns is not None else none)
         else:
             exposed = f"{units.duration(ns)} exposed" if ns else "all hidden"
             share = 100 * ns / max(board.steady_ns or 0, 1)

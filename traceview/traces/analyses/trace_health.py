@@ -40,7 +40,7 @@ from traceview.traces.analyses.verdict.series import (
 )
 from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
-from traceview.traces.facts.launches import cuda_graphs, cut_window, unpaired
+from traceview.traces.facts.launches import cuda_graphs, cut_window, loses_graphs, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.facts.steps.steps import steps
 from traceview.traces.trace import Trace, model
@@ -127,14 +127,18 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     lost = lost if computes else 0
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     if lost:
-        text = "{lost:launch call} {lost?has|have} no GPU work: {lost?it|they} failed, or the "
-        text += "events were lost."
+        graphs = loses_graphs(trace)
+        text = "{lost:launch call} {lost?has|have} no GPU work: " + (
+            "most launch CUDA graphs, whose kernels were not recorded."
+            if graphs
+            else "{lost?it|they} failed, or the events were lost."
+        )
         in_doubt = bool(unknown_idle(trace)) or 2 * lost > launches
         yield Check(
             "launches",
             "blind" if in_doubt else "warning",
             text + " That leaves idle time unknown." * in_doubt,
-            wording.flush(trace),
+            wording.AS_NODES if graphs else wording.flush(trace),
             {"lost": lost, "launches": launches},
             all_in_doubt=in_doubt,
         )

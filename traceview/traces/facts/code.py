@@ -104,7 +104,7 @@ _KERNELS = (
     (WARP, r"\w+_cuda_kernel_(?:forward|backward)$"),
 )
 """Names that the tools give to the kernels they generate."""
-AT_FIRST_CALL = (CUPY, NUMBA, NVFUSER, WARP)
+AT_FIRST_CALL = (CUPY, NUMBA, NVFUSER, WARP, JAX)
 """Tools that compile a kernel when it is first called, and load its code themselves."""
 
 

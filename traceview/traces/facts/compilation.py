@@ -12,7 +12,7 @@ What shows it, each by itself:
    compiler process shows only the time between the first and the last. Which tool started them is
    told by the kernels that ran.
 4. Without samples, a pause in a thread's calls that ends in its loading the code of a kernel that
-   CuPy, Numba, Warp or nvFuser generated.
+   CuPy, Numba, Warp, nvFuser or XLA generated. Calls that only ask for something end no pause.
 
 Other loading of code at its first use (cuModuleLoad, cuLibraryLoad inside a launch) is not
 compilation.
@@ -48,6 +48,8 @@ _LEAST_SHOWN = 0.1
 """Part of a window that evidence covers: launches of compiled kernels, some of which pass a frame
 of the compiler for a moment, covered 1 % (a public recording of torch.compile on AMD)."""
 _PERIODS = 4
+_ASKS = re.compile(r"(cuda|cu|hip)\w*(Get|(Set|Push|Pop)Current|SetDevice)")
+"""XLA sets the context and asks for the free memory before it loads a program."""
 _DIGITS = re.compile(r"\d+")
 _NEVER = np.iinfo(np.int64).max
 
@@ -306,7 +308,8 @@ def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]
     """Pauses in which a kernel was compiled that its thread then loads and launches, by tool."""
     # Pauses of threads that end in a load of code: start, end, and the call that launches next.
     calls, kinds = trace.recorded("api_calls"), operations.call_kinds(trace)
-    own = np.flatnonzero(calls["process"] == process)
+    asks = calls.texts("name").matching(_ASKS.match) & (kinds == operations.CallKind.OTHER)
+    own = np.flatnonzero((calls["process"] == process) & ~asks)
     own = own[np.argsort(calls["start_ns"][own], kind="stable")]
     pauses = [np.zeros((3, 0), np.int64)]
     for of_thread in groups.rows_of(calls["thread"][own]).values():
@@ -323,9 +326,17 @@ def _before_loads(trace: Trace, process: int) -> Iterator[tuple[int, Intervals]]
     ops, names = operations.operations(trace), trace.recorded("kernels").texts("name")
     rows = np.flatnonzero((ops.kind == operations.Kind.KERNEL) & groups.isin(ops.call, launch))
     tool_of = {int(ops.call[row]): code.tool_of_kernel(str(names[ops.row[row]])) for row in rows}
-    tool = np.array([tool_of.get(call, -1) for call in launch.tolist()], np.int64)
+    # Programs of XLA also launch kernels of libraries, and have names such as broadcast_3.
+    other = code.JAX if framework(trace) == "jax" else -1
+    tool = np.array([tool_of.get(call, other) for call in launch.tolist()], np.int64)
+    tool[tool < 0] = other
     for each in code.AT_FIRST_CALL:
         yield each, intervals.union(start[tool == each], end[tool == each])
+
+
+def first_calls(trace: Trace, process: int, tool: int) -> int:
+    """How often a pause before a first launch shows that a tool compiled in a process."""
+    return sum(len(shown.start) for each, shown in _before_loads(trace, process) if each == tool)
 
 
 def only_by_pauses(trace: Trace, tool: int) -> bool:

@@ -203,11 +203,12 @@ _REMEDIES = {
     code.NVRTC: "Keep what NVRTC compiles (cubin or PTX) in a file, and load that at the next run.",
 }
 _ONE_BY_ONE = 6
-"""From so many windows on, JAX compiled operations one by one as they were called."""
+"""From so many windows, or pauses before first calls, JAX compiled operations one by one."""
 _ONE_PROGRAM = (
     "Use JAX's persistent cache (set JAX_COMPILATION_CACHE_DIR), and put set-up such as model.init "
-    "and updates into one jax.jit: outside, each operation is a program of its own. Set "
-    "jax_persistent_cache_min_compile_time_secs=0 to keep small programs, too."
+    "and updates into one jax.jit: outside, each operation is a program of its own "
+    "(JAX_LOG_COMPILES=1 lists them). Set jax_persistent_cache_min_compile_time_secs=0 to keep "
+    "small programs, too. Call it once before you measure."
 )
 _RECOMPILATION = {
     code.TORCH_COMPILE: "Look at why it recompiles with TORCH_LOGS=recompiles. For sizes that "
@@ -358,7 +359,8 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     }
     broken, subject = python_events.of_kind(trace, python_events.BREAK, process), None
     call, part = _compiled_line(trace, process, chosen)
-    if tool == code.JAX and (np.count_nonzero(chosen) >= _ONE_BY_ONE or part < 1):
+    one_by_one = max(int(chosen.sum()), compilation.first_calls(trace, process, tool))
+    if tool == code.JAX and (one_by_one >= _ONE_BY_ONE or part < 1):
         remedy = _ONE_PROGRAM
     if tool == code.TORCH_COMPILE and broken:
         at = broken[0]

@@ -33,7 +33,7 @@ SCOREBOARD = column_list("""
     devices int64: GPUs with selected work
     steady_ns int64?: time of that GPU after warm-up and first uses
     gpu_busy_pct float64?: percentage of it with work on the GPU; null where the recording lost much
-        of the work
+        of the work, or holds first calls alone
     steps int64: steps of the main loop, warm-up included
     warm_up_steps int64: steps of these that are warm-up
     step_median_ns int64?: median step after warm-up
@@ -86,19 +86,20 @@ def scoreboard(trace: Trace) -> Scoreboard:
     own = selected_operations(trace) & (ops.device == parts.device)
     copying = (ops.kind == Kind.COPY) & ~communicating
     communicates, copies = (bool((own & of).any()) for of in (communicating, copying))
+    once = series.shows_first_calls_alone(trace)
     communication_ns = parts.parts_ns.get("communication", 0) if communicates else None
     copies_ns = parts.parts_ns.get("copies", 0) if copies else None
     total = int(trace.devices["total_memory_bytes"][parts.device])
 
     def share(part: Limit, time_ns: int | None) -> float | None:
         # Lost work may have run beside it.
-        return None if time_ns is None or parts.unknown else parts.pct(part)
+        return None if time_ns is None or parts.unknown or once else parts.pct(part)
 
     return Scoreboard(
         device_id=int(trace.devices["device_id"][parts.device]),
         devices=len(device_work(trace)),
         steady_ns=parts.span_ns,
-        gpu_busy_pct=None if parts.unknown else parts.busy_pct,
+        gpu_busy_pct=None if parts.unknown or once else parts.busy_pct,
         steps=loop.steps,
         warm_up_steps=loop.warm_up,
         step_median_ns=loop.median_ns,
@@ -115,7 +116,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     few = len(steady_rows(trace, parts.device)) < verdict.LEAST_OPERATIONS
-    if few or series.is_start_up_alone(trace):
+    if few or series.shows_first_calls_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
     return verdict.late_word(trace) if limit == "launch-bound" else limit

@@ -59,13 +59,14 @@ class ColdPasses:
 
     @property
     def is_almost_all(self) -> bool:
-        """Whether a run without steps is next to nothing but what comes once."""
-        return not self.passes and self.once_ns >= _ALMOST_ALL * self.total_ns
+        """Whether the run or its passes are next to nothing but what comes once."""
+        return self.once_ns >= _ALMOST_ALL * self.total_ns
 
     @property
     def is_compilation(self) -> bool:
-        """Whether most of such a run is compilation, which `phases` tells with its line."""
-        return self.is_almost_all and 2 * self.compiled_ns > self.once_ns
+        """Whether most of a run without steps is compilation, which `phases` tells."""
+        compiles = 2 * self.compiled_ns > self.once_ns
+        return compiles and self.is_almost_all and not self.passes
 
 
 _ALMOST_ALL = 0.95
@@ -93,6 +94,8 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
         return _cold_run(trace) if _in_first_pass(trace, after_warm_up(trace, rows)) else None
     once = step_parts.step_parts(trace).once_ns[rows]
     warm = np.isin(rows, after_warm_up(trace, rows))
+    # Of the first, what comes before its first kernel is not known to be once.
+    warm[0] &= len(rows) == 1
     if (once >= COLD_FRACTION * took)[warm].all():
         return ColdPasses(len(rows), int(once.sum()), int(took.sum()))
     besides = took - once
@@ -143,7 +146,7 @@ def is_little_beside_start_up(trace: Trace) -> bool:
         return True
     cold = cold_passes(trace)
     if cold is None or cold.passes:
-        return False
+        return cold is not None and cold.is_almost_all
     rest = int(steady_operations(trace).sum())
     # A rest of a few operations says no more (one product of matrices, a public recording).
     return rest < (_HABIT if cold.is_almost_all else FEW_OPERATIONS)
@@ -152,6 +155,13 @@ def is_little_beside_start_up(trace: Trace) -> bool:
 _HABIT = 200
 """So many operations may show a habit, however short they are beside what comes once: a script of
 first calls has 116 (recorded on an H200), a compiled training before its first step 10,631."""
+
+
+def shows_first_calls_alone(trace: Trace) -> bool:
+    """Whether the time besides first uses is what is left of first calls: its share of GPU work, or
+    how early the CPU launches, is of no loop."""
+    cold = cold_passes(trace)
+    return is_start_up_alone(trace) or bool(cold and (cold.passes or cold.is_almost_all))
 
 
 @fact

@@ -114,8 +114,15 @@ def _limited(trace: Trace) -> Verdict:
         if not series.runs_kernels(trace):
             little = "No kernel ran, nothing but a start was recorded: "
         text = little + _all_work(trace, parts.device)
-        text = " · ".join([text, *_outer_phrase(trace, parts)])
-        return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, "unknown", source)
+        cold = series.cold_passes(trace)
+        compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
+        compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
+        text = " · ".join([text, *compiled, *_outer_phrase(trace, parts)])
+        busy_pct = None if series.shows_first_calls_alone(trace) else parts.busy_pct
+        return Verdict(text, loop.steps, loop.median_ns, busy_pct, _once(trace), source)
+    if series.shows_first_calls_alone(trace):
+        text = " · ".join([_steps_phrase(trace, loop, parts), *_outer_phrase(trace, parts)])
+        return Verdict(text, loop.steps, loop.median_ns, None, _once(trace), source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and launching.drained_in_steps(trace, parts.device)
     phrases = [*_phrases(trace, loop, parts, limit, drained)]
@@ -128,6 +135,12 @@ def _limited(trace: Trace) -> Verdict:
     text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
+
+
+def _once(trace: Trace) -> causes.Limit:
+    """The limit of a recording of first calls alone: code that is loaded or compiled, if known."""
+    cold = series.cold_passes(trace)
+    return "compilation" if cold and 2 * cold.once_ns > cold.total_ns else "unknown"
 
 
 def _all_work(trace: Trace, device: int) -> str:
@@ -321,7 +334,11 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
 
 
 def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
-    """Where pages of unified memory take longer before and after the GPU's work than that does."""
+    """What is before and after the GPU's work: waits for earlier work, and pages of unified memory,
+    where moving them takes longer than the work."""
+    waited_ns = gap_bounds.first_wait_ns(trace)
+    if waited_ns and not trace.selection:
+        yield f"{units.duration(waited_ns)} before that wait for work from before the recording"
     moved = copies.outer_migration_time(trace).get(parts.device, intervals.EMPTY).total()
     if moved > parts.span_ns and not trace.selection:
         yield f"{units.duration(moved)} of page migrations before and after"

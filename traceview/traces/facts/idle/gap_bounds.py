@@ -198,6 +198,18 @@ def _before_recording(trace: Trace, gaps: GapBounds) -> Mask:
     return result
 
 
+@fact
+def first_wait_ns(trace: Trace) -> int:
+    """How long a window of torch.profiler begins with a wait, before all of its GPU work."""
+    every, ops = waits(trace), operations.operations(trace)
+    if trace.recorder != schema.TORCH_PROFILER or not len(ops):
+        return 0
+    before_ns = np.minimum(every.end_ns, ops.start_ns[0]) - every.start_ns
+    return int(
+        before_ns[np.isin(every.does, _FOR_WORK) & (before_ns >= LEAST_WAIT_NS)].max(initial=0)
+    )
+
+
 def holds_communication_alone(trace: Trace) -> bool:
     """Whether someone left nothing but the collectives in a recording, and no calls of the CPU."""
     others = ~communication_operations(trace)

@@ -11,7 +11,7 @@ layers.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,8 @@ from traceview.base.failures import AnswerParts
 from traceview.base.intervals import Intervals
 from traceview.base.tables import NULL, Array, Integers, Mask, Table, Texts, joined, object_array
 from traceview.base.tables.arrays import median
-from traceview.traces.facts.compilation import compilation, xla_trials
+from traceview.traces.facts import code
+from traceview.traces.facts.compilation import compilation, only_by_pauses, xla_trials
 from traceview.traces.facts.kernel_classes import KernelClass, framework, kernel_classes
 from traceview.traces.facts.launches import cuda_graphs, unpaired, waits
 from traceview.traces.facts.operations import CallKind, Kind, Operations, operations
@@ -78,6 +79,8 @@ FEW_OPERATIONS, NEXT_TO_NOTHING, LEAST_NS = 20, 0.01, 1_000_000
 a program, not the program: a public recording holds 17 of 35 µs in 1.3 s, and what repeats in them
 are four loads of code."""
 _MODULE = re.compile(r"XlaModule:")
+_OF_MODELS = ("torch", "jax", "julia")
+"""Frameworks whose programs have layers. Programs of directives or arrays have loops alone."""
 _SHORT = 8
 """A pass of fewer launches must repeat in its sizes as well as in its kernels."""
 
@@ -116,15 +119,93 @@ def _with_inferred(trace: Trace) -> Trace:
             added = origins.added_ranges(trace) & origins.candidates_for_steps(trace)
             trace = trace.with_ranges(trace.recorded("ranges").take(~added))
             return _with_ranges(trace, beside, "step")
+        beside += _before_steps(trace)
         return _with_ranges(trace, beside, "pass") if beside else trace
     may_be_parts = marked == "user-ranges" and _may_be_parts(trace)
     if not may_be_parts and (marked != "none" or _is_one_step(trace)):
-        return trace
+        rollouts = _before_steps(trace) if marked == "user-ranges" else []
+        return _with_ranges(trace, rollouts, "pass") if rollouts else trace
     processes = groups.different(operations(trace).process)
     passes = [found for process in processes if (found := _passes(trace, process))]
     if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
         return trace
-    return _with_ranges(trace, passes, "step")
+    others = [other for each in passes for other in (*_before(trace, each), *_behind(trace, each))]
+    trace = _with_ranges(trace, passes, "step")
+    return _with_ranges(trace, others, "pass") if others else trace
+
+
+def _before_steps(trace: Trace) -> list[_Passes]:
+    """The rollouts before marked steps, of each process."""
+    every, result = steps(trace), list[_Passes]()
+    for process in groups.different(every.process).tolist():
+        rows = np.flatnonzero(every.process == process)
+        rows = rows[np.argsort(every.cpu_start_ns[rows], kind="stable")]
+        marked = every.cpu_start_ns[rows], every.cpu_end_ns[rows]
+        result += _before(trace, (process, int(every.thread[rows[0]]), *marked))
+    return result
+
+
+def _before(trace: Trace, loop: _Passes) -> Iterator[_Passes]:
+    """The passes before and between those of a loop that run some of its kernels, and take longer.
+
+    A program plays against itself, or in an environment, with the model that it then trains. Its
+    start launches other kernels (random weights, copies), its warm-up all of the loop's.
+    """
+    process, _, begin, end = loop
+    own, called_ns = _launches_of(trace, process)
+    name = _kernel_names(trace, own)
+    inside = intervals.inside(intervals.union(begin, end), called_ns)
+    early = ~inside & (called_ns < end[-1])
+    of_loop, before = name[inside & (name >= 0)], name[early & (name >= 0)]
+    if not len(of_loop) or np.isin(before, of_loop).sum() < _LEAST_ALIKE * max(len(before), 1):
+        return
+    trained = np.mean(~np.isin(of_loop, before)) >= _LEAST_TRAINED
+    found = _passes_of(trace, process, own[early]) if trained and early.any() else None
+    if found:
+        _, thread, opens, until = found
+        opens = np.maximum(opens, np.append(0, end)[np.searchsorted(end, until, side="right")])
+        if (until - opens).sum() >= (end - begin).sum():
+            yield process, thread, opens, until
+
+
+_LEAST_ALIKE, _LEAST_TRAINED = 0.5, 0.2
+"""Of the kernels before a loop, so many are its own in rollouts, and nearly none in a start. Of
+those of the loop so many come with it, as the backward pass and the optimizer: of warm-up none."""
+
+
+def _behind(trace: Trace, loop: _Passes) -> Iterator[_Passes]:
+    """The passes of another loop behind one, unless they take next to nothing beside it."""
+    process, _, begin, end = loop
+    own, called_ns = _launches_of(trace, process)
+    later = called_ns >= end[-1]
+    found = _passes_of(trace, process, own[later]) if later.any() else None
+    if found and len(found[2]) >= _LEAST_OTHERS:
+        _, thread, opens, until = found
+        opens = np.maximum(opens, end[-1])
+        if (until - opens).sum() >= _LEAST_BESIDE * (end[-1] - begin[0]):
+            yield process, thread, opens, until
+
+
+_LEAST_OTHERS = 10
+"""Results that are read back layer by layer, or printed, are fewer passes."""
+
+
+def _launches_of(trace: Trace, process: int) -> tuple[Array, Integers]:
+    """The operations that a process launched outside of compilation, and the times of the calls."""
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    own = np.flatnonzero((ops.process == process) & ops.launched)
+    called_ns = calls["start_ns"][ops.call[own]]
+    own, called_ns = (each[np.argsort(called_ns, kind="stable")] for each in (own, called_ns))
+    kept = ~intervals.inside(compilation(trace).of(process), called_ns)
+    return own[kept], called_ns[kept]
+
+
+def _kernel_names(trace: Trace, own: Array) -> Integers:
+    """The number of the name of the kernel of each operation; −1 for other operations."""
+    ops, result = operations(trace), np.full(len(own), -1)
+    is_kernel = ops.kind[own] == Kind.KERNEL
+    result[is_kernel] = trace.recorded("kernels").texts("name").codes[ops.row[own[is_kernel]]]
+    return result
 
 
 def _beside_steps(trace: Trace) -> list[_Passes]:
@@ -258,7 +339,19 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
         passes = _passes_of(trace, process, rows[calls["start_ns"][call] >= begin_ns])
     if passes is None or _in_one_module(trace, passes, trials):
         return None
-    return passes
+    return None if _first_calls(trace, passes, trials) else passes
+
+
+def _first_calls(trace: Trace, passes: _Passes, trials: Intervals) -> bool:
+    """Whether most passes are mostly pauses in which XLA compiled, as each program's first call is.
+
+    The names of its kernels repeat from program to program. Where XLA itself or samples say what
+    it compiles, a loop that compiles again is told from these.
+    """
+    _, _, begin, end = passes
+    compiled_ns = intervals.overlap(trials, begin, end)
+    most = np.mean(2 * compiled_ns > end - begin) > _LEAST_OF_STEPS
+    return bool(most and only_by_pauses(trace, code.JAX))
 
 
 def _compiled_behind(trace: Trace, passes: _Passes) -> int | None:
@@ -301,7 +394,7 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     marked = _marked(trace, ops, rows)
     optimizer = ops.kind[rows] == Kind.KERNEL
     optimizer[optimizer] = kernel_classes(trace)[ops.row[rows[optimizer]]] == KernelClass.OPTIMIZER
-    of_model = bool(framework(trace))
+    of_model = framework(trace) in _OF_MODELS
     passes = find_repetition(kind, pause, optimizer, marked, of_model)
     if passes is not None and passes.lag < _SHORT:
         # A few kernels launched again at other sizes are a sweep and no loop: kernels of different
