@@ -285,7 +285,10 @@ def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown |
 
 
 def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
-    """Another own kernel of the same grid and block, and of a like name, is far faster."""
+    """Another own kernel of the same grid and block, and of a like name, is far faster.
+
+    Or a copy, where it transposes: that moves as many bytes.
+    """
     kernels, owners = trace.recorded("kernels"), kernel_owners(trace)
     sides = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
     row, alike = int(rows[0]), kernels["device"] == kernels["device"][rows[0]]
@@ -296,7 +299,10 @@ def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
     words = _words(str(names[row]))
     others = np.flatnonzero(alike & (names.codes != names.codes[row]))
     by_name = groups.rows_of(names.codes[others]).values()
-    variants = [others[own] for own in by_name if words == _words(str(names[int(others[own[0]])]))]
+    said = [(others[own], _words(str(names[int(others[own[0]])]))) for own in by_name]
+    variants, remedy = [own for own, its in said if its == words], _AS_THE_FASTER
+    if not variants and _TRANSPOSES.search(str(names[row])):
+        variants, remedy = [own for own, its in said if its == {"copy"}], _AS_A_COPY
     if not words or not variants:
         return None
     usual_ns = [round(float(np.median(kernels.duration_ns[own]))) for own in variants]
@@ -309,7 +315,7 @@ def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
         "variant": labels[int(variants[fastest][0])],
         "variant_ns": usual_ns[fastest],
     }
-    return Shown(values, _AS_THE_FASTER)
+    return Shown(values, remedy)
 
 
 def _words(name: str) -> set[str]:
@@ -326,6 +332,7 @@ _HOW = re.compile(
     r"|diag|cach|const|texture|row|col|with|and$|version|improved|better|good|bad"
 )
 """Words by which programs tell variants of one kernel apart."""
+_AS_A_COPY = "A transposition by tiles takes little longer than a copy."
 _AS_THE_FASTER = (
     "If both compute the same, use {variant}, or compare how they access memory: neighbouring "
     "threads should read and write neighbouring elements."
@@ -348,8 +355,7 @@ OWN_KERNEL = FindingRule(
             "{threads} threads, {occupancy_pct} of the warps that it can hold."
         ),
         Clause(
-            " It takes {each_ns} per call (median), and {variant}, of the same grid and a like "
-            "name, {variant_ns}."
+            " It takes {each_ns} per call (median), and {variant}, of the same grid, {variant_ns}."
         ),
         Clause(
             " It takes fp64 arguments: this GPU computes fp64 at 1/{fp64_ratio} of its fp32 rate."
