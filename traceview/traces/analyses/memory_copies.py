@@ -171,7 +171,8 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             more = not about and gain.saved_ns > 2 * own_ns
             if not about and gain.saved_ns > own_ns:
                 # Replayed, waits around the copies go, too: nothing proves that.
-                gain = Gain(own_ns, own_ns)
+                most = gain.at_most(own_ns)
+                gain = Gain(most.own_ns, most.saved_ns) if more else most
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             if more and exposed_ns < _ONLY_COPIES_FRACTION * span_ns:
                 claim = replace(claim, said=(*claim.said, _MAY_GAIN_MORE))
