@@ -625,6 +625,25 @@ class Export(ExportFile):
             callchainId=self._chain("OSRT_CALLCHAINS", frames) if frames else 0,
         )
 
+    def mpi_call(
+        self,
+        name: str,
+        start: int,
+        end: int,
+        *,
+        table: str | None = "P2P",
+        thread: int | None = None,
+        process: int = 1,
+    ) -> Self:
+        """Add a call of MPI: to a table of nsys, or as the range that an older one writes."""
+        if table is None:
+            return self.range(name, start, end, thread=thread, process=process, domain="MPI")
+        named = f"MPI_{table}_EVENTS"
+        self._tables[named] = "start! end! globalTid textId"
+        self._rows.setdefault(named, [])
+        where = {"globalTid": global_tid(process, thread), "textId": self.string(name)}
+        return self.raw(named, start=start, end=end, **where)
+
     def native_sample(
         self,
         time: int,

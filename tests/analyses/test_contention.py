@@ -59,6 +59,8 @@ def test_kernels_that_transfers_slow_down(tmp_path, beside, seed):
     assert values["slowdown_factor"] == pytest.approx(slowdown, rel=0.03)
     assert values["took_ns"] == pytest.approx(slowdown * values["alone_ns"], rel=0.03)
     assert ("NCCL_MAX_NCHANNELS" in found.action) is (beside == "communication")
+    assert "one after the other both would take up to" in found.message
+    assert found.severity == "medium"
 
 
 @pytest.mark.parametrize("beside", TRANSFERS)

@@ -256,7 +256,7 @@ def _replayed(
     # saves 25 ± 58 ms of each.
     bounded = bound_ns is not None and error_ns >= saved_ns > bound_ns - error_ns
     if bound_ns is not None and bounded:
-        at_stake_ns = max(saved_ns, bound_ns)
+        at_stake_ns = bound_ns
     return replace(
         row,
         finding=replace(

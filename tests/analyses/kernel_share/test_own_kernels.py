@@ -174,3 +174,34 @@ def test_what_a_library_does_comes_before_what_to_change(tmp_path, name, registe
     found = only_finding(tmp_path, name, "A100", blockX=192, registersPerThread=registers)
     assert found.action.startswith("Compare with a library's convolution (cuDNN). ")
     assert ("__launch_bounds__" in found.action) is (registers == 188)
+
+
+@pytest.mark.parametrize("times", [1.5, 2.5, 8.0])
+@pytest.mark.parametrize("grid", [4096, 2048])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        *(("transposeNaive(float*)", "transposeNoBankConflicts(float*)"),),
+        *(("transpose_naive(int*)", "copy(int*)"), ("transpose_naive(int*)", "scale(int*)")),
+        *(("reduce0(int*)", "reduce6(int*)"), ("sumStrided(int*)", "sum_coalesced<256>(int*)")),
+        *(("update_velocity(float*)", "update_position(float*)"), ("kernel1(int)", "kernel2(int)")),
+    ],
+)
+def test_a_variant_of_the_same_grid_that_is_far_faster(tmp_path, times, grid, name, other):
+    """The slower one is told with the faster; kernels of other work or another grid are none."""
+    export, at = Export().gpu(0), 0
+    for _ in range(20):
+        for each, took, blocks in ((name, 1_000_000, 4096), (other, int(1e6 / times), grid)):
+            launch = (at, at + 5_000), (at + 6_000, at + 6_000 + took)
+            export.launch(*launch, name=each, gridX=blocks, blockX=256)
+            at += took + 8_000
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    (found,) = (each for each in findings if " of kernel time" in each.message)
+    are_variants = not other.startswith(("update", "kernel", "scale"))
+    told = are_variants and times > 2 and grid == 4096
+    assert ("(median), and" in found.message) is told
+    like = "little longer than a copy" if other.startswith("copy") else "If both compute the same"
+    assert (like in found.action) is told
+    if told:
+        assert found.evidence.values["each_ns"] == 1_000_000
+        assert found.evidence.values["variant_ns"] == int(1e6 / times)

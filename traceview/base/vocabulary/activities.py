@@ -125,6 +125,14 @@ PROCESS = add(Activity(
     apart="waiting for another process or a socket",
     action="Look at what the other process does meanwhile, and start it earlier.",
 ))
+MESSAGE = add(Activity(
+    "message", limit="communication", colors=_WAITS, rank="waits for messages of MPI",
+    lost="while the launching thread was in calls of MPI",
+    amount="calls of MPI",
+    apart="in calls of MPI",
+    action="Send fewer and larger messages: each takes its latency, whatever its size. Or work "
+    "meanwhile: MPI_Isend and MPI_Irecv early, MPI_Wait as late as possible.",
+))
 FILE = add(Activity(
     "file", colors=_READS, rank="reads or writes files",
     os_calls="p?readv?(64)?|p?writev?(64)?|f?open(at)?(64)?|f(data)?sync|fread|fwrite|sendfile(64)?",

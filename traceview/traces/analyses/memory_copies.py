@@ -110,6 +110,9 @@ _OF_PACKED = (
 )
 
 
+_MAY_GAIN_MORE = " The program may gain more, since the GPU also sits idle between these copies."
+
+
 @fact
 def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
     """The selected copies, and their operations.
@@ -165,10 +168,14 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             # kernels still shares memory and host with them (docs/accuracy.md).
             needless = row["direction"] == "D2H" and _in_steps(trace, own) and not moves
             about = needless and not _beside_others(copies, row, device)
-            if not about and exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
-                # Replayed, waits around the copies go, too: not while the GPU copies all the time.
-                gain = gain.at_most(own_ns)
+            more = not about and gain.saved_ns > 2 * own_ns
+            if not about and gain.saved_ns > own_ns:
+                # Replayed, waits around the copies go, too: nothing proves that.
+                most = gain.at_most(own_ns)
+                gain = Gain(most.own_ns, most.saved_ns) if more else most
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
+            if more and exposed_ns < _ONLY_COPIES_FRACTION * span_ns:
+                claim = replace(claim, said=(*claim.said, _MAY_GAIN_MORE))
             if moves and not severity_of(claim.saved_ns, span_ns):
                 # The link is the limit, though nothing but fewer bytes wins time.
                 claim = replace(claim, severity="info")

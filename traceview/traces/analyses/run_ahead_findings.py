@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base.tables import Cell, Mask
+from traceview.base.vocabulary import activities
 from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle.late_parts import does_other_work
 from traceview.traces.analyses.verdict.verdict import (
     waits_for_data,
-    waits_for_results,
+    waits_in,
     waits_in_pauses,
 )
 from traceview.traces.facts import launches, operations
@@ -75,6 +76,10 @@ VERDICTS = {
     "data": (
         f"is data-bound: {_SITS_IDLE} because the CPU loads data, then launches late.",
         "Look in gpu-idle for where the program gets its data. Fewer launches would help little.",
+    ),
+    "message-bound": (
+        f"is message-bound: {_SITS_IDLE} while the CPU is in calls of MPI.",
+        "Look in gpu-idle for these calls. Fewer launches would not help.",
     ),
     "results": (
         f"is sync-drained: {_SITS_IDLE} after the program waited for results, as samples show.",
@@ -163,11 +168,13 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         return verdict
     if paced(trace, device):
         return "paced"
+    if waits_in(trace, device, activities.MESSAGE):
+        return "message-bound"
     if waits_in_pauses(trace, device):
         return "paused"
     if waits_for_data(trace, device):
         return "data"
-    if waits_for_results(trace, device):
+    if waits_in(trace, device, activities.RESULT_WAIT):
         return "results"
     if device in launching.long_launches(trace) and launching.long_launches(trace)[device].is_most:
         return "long calls"

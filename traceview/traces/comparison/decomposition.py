@@ -75,7 +75,7 @@ def compare_runs(
         what = _BY_CLASS if others else "they may be different programs"
         notes = (
             *notes,
-            f"The kernels of both sides take {wording.kernel_shares(*shares)}: {what}.",
+            f"Kernels that both sides run take {wording.kernel_shares(*shares)}: {what}.",
         )
     if not others:
         notes = (*notes, *_unlike_steps(parts))

@@ -221,6 +221,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         sentences.in_function(idle, line)
     elif line:
         sentences.at_line(idle, line, None)
+    elif part.doing == activities.MESSAGE:
+        sentences.in_messages(idle)
     else:
         sentences.in_range(idle)
     lone = gap_evidence.lone_gap(trace, within, part=True)
@@ -239,6 +241,9 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     saving: Saving | None = "at-least" if part.doing == activities.SLEEP else None
     # The end of these is somebody else's, and may not come sooner.
     outside = part.doing in (activities.OFF_CPU, activities.PROCESS)
+    if part.doing == activities.MESSAGE:
+        # Nothing tells how long its latency or the other rank makes a message take.
+        return replace(claim, saved_ns=0)
     return replace(claim, edit=edit, saving=saving, outside=outside)
 
 
@@ -316,7 +321,8 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     severity: Severity = "info"
     if main not in causes.FIRST_USES:
         what = causes.CAUSES[main].idle or causes.CAUSES[main].lost
-        idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
+        if not sentences.in_messages(idle):
+            idle.say_part("main_ns", int(by_cause[main]), f"was {what}.")
         if paused_ns:
             idle.say(
                 " One pause after warm-up, as long as many steps, took {paused_ns}.",

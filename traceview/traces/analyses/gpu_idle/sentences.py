@@ -16,6 +16,7 @@ from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
 from traceview.traces.facts.idle import cpu_activity, gaps
 from traceview.traces.facts.idle.broken_graphs import BrokenGraph
+from traceview.traces.facts.ranges.origins import calls_of_mpi
 from traceview.traces.facts.samples import (
     LEAST_SAMPLES,
     SampledLine,
@@ -132,6 +133,27 @@ def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
         idle.remedy = remedies.take_out(trace)
 
 
+def in_messages(idle: IdleClaim) -> bool:
+    """Name the call of MPI that most of the time passed in. Return whether there is one."""
+    ranges, dry = idle.trace.recorded("ranges"), intervals.covered(gaps.gaps(idle.trace), idle.gaps)
+    rows = np.flatnonzero(calls_of_mpi(idle.trace))
+    spent_ns = intervals.overlap(dry, ranges["start_ns"][rows], ranges["end_ns"][rows])
+    rows, spent_ns = rows[spent_ns > 0], spent_ns[spent_ns > 0]
+    by_name = groups.group(ranges.texts("name").codes[rows])
+    longest = groups.most_first(groups.sums(by_name, spent_ns))[:1]
+    own = by_name.ids == longest
+    most = 2 * int(spent_ns[own].sum()) > idle.idle_ns
+    if most:
+        idle.say(
+            " Most of it was in {mpi_call}: {mpi_calls:call} of {mpi_ns}[ each ({median})].",
+            mpi_call=str(ranges.texts("name")[int(rows[own][0])]),
+            mpi_calls=int(own.sum()),
+            mpi_ns=round(float(np.median(ranges.duration_ns[rows[own]]))),
+            median="median" if own.sum() > 1 else None,
+        )
+    return most
+
+
 def in_range(idle: IdleClaim) -> None:
     """Name the range of the program with most of the time, if that is a good part."""
     site = cpu_activity.late_idle_in(idle.trace, np.flatnonzero(idle.gaps)).longest(idle.device)
@@ -176,7 +198,10 @@ def of_accident(idle: IdleClaim, accident: line_sites.Accident, whole_ns: int) -
         in_collections(idle)
     elif not len(accident.calls):
         idle.lost = "in long pauses of the CPU outside CUDA (of {whole_ns} waiting for launches)"
-        idle.remedy = remedies.take_out(trace)
+        sends = in_messages(idle)
+        idle.remedy = (
+            activities.ACTIVITIES[activities.MESSAGE].action if sends else remedies.take_out(trace)
+        )
     else:
         calls, took = operations.api_calls(trace), "It took"
         took_ns = calls.duration_ns[accident.calls]

@@ -19,7 +19,7 @@ from traceview.base.records import record
 from traceview.base.tables import RowNumbers
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
-from traceview.traces.facts import launch_configurations, operations
+from traceview.traces.facts import delays, launch_configurations, operations
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
 from traceview.traces.facts.idle import launching
 from traceview.traces.facts.idle.gaps import steady_span_ns
@@ -112,6 +112,9 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     device, name = int(kernels["device"][first]), str(kernels.texts("name")[first])
     own = rows[by_name.ids == most]
     own = own[kernels["device"][own] == device]
+    if delays.may_delay(trace, own):
+        # wave-quantization says so.
+        return
     gain, shown = of_kernels(trace, own), _shown(trace, own, name)
     limits = largest_ns > _MOST_OF_TIME * steady_span_ns(trace)
     # Waits around it would go, too, if nothing else took their place. Calls that wait for a kernel
@@ -178,6 +181,7 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
         _in_few_warps(trace, rows),
         _in_slow_fp64(trace, rows, name),
         _slow_product(trace, rows, name) or _without_shared_memory(trace, rows, name),
+        _beside_faster(trace, rows),
     )
     return [each for each in every if each]
 
@@ -280,6 +284,61 @@ def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown |
     return None
 
 
+def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
+    """Another own kernel of the same grid and block, and of a like name, is far faster.
+
+    Or a copy, where it transposes: that moves as many bytes.
+    """
+    kernels, owners = trace.recorded("kernels"), kernel_owners(trace)
+    sides = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
+    row, alike = int(rows[0]), kernels["device"] == kernels["device"][rows[0]]
+    for side in sides:
+        alike &= kernels[side] == kernels[side][row]
+    alike &= (owners == KernelOwner.PROGRAM) & selected_kernels(trace)
+    names, labels = kernels.texts("short_name"), kernel_labels(trace)
+    words = _words(str(names[row]))
+    others = np.flatnonzero(alike & (names.codes != names.codes[row]))
+    by_name = groups.rows_of(names.codes[others]).values()
+    said = [(others[own], _words(str(names[int(others[own[0]])]))) for own in by_name]
+    variants, remedy = [own for own, its in said if its == words], _AS_THE_FASTER
+    if not variants and _TRANSPOSES.search(str(names[row])):
+        variants, remedy = [own for own, its in said if its == {"copy"}], _AS_A_COPY
+    if not words or not variants:
+        return None
+    usual_ns = [round(float(np.median(kernels.duration_ns[own]))) for own in variants]
+    fastest = int(np.argmin(usual_ns))
+    own_ns = round(float(np.median(kernels.duration_ns[rows])))
+    if own_ns < _TIMES_SLOWER * usual_ns[fastest] or own_ns < _LEAST_COMPARED_NS:
+        return None
+    values: dict[str, Value] = {
+        "each_ns": own_ns,
+        "variant": labels[int(variants[fastest][0])],
+        "variant_ns": usual_ns[fastest],
+    }
+    return Shown(values, remedy)
+
+
+def _words(name: str) -> set[str]:
+    """The words of a name that say what it does, without those that say how, and numbers."""
+    words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}", name)}
+    return {word for word in words if not _HOW.match(word)}
+
+
+_TIMES_SLOWER, _LEAST_COMPARED_NS = 2.0, 10_000
+"""Accesses of 4 bytes that are not coalesced move up to 8 times the bytes, in sectors of 32."""
+_HOW = re.compile(
+    r"kernel|gpu|cuda|naive|simple|basic|base|opt|fast|slow|share|smem|mem|global|regist|coales"
+    r"|uncoal|strid|tile|block|warp|thread|bank|conflict|free|pad|unroll|vec|float|double|coarse"
+    r"|diag|cach|const|texture|row|col|with|and$|version|improved|better|good|bad"
+)
+"""Words by which programs tell variants of one kernel apart."""
+_AS_A_COPY = "A transposition by tiles takes little longer than a copy."
+_AS_THE_FASTER = (
+    "If both compute the same, use {variant}, or compare how they access memory: neighbouring "
+    "threads should read and write neighbouring elements."
+)
+
+
 OWN_KERNEL = FindingRule(
     _own_kernel,
     "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.{plain}",
@@ -294,6 +353,9 @@ OWN_KERNEL = FindingRule(
         Clause(
             " Its {shared_bytes} of shared memory per block leave an SM {blocks_per_sm:block} of "
             "{threads} threads, {occupancy_pct} of the warps that it can hold."
+        ),
+        Clause(
+            " It takes {each_ns} per call (median), and {variant}, of the same grid, {variant_ns}."
         ),
         Clause(
             " It takes fp64 arguments: this GPU computes fp64 at 1/{fp64_ratio} of its fp32 rate."

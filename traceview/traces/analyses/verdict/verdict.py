@@ -200,17 +200,17 @@ def waits_for_data(trace: Trace, device: int) -> bool:
     return parts is not None and parts.device == device and limit_of(parts) == "data-loading"
 
 
-def waits_for_results(trace: Trace, device: int) -> bool:
-    """Whether a launch-bound device mostly waits for launches after waits that only samples show.
+def waits_in(trace: Trace, device: int, doing: int) -> bool:
+    """Whether a launch-bound device mostly waits for launches behind one activity of the CPU.
 
-    Known of the device with the longest steady time, as `waits_for_data`.
+    Such as waits for results that only samples show. Known of the device with the longest steady
+    time, as `waits_for_data`.
     """
     parts = steady_parts(trace)
     if parts is None or parts.device != device:
         return False
-    sampled_ns = parts.named_ns.get(activities.ACTIVITIES[activities.RESULT_WAIT], 0)
-    most = sampled_ns > _of(parts, "cpu-launch")
-    return most and not waits_for_data(trace, device)
+    spent_ns = parts.named_ns.get(activities.ACTIVITIES[doing], 0)
+    return spent_ns > _of(parts, "cpu-launch") and not waits_for_data(trace, device)
 
 
 def waits_in_pauses(trace: Trace, device: int) -> bool:
@@ -228,11 +228,14 @@ def late_word(trace: Trace) -> str:
         return "launch-bound"
     if pacing.paced(trace, parts.device):
         return "paced"
+    if waits_in(trace, parts.device, activities.MESSAGE):
+        return "message-bound"
     if waits_in_pauses(trace, parts.device):
         return "paused"
     if waits_for_data(trace, parts.device):
         return "data-loading"
-    return "sync-drained" if waits_for_results(trace, parts.device) else "launch-bound"
+    waits = waits_in(trace, parts.device, activities.RESULT_WAIT)
+    return "sync-drained" if waits else "launch-bound"
 
 
 def _of(parts: SteadyParts, limit: causes.Limit) -> int:

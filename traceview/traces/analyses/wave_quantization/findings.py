@@ -20,12 +20,12 @@ from traceview.base.findings import Finding, Subject
 from traceview.base.hardware.occupancy import Waves, filling_sizes
 from traceview.base.records import record
 from traceview.base.tables import Texts, TextsOneByOne
-from traceview.base.tables.arrays import Array, Integers, Mask, object_array
+from traceview.base.tables.arrays import Array, Integers, Mask, object_array, row_numbers
 from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import losses
 from traceview.traces.analyses.wording import is_compiled
-from traceview.traces.facts import grid_waves, launch_configurations
+from traceview.traces.facts import delays, grid_waves, launch_configurations
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -103,6 +103,12 @@ _OWN_FEW_THREADS = (
     "Spread the work over more threads and blocks: blocks of 128 or 256 threads suit most kernels; "
     "{sms} blocks give each SM one, {better_blocks} are better."
 )
+_MAY_DELAY = GridRemedy(
+    "If it only waits (a delay that shows an overlap), leave it. If it computes, spread the work "
+    "over blocks of 128 or 256 threads: {sms} blocks give each SM one.",
+    sure=False,
+)
+"""A delay is as long in more blocks."""
 _TILED_SMALL = (
     "Use a larger batch, or put several of these operations into one batched call: the library "
     "cuts a result of this size into {blocks:block}."
@@ -171,6 +177,11 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         if waves is None or (waves.whole > 1) is not several:
             continue
         remedy = grid_remedy(trace, of.name, waves, of.threads)
+        kernels = trace.recorded("kernels")
+        own = kernels.texts("name").isin([of.name]) & (kernels["device"] == of.device)
+        launched = row_numbers(np.flatnonzero(own))
+        if delays.may_delay(trace, launched):
+            remedy = _MAY_DELAY
         if remedy is None:
             continue
         values: dict[str, Value] = {"blocks": waves.blocks}
@@ -196,11 +207,13 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         if several and worst.factor:
             values |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
         values |= {"kernel": of.label, "other_grids": loss.parts - 1}
-        yield replace(
-            _claim(trace, loss, of, values, {"few": few, "rise": rise}),
-            remedy=remedy.template,
-            at_most="high" if remedy.sure else "info",
-        )
+        claim = _claim(trace, loss, of, values, {"few": few, "rise": rise})
+        if remedy is _MAY_DELAY:
+            copying_ns = delays.beside_copies_ns(trace, launched) or None
+            values = {**claim.values, "lost_ns": None, "copying_ns": copying_ns}
+            claim = replace(claim, values=values, saved_ns=0, lost_ns=None, edit=None)
+            claim = replace(claim, severity="info")
+        yield replace(claim, remedy=remedy.template, at_most="high" if remedy.sure else "info")
 
 
 def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
@@ -267,7 +280,8 @@ SMALL_GRIDS = FindingRule(
     partial(_grids, several=False),
     "{kernel} launches {blocks:block}{few} for {sms} SMs[, beside {beside_blocks:block} of other "
     "launches]: {idle_sms:SM} {idle_sms?stays|stay} idle"
-    "[ ({other_grids:other grid size} too)]. Up to {lost_ns} of {total_ns} can be saved.",
+    "[ ({other_grids:other grid size} too)].[ Copies run beside it for {copying_ns} of its "
+    "{total_ns}.][ Up to {lost_ns} of {total_ns} can be saved.]",
 )
 IDLE_LANES = FindingRule(
     _idle_lanes,

@@ -24,12 +24,14 @@ from traceview.base.vocabulary.activities import (
     ACTIVITIES,
     ACTIVITY_NAMES,
     CPU,
+    MESSAGE,
     RESULT_WAIT,
     SLEEP,
     TENSORS,
 )
 from traceview.traces.facts.idle import cpu_activity, cpu_tensors, gaps, stack_sites
 from traceview.traces.facts.operations import api_calls
+from traceview.traces.facts.ranges.origins import messages
 from traceview.traces.facts.samples import stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
 
@@ -153,7 +155,8 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
 
 
 def _of_native(trace: Trace) -> Iterator[IdleSamples]:
-    if not {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}:
+    recorded = {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}
+    if not recorded and not messages(trace):
         return
     samples, sampled_as = stack_sites.unwound_samples(trace), sampled_threads(trace)
     launching = groups.different(gaps.gaps(trace).thread[gaps.gaps(trace).thread >= 0])
@@ -258,6 +261,9 @@ def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
             own, rows = thread == row, np.flatnonzero(chosen & (calls["thread"] == row))
             inside = intervals.covered(calls, rows)
             result[own] = np.where(intervals.inside(inside, time[own]), kind, result[own])
+    for row, inside in messages(trace).items():
+        own = thread == row
+        result[own] = np.where(intervals.inside(inside, time[own]), MESSAGE, result[own])
     return result
 
 

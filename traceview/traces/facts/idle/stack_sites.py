@@ -17,10 +17,11 @@ from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, Table, Texts
-from traceview.base.vocabulary.activities import CPU, OFF_CPU, RESULT_WAIT
+from traceview.base.vocabulary.activities import CPU, MESSAGE, OFF_CPU, RESULT_WAIT
 from traceview.kernels.ptx.producers import plain_name
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.pacing import off_cpu
+from traceview.traces.facts.ranges.origins import messages
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
 
@@ -341,7 +342,10 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     away = off_cpu(trace, thread)
     if "thread_runs" not in trace.tables:
         away = intervals.union(start[kind != CPU], end[kind != CPU])
-    cuts = groups.different(np.concatenate([*away, start, end, *in_cuda]))
+    # MPI polls on the CPU, and calls CUDA itself.
+    sends = messages(trace).get(thread, intervals.EMPTY)
+    away = intervals.union(*(np.concatenate(side) for side in zip(away, sends, strict=True)))
+    cuts = groups.different(np.concatenate([*away, start, end, *in_cuda, *sends]))
     kept = np.flatnonzero(intervals.inside(away, cuts))
     begin, until = cuts[kept], cuts[kept + 1]
     call = np.searchsorted(start, begin, side="right") - 1
@@ -350,6 +354,7 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     doing = np.where(known, np.append(kind, OFF_CPU)[np.where(known, call, -1)], OFF_CPU)
     doing = np.where(doing == CPU, OFF_CPU, doing)
     doing = np.where(intervals.inside(in_cuda, begin), CPU, doing)
+    doing = np.where(intervals.inside(sends, begin), MESSAGE, doing)
     return OffCpu(begin, until, native_rows(trace, stack), doing.astype(np.uint8))
 
 

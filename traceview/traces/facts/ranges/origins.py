@@ -8,14 +8,15 @@ work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, intervals
 from traceview.base.compiled import library
+from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, packed_texts, picked
 from traceview.traces.trace import Trace, fact
@@ -154,13 +155,15 @@ ADDED_DOMAIN = "traceview"
 INFERRED_DOMAIN = "traceview: repetition"
 """Domain of steps that were not recorded: passes of the launch sequence."""
 
+_MPI = re.compile(r"P?MPI_[A-Z]")
 # Domains that NVIDIA's and Google's libraries register, such as CCCL, NCCL, cuBLAS and TSL.
 _LIBRARY_DOMAIN = re.compile(
     r"(?i)(cccl|cub|thrust|nccl|nvshmem|tsl|xla|tensorrt|libcudf|rmm|warp|"
-    r"cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)(lt|xt|mp|mg)?)\b.*"
+    r"cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)(lt|xt|mp|mg)?)\b.*|mpi"
 )
 _LIBRARY_NAME = re.compile(
     r"(cub|thrust|cuda)::|Xla(Module|Pass|Launch)|TSL:|nccl[A-Z:]|cublas[A-Z]"
+    rf"|{_MPI.pattern}"
 )
 # Operators of torch: emit_nvtx, record_function and nsys's --pytorch options write these, PyProf
 # and DLProf a dict per call of torch.
@@ -216,6 +219,22 @@ def candidates_for_steps(trace: Trace) -> Mask:
     steps = added & _matching(trace, _ADDED_STEP)
     result = program_ranges(trace) & (~added | steps)
     return result & ~profiler_steps(trace) if steps.any() else result
+
+
+def calls_of_mpi(trace: Trace) -> Mask:
+    """True for the rows of `ranges` that are calls of MPI."""
+    ranges = trace.recorded("ranges")
+    return _matching(trace, _MPI) & (ranges["end_ns"] > ranges["start_ns"])
+
+
+@fact
+def messages(trace: Trace) -> Mapping[int, Intervals]:
+    """When each thread was in calls of MPI, by thread."""
+    ranges, chosen = trace.recorded("ranges"), calls_of_mpi(trace)
+    return {
+        thread: intervals.covered(ranges, np.flatnonzero(chosen & (ranges["thread"] == thread)))
+        for thread in groups.different(ranges["thread"][chosen]).tolist()
+    }
 
 
 def is_profiler_step(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
@@ -36,6 +36,12 @@ RANGES = ExportTable(
 PAYLOADS = ExportTable(
     "NVTX_EVENTS", ("start",), ("int64Value", "uint64Value", "int32Value", "uint32Value")
 )
+MPI_CALLS = tuple(
+    ExportTable(f"MPI_{kind}_EVENTS", ("start", "end", "textId"), ("globalTid",))
+    for kind in ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")
+)
+MPI_DOMAIN = "MPI"
+"""Of calls of MPI: exports have tables of them (--trace=mpi), older ones ranges in this domain."""
 # Placeholder in a range name for its payload: see facts.work.declared.
 REFERS_TO_PAYLOAD = b'"payload"'
 # The second of each kind comes from an imported NVTXT file.
@@ -98,6 +104,23 @@ def ranges(reader: Reader, events: NvtxEvents, stacks: tables.Mask) -> Staged:
         "kind": meanings(rows.cells("eventType"), KINDS),
         "payload": _payloads(reader, names, known),
     }
+
+
+def mpi_calls(reader: Reader) -> Iterator[Staged]:
+    """Yield the calls of MPI of each table as ranges."""
+    for source in MPI_CALLS:
+        rows = reader.export.rows(source)
+        if rows is not None and len(rows):
+            texts = {"name": reader.named(rows, "textId")}
+            for name, text in (("domain", MPI_DOMAIN), ("kind", KINDS[59])):
+                codes = np.zeros(len(rows), np.int32)
+                texts[name] = tables.Texts(codes, tables.object_array([text]))
+            yield {
+                **reader.on_thread(rows),
+                **texts,
+                "end_thread": tables.constant(ABSENT, len(rows), np.int32),
+                "payload": tables.constant(tables.NULL, len(rows), np.int64),
+            }
 
 
 def _payloads(reader: Reader, names: tables.Texts, known: tables.Mask) -> tables.Integers:

@@ -12,7 +12,13 @@ from traceview.traces.trace.nsys import added_tables, cpu_calls, export_info, ta
 from traceview.traces.trace.nsys.added_tables import DOMAINS, PERIODIC, python_samples
 from traceview.traces.trace.nsys.export_info import import_error, lacks_events
 from traceview.traces.trace.nsys.nccl_calls import nccl_tables
-from traceview.traces.trace.nsys.ranges import RANGES, nvtx_events, ranges, split_marks
+from traceview.traces.trace.nsys.ranges import (
+    RANGES,
+    mpi_calls,
+    nvtx_events,
+    ranges,
+    split_marks,
+)
 from traceview.traces.trace.nsys.rows import Export, ExportTable, Rows
 from traceview.traces.trace.schema import TABLES
 from traceview.traces.trace.sqlite.file import Database
@@ -153,14 +159,18 @@ def _staged(
 
 
 def _of_nvtx(reader: tables.Reader) -> dict[str, Staged | None]:
-    """Ranges, NCCL calls, and Python stacks: marks of nsys, or tables of `traceview record`."""
+    """Ranges, calls of MPI among them, NCCL calls, and Python stacks.
+
+    The stacks are marks of nsys, or tables of `traceview record`.
+    """
     events = nvtx_events(reader)
     staged: dict[str, Staged | None] = {"ranges": None}
-    sampled = None
+    sampled, parts = None, [*mpi_calls(reader)]
     if events is not None:
-        staged["ranges"] = ranges(reader, events, events.of_domains(reader, DOMAINS))
+        parts.insert(0, ranges(reader, events, events.of_domains(reader, DOMAINS)))
         staged |= nccl_tables(reader, events)
         sampled = python_samples(reader, events.of_domains(reader, {PERIODIC}))
+    staged["ranges"] = tables.stacked(parts)
     sampled = sampled or added_tables.own_samples(reader)
     if sampled is not None:
         staged["python_samples"] = sampled[0]

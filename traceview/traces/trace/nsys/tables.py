@@ -283,7 +283,14 @@ def overheads(reader: Reader) -> Staged | None:
         labels = [by_type.get(value, kind) for value in rows.integer("overheadType").tolist()]
         named = {"name": reader.named(rows, "nameId"), "kind": Texts.of(labels)}
         parts.append({**rows.span(), "thread": thread, "process": process, **named})
-    return {name: _stacked([part[name] for part in parts]) for name in parts[0]} if parts else None
+    return stacked(parts)
+
+
+def stacked(parts: Sequence[Staged]) -> Staged | None:
+    """The rows of all parts, which have the same columns; None without a part."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return {name: _stacked([part[name] for part in parts]) for name in parts[0]}
 
 
 def _stacked(columns: Sequence[Array | Texts]) -> Array | Texts:

@@ -53,6 +53,7 @@ _EXPORT_TABLES = (
     *(tables.KERNELS, tables.COPIES, tables.SETS, tables.GRAPH_LAUNCHES, tables.API_CALLS),
     *(tables.MEMORY_EVENTS, tables.PROFILER_OVERHEADS, tables.CUPTI_OVERHEADS, tables.DIAGNOSTICS),
     *(cpu_calls.SYNCHRONIZATIONS, ranges.RANGES, ranges.PAYLOADS, added_tables.MARKS),
+    *ranges.MPI_CALLS,
     *(cpu_calls.OS_CALLS, cpu_calls.CALLCHAINS, cpu_calls.SCHEDULING, tables.METRIC_SAMPLES),
     *(cpu_calls.ON_STREAM, cpu_calls.ON_THREAD, cpu_calls.JIT),
     *(cpu_calls.NATIVE_SAMPLES, cpu_calls.SAMPLED_FRAMES, cpu_calls.OS_FRAMES),
