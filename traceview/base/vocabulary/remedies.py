@@ -22,7 +22,6 @@ SHORT: Mapping[str, str] = {
     "Make it a multiple of": "pad the GEMM sizes",
     "Fuse them": "fuse elementwise kernels",
     "Keep on the GPU what is copied": "keep the data on the GPU",
-    "Read values on the CPU less often": "read results less often",
     "Start the copies": "start the copies earlier",
     "Remove it if the CPU needs nothing": "remove the wait",
     "Keep these arrays in a data region": "open a data region",

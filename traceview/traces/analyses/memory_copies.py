@@ -25,12 +25,12 @@ from traceview.traces.analyses.memory_copies_rows import (
     rows_of,
 )
 from traceview.traces.facts import launches, savings, waits
-from traceview.traces.facts.copies import copies_of_rows
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
 from traceview.traces.facts.operations import Kind, operations, shares_memory
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
+from traceview.traces.facts.round_trips import in_round_trips
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import operations_in_warm_up, steps, warms_up
@@ -55,7 +55,7 @@ _OF_NUMBA = (
 _REMEDIES = {
     ("small", "H2D"): "Make the values on the GPU, or copy many at once: each copy takes "
     "microseconds, whatever its size.",
-    ("small", "D2H"): "Read values on the CPU less often: each copy takes microseconds, whatever "
+    ("small", "D2H"): "Read results on the CPU less often: each copy takes microseconds, whatever "
     "its size.",
     ("pageable", "H2D"): "{pinned}, so that the next data arrives while kernels run.",
     ("pageable", "D2H"): "{pinned}, or copy less often: results can stay on the GPU.",
@@ -137,12 +137,17 @@ def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
 
 
 def _exposed(trace: Trace) -> Iterator[TimeClaim]:
-    """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
+    """Copies between host and GPU while no kernel runs, of the GPU with most of that time.
+
+    `sync-stalls` reports those of round trips.
+    """
     spans, (copies, rows) = gaps.steady_spans_ns(trace), _steady_copies(trace)
-    for row in copies_by_kind(trace, copies).rows():
+    # A migration is no operation: −1.
+    left = ~np.append(in_round_trips(trace), False)[rows]
+    for row in copies_by_kind(trace, copies.take(left)).rows():
         if row["direction"] not in ("H2D", "D2H"):
             continue
-        alike = rows_of(copies, row)
+        alike = rows_of(copies, row) & left
         own = copies.take(alike)
         device, exposed_ns = _most_exposed(trace, own)
         span_ns = spans.get(device, 0)
@@ -160,19 +165,14 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
                 gain = Gain(most.own_ns, most.saved_ns)
-            # A result of each step that stays on the GPU needs no copy. The result of the program
-            # does, uploads beside it take their time without it, and an upload that moves beside
-            # kernels still shares memory and host with them (docs/accuracy.md).
-            needless = row["direction"] == "D2H" and _in_steps(trace, own) and not moves
-            about = needless and not _beside_others(copies, row, device)
-            if not about and exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
+            if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
                 # Replayed, waits around the copies go, too: not while the GPU copies all the time.
                 gain = gain.at_most(own_ns)
             claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
             if moves and not severity_of(claim.saved_ns, span_ns):
                 # The link is the limit, though nothing but fewer bytes wins time.
                 claim = replace(claim, severity="info")
-            yield replace(claim, saving="about" if about else "at-most")
+            yield replace(claim, saving="at-most")
 
 
 def _only_moves(trace: Trace, copies: Table, row: Mapping[str, Cell], device: int) -> bool:
@@ -236,7 +236,6 @@ def _exposed_claim(
     only = only and not _beside_others(copies, row, device)
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
-    by_rows = _by_rows(trace, row, device)
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
@@ -244,8 +243,6 @@ def _exposed_claim(
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
         remedy = _moved(trace, copies, device)
-    elif by_rows:
-        remedy = by_rows
     elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
@@ -260,7 +257,7 @@ def _exposed_claim(
         span_ns=spans[device],
         work=wording.lost_in(on_gpu),
         # The GPU also idles before such a copy: one cause, and one remedy.
-        cause=CAUSE_NAMES[COPY_WAIT] if slow or by_rows else "",
+        cause=CAUSE_NAMES[COPY_WAIT] if slow else "",
         remedy=remedy,
         words={
             "only": (gpu or "The GPU") if only else "",
@@ -286,15 +283,6 @@ def _slow_link(row: Mapping[str, Cell]) -> bool:
         and _kind(row) == "pinned" == row["host_memory"]
         and (int(row["median_bytes"] or 0) >= _LARGE_BYTES)
     )
-
-
-def _by_rows(trace: Trace, row: Mapping[str, Cell], device: int) -> str:
-    """The remedy for a row's copies of a GPU where most copy rows of an array; else empty."""
-    ops = operations(trace)
-    own = np.flatnonzero((ops.kind == Kind.COPY) & (ops.device == device))
-    own = own[rows_of(trace.copies, row)[ops.row[own]]]
-    mostly = len(own) and copies_of_rows(trace)[own].mean() > 0.5
-    return wording.rows_at_once(trace) if mostly else ""
 
 
 def _take_turns(trace: Trace, on_gpu: Table, device: int) -> bool:
@@ -343,16 +331,6 @@ def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) ->
     )
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0
-
-
-def _in_steps(trace: Trace, copies: Table) -> bool:
-    """Whether most of these copies run from the first to the last step."""
-    all_steps = steps(trace)
-    if not len(all_steps):
-        return False
-    begin, end = all_steps.gpu_start_ns.min(), all_steps.gpu_end_ns.max()
-    inside = (copies["start_ns"] >= begin) & (copies["start_ns"] < end)
-    return 2 * int(np.count_nonzero(inside)) > len(copies)
 
 
 def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:

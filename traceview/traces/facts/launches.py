@@ -170,6 +170,18 @@ def waits(trace: Trace) -> Waits:
     )
 
 
+def between(trace: Trace, call: Array, others: Mask) -> Integers:
+    """A number per API call: the same for those of a thread with no `others`, a mask, between.
+
+    One of the others has the number of those that follow it.
+    """
+    calls, before = api_calls(trace), np.zeros(len(call), np.int64)
+    for thread, rows in groups.rows_of(calls.thread[call]).items():
+        starts = np.sort(calls.start_ns[others & (calls.thread == thread)])
+        before[rows] = np.searchsorted(starts, calls.start_ns[call[rows]], side="right")
+    return groups.group(calls.thread[call], before).ids
+
+
 def _device_of_context(trace: Trace, call: Integers) -> Integers:
     """Device of the context in which each call waited, −1 where the trace does not say."""
     calls, syncs = trace.recorded("api_calls"), trace.recorded("synchronizations")
