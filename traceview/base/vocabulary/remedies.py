@@ -54,7 +54,6 @@ SHORT: Mapping[str, str] = {
     "Spread the work over more blocks": "use more blocks",
     "Look at what the work waited for": "look at what the work awaits",
     "Check whether input sizes change": "check the sizes of inputs",
-    "Take this CPU work out of the way": "take out this CPU work",
     "Call gc.freeze() once": "collect garbage less often",
     "Call gc.collect() between": "collect garbage less often",
     "Move the line out of the compiled function": "remove graph breaks",

@@ -28,12 +28,11 @@ from traceview.traces.facts import launches, savings, waits
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
 from traceview.traces.facts.operations import Kind, operations, shares_memory
-from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
-from traceview.traces.facts.round_trips import in_round_trips
+from traceview.traces.facts.round_trips import copies_of, round_trips
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.traces.facts.savings import Gain
-from traceview.traces.facts.steps.steps import operations_in_warm_up, steps, warms_up
+from traceview.traces.facts.steps.steps import steps, warms_up
 from traceview.traces.facts.work.peaks import GIVEN, bytes_per_s, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace, fact
@@ -142,8 +141,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     `sync-stalls` reports those of round trips.
     """
     spans, (copies, rows) = gaps.steady_spans_ns(trace), _steady_copies(trace)
-    # A migration is no operation: −1.
-    left = ~np.append(in_round_trips(trace), False)[rows]
+    left = ~groups.isin(rows, copies_of(round_trips(trace)))
     for row in copies_by_kind(trace, copies.take(left)).rows():
         if row["direction"] not in ("H2D", "D2H"):
             continue
@@ -152,9 +150,9 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         device, exposed_ns = _most_exposed(trace, own)
         span_ns = spans.get(device, 0)
         # Copies of other GPUs run at the same time: their sum would be longer than the run.
-        on_gpu = own.take(own["device"] == device)
+        there = rows[alike][own["device"] == device]
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
-        staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
+        staging_ns = _staging_idle_ns(trace, there, span_ns) if slow else 0
         if severity_of(exposed_ns + staging_ns, span_ns):
             own_ns = exposed_ns + staging_ns
             gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
@@ -168,7 +166,8 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
                 # Replayed, waits around the copies go, too: not while the GPU copies all the time.
                 gain = gain.at_most(own_ns)
-            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
+            lost_ns = exposed_ns, staging_ns
+            claim = _exposed_claim(trace, copies, there, device, lost_ns, gain)
             if moves and not severity_of(claim.saved_ns, span_ns):
                 # The link is the limit, though nothing but fewer bytes wins time.
                 claim = replace(claim, severity="info")
@@ -212,10 +211,11 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
 
 
 def _exposed_claim(
-    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int], gain: Gain
+    trace: Trace, copies: Table, rows: RowNumbers, device: int, lost_ns: tuple[int, int], gain: Gain
 ) -> TimeClaim:
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
+    on_gpu = trace.recorded("copies").take(operations(trace).row[rows])
     [row] = copies_by_kind(trace, on_gpu).rows()
     spans, gpu = (
         gaps.steady_spans_ns(trace),
@@ -223,7 +223,7 @@ def _exposed_claim(
     )
     slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
     pageable = row["host_memory"] == "pageable"
-    line, line_ns = _copying_line(trace, row, device) if pageable else (None, None)
+    line, line_ns = _copying_line(trace, rows) if pageable else (None, None)
     subject = gpu_subject(trace, device) if gpu else RECORDING
     values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     if staging_ns:
@@ -316,7 +316,7 @@ def _kind(row: Mapping[str, Cell]) -> str:
     return "small" if median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES) else pinned
 
 
-def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) -> int:
+def _staging_idle_ns(trace: Trace, uploads: RowNumbers, span_ns: int) -> int:
     """Steady idle time of a device that ended with these uploads, spent inside their calls.
 
     There CUDA moves the bytes through pinned memory of its own. 0 where it is too small for a
@@ -326,9 +326,7 @@ def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) ->
     every, wait = gaps.every_gap(trace), waits.stalls(trace).wait
     located = np.append(waits.wait_sites(trace).site.codes >= 0, False)[wait]
     staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
-    staged &= (every.device == device) & groups.isin(
-        operations(trace).start_ns[every.after], uploads["start_ns"]
-    )
+    staged &= groups.isin(every.after, uploads)
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0
 
@@ -352,39 +350,24 @@ def _comes_back(copies: Table) -> bool:
     return more <= _ABOUT_EQUAL * less
 
 
-def _copying_line(
-    trace: Trace, row: Mapping[str, Cell], device: int
-) -> tuple[SampledLine | None, int | None]:
-    """The line of the program that makes copies of pageable memory after warm-up.
+def _copying_line(trace: Trace, rows: RowNumbers) -> tuple[SampledLine | None, int | None]:
+    """The line of the program that makes these copies of pageable memory.
 
     By samples, if they show one; else by the marks of the program, and the time of its copies.
     """
-    ops, copies = operations(trace), trace.copies
-    alike = np.zeros(len(ops), bool)
-    copied = ops.kind == Kind.COPY
-    alike[copied] = rows_of(copies, row)[ops.row[copied]]
-    alike &= selected_operations(trace) & ~operations_in_warm_up(trace)
-    of_row = np.flatnonzero(alike & ops.launched & (ops.device == device))
-    every, sites = launches.waits(trace), waits.wait_sites(trace)
-    by_call = np.argsort(every.call, kind="stable")
-    if line := sampled_line(trace, np.flatnonzero(groups.isin(every.call, ops.call[of_row]))):
+    ops, every, sites = operations(trace), launches.waits(trace), waits.wait_sites(trace)
+    rows = rows[ops.launched[rows]]
+    of_call = groups.added(ops.call[rows], ops.duration_ns[rows], len(trace.recorded("api_calls")))
+    wait = np.flatnonzero(of_call[every.call] > 0)
+    if line := sampled_line(trace, wait):
         return line, None
-    if not len(by_call):
+    code, took_ns = sites.site.codes[wait], of_call[every.call[wait]]
+    of_site = groups.added(code, took_ns, len(sites.site.values))
+    most_ns, all_ns = int(of_site.max(initial=0)), of_call.sum()
+    if not most_ns or most_ns < _MUCH_FRACTION * all_ns:
         return None, None
-    at = np.searchsorted(every.call[by_call], ops.call[of_row])
-    wait = by_call[np.minimum(at, len(by_call) - 1)]
-    marked = (every.call[wait] == ops.call[of_row]) & (sites.site.codes[wait] >= 0)
-    if not marked.any():
-        return None, None
-    wait, time_ns = wait[marked], (ops.end_ns - ops.start_ns)[of_row]
-    each = groups.group(sites.site.codes[wait])
-    of_site = groups.sums(each, time_ns[marked])
-    most, first = int(np.argmax(of_site)), int(wait[each.first[np.argmax(of_site)]])
-    if of_site[most] < _MUCH_FRACTION * time_ns.sum():
-        return None, None
-    line = sites.line_of(first)
-    nearly_all = of_site[most] >= _NEARLY_ALL_FRACTION * time_ns.sum()
-    return line, None if nearly_all else int(of_site[most])
+    line = sites.line_of(int(wait[code == np.argmax(of_site)][0]))
+    return line, None if most_ns >= _NEARLY_ALL_FRACTION * all_ns else most_ns
 
 
 def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:

@@ -1,13 +1,9 @@
-"""The waits that `sync-stalls` lists, and its findings: one per call at a line, or per call
-and range without lines.
-"""
+"""The waits that `sync-stalls` lists, and its findings: by loop that reads, else by line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +19,7 @@ from traceview.traces.facts.dependencies.forecast import LEAST_STEPS, model
 from traceview.traces.facts.idle.gaps import every_gap, unknown_idle
 from traceview.traces.facts.idle.typical import typical_gap
 from traceview.traces.facts.kernel_classes import framework, terms
-from traceview.traces.facts.launches import Waits, waits
+from traceview.traces.facts.launches import between, waits
 from traceview.traces.facts.operations import CallKind, api_calls, operations
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.facts.ranges.ranges import UNATTRIBUTED, range_tree
@@ -88,7 +84,6 @@ def listed_waits(trace: Trace) -> ListedWaits:
     pattern = tree.pattern_of_paths(path)
     each = groups.group(api.codes, site.site.codes, site.hint.codes, pattern)
     # The path of each group, or its pattern if its waits have several paths.
-    tree = ranges.range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     texts = np.empty(each.size, object)
     for source, number, own in ((tree.paths, path, one), (tree.patterns, pattern, ~one)):
@@ -96,34 +91,23 @@ def listed_waits(trace: Trace) -> ListedWaits:
     return ListedWaits(row, api, site, pattern, each, Texts.of(texts))
 
 
-# Findings of `sync-stalls`: one per call at a line, or per call and range without lines.
-#
-# Calls, waits and idle time are those after warm-up. Without a line only idle time that a
-# synchronization caused counts: gpu-idle reports the other causes. What the CPU does after a wait
-# is none of it: where that takes longer, the finding says so.
-
-# Synchronizations that wait for no result: no copy to the host precedes them.
+# What the findings count is after warm-up. Without a line only idle time that a synchronization
+# caused counts: gpu-idle reports the other causes. What the CPU does after a wait is none of it:
+# where that takes longer, the finding says so.
 
 
 @fact
 def waits_for_no_result(trace: Trace) -> Mask:
-    """True for the synchronizations, among waits, before which nothing was copied to the host."""
-    ops, calls = operations(trace), api_calls(trace)
-    copying = ops.call[copies.downloads(trace) & ops.launched]
-    return without_copies(waits(trace), calls.thread[copying], calls.start_ns[copying])
+    """True for the synchronizations, among waits, before which nothing was copied to the host.
 
-
-def without_copies(waits: Waits, copy_thread: Array, copy_ns: Integers) -> Mask:
-    """True for the synchronizations before which their thread called for no copy to the host.
-
-    Only calls since the thread's previous synchronization count: earlier copies had arrived by it.
+    Only since the thread's previous synchronization: earlier copies had arrived by it.
     """
-    result: Mask = waits.does == CallKind.SYNCHRONIZE
-    for thread in groups.different(waits.thread[result]):
-        rows = np.flatnonzero(result & (waits.thread == thread))
-        copied = np.sort(copy_ns[copy_thread == thread])
-        before = np.searchsorted(copied, waits.start_ns[rows])
-        result[rows] = np.diff(before, prepend=0) == 0
+    every, ops = waits(trace), operations(trace)
+    result: Mask = every.does == CallKind.SYNCHRONIZE
+    copying, syncs = ops.call[copies.downloads(trace) & ops.launched], every.call[result]
+    ends = groups.marked(syncs, len(api_calls(trace)))
+    of_copy, of_sync = between(trace, ends, copying, syncs)
+    result[result] = ~groups.isin(of_sync, of_copy)
     return result
 
 
@@ -183,7 +167,7 @@ _AFTER_IT = (
     "Look first at what comes after the wait (gpu-idle): it takes longer. Then remove the wait."
 )
 _LOAD = "Warm up before the loop, so that code is loaded there."
-_ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
+_ACTIONS = dict.fromkeys((CallKind.LOAD, CallKind.LOOK_UP), _LOAD)
 
 
 def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
@@ -197,18 +181,17 @@ def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
     places = [*_places(trace, listed, steps if may_hide else None)]
     hidden = sorted((each for each in places if each.hidden), key=lambda each: -each.took_ns)
     claims = [_claim(trace, listed, each) for each in hidden[:MOST_HIDDEN]]
-    claims = [each for each in claims if each.edit]
     seen = (_claim(trace, listed, each) for each in places if not each.hidden)
     rules = (
         FindingRule(lambda _: seen, MESSAGE, clauses=CLAUSES),
-        FindingRule(lambda _: claims, HIDDEN),
+        FindingRule(lambda _: (each for each in claims if each.edit), HIDDEN),
     )
     return findings(trace, rules)
 
 
 MESSAGE = (
-    "{place} leaves the GPU idle for {idle_ns} {when} {what}[, and more at {later}]. The "
-    "CPU spends {wait_ns} in {calls?it|them}."
+    "{place} leaves the GPU idle for {idle_ns} {when} {what}[, and more at {later}]. The CPU "
+    "spends {wait_ns} in {calls?it|them}."
 )
 HIDDEN = (
     "{place} holds the CPU up for {wait_ns} in {what}. Without it the CPU would be ahead at later "
@@ -249,12 +232,8 @@ def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Pl
     Round trips of a loop are one, whatever their lines and calls. Other waits are grouped by call
     and line, without a line by range; those of one call that were sampled at one line are one.
     """
-    every, parts, cost, span_ns = (
-        waits(trace),
-        every_gap(trace),
-        stalls(trace),
-        stall_span_ns(trace),
-    )
+    every, parts, cost = waits(trace), every_gap(trace), stalls(trace)
+    ops, span_ns = operations(trace), stall_span_ns(trace)
     counted = ~parts.one_time & ~np.isin(parts.device, list(unknown_idle(trace)))
     idle_ns = cost.idle_ns(counted)[listed.row]
     drained_ns = cost.idle_ns(counted & (parts.cause == SYNC_DRAIN))[listed.row]
@@ -273,8 +252,10 @@ def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Pl
         own = np.flatnonzero(groups.isin(listed.row, trips.wait) & left)
         left[own] = False
         lost = lost_by(trace, parts, [trips]) | _caused_by(trace, listed.row[own])
-        lost_ns, copy_ns = int(parts.idle_ns[lost].sum()), copies.exposed_ns(trace, trips.operation)
-        all_ns = int(took_ns[own].sum())
+        copied, at_once = trips.operation, groups.group(np.zeros(len(trips.operation), np.int64))
+        spans = ops.device[copied], ops.start_ns[copied], ops.end_ns[copied]
+        copy_ns = int(copies.exposure(trace, *spans, at_once).exposed_ns.sum())
+        lost_ns, all_ns = int(parts.idle_ns[lost].sum()), int(took_ns[own].sum())
         hidden = kind(lost_ns + copy_ns, all_ns, len(trips.operation)) if len(own) else None
         if hidden is not None:
             # The line that costs most: by idle time, without any by the waits.
@@ -310,9 +291,11 @@ def _claim(trace: Trace, listed: ListedWaits, place: Place) -> TimeClaim:
     every, rows, first, trips = waits(trace), listed.row[place.own], place.first, place.trips
     lost_ns, gaps, span_ns = place.idle_ns + place.copy_ns, every_gap(trace), stall_span_ns(trace)
     name, named = _name(trace, listed, place)
+    line = place.sampled or listed.site.line_of(first)
     what, called = _called(trace, listed, place)
     calls = len(trips.operation if trips else rows)
     values = {**named, "calls": calls, "wait_ns": place.took_ns, **called}
+    values |= {} if place.hidden else {"idle_ns": place.idle_ns}
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
     drained_ns = gaps.idle_ns[place.lost & (gaps.cause == SYNC_DRAIN)].sum()
     when = "after" if 2 * drained_ns >= place.idle_ns else "during"
@@ -320,46 +303,44 @@ def _claim(trace: Trace, listed: ListedWaits, place: Place) -> TimeClaim:
     words = {"place": name, "what": what, "when": when}
     does = CallKind(int(every.does[listed.row[first]]))
     remedy, saving = _action(trace, listed, place, does), _saving(trace, place, rows, does)
-    if saving and saving.saved_ns <= (saving.error_ns or 0):
+    if saving and 0 < saving.saved_ns <= (saving.error_ns or 0):
         # What its error hides is no forecast.
         saving = None
     saved_ns = saving.saved_ns if saving else lost_ns
-    after = None if place.hidden else _after_waits(trace, rows)
-    if after and after.idle_ns > lost_ns:
+    after = None if place.hidden else _after_waits(trace, place.lost)
+    if after and after[1] > lost_ns:
         # The CPU would be ahead of that, too, but for as long as the GPU has other work.
         saved_ns, saving, remedy = min(saved_ns, lost_ns), None, _AFTER_IT
-        values["after_ns"] = after.idle_ns
-        words["why"] = CAUSES[after.cause].lost or CAUSES[after.cause].idle
+        values["after_ns"] = after[1]
+        words["why"] = CAUSES[after[0]].lost or CAUSES[after[0]].idle
     elif saved_ns > _MORE * lost_ns:
         words["later"] = "later launches"
-    gap = typical_gap(trace, gaps, place.lost) if place.lost.any() else 0
-    claim = TimeClaim(
-        _subject(listed, first, place.sampled),
+    if place.hidden:
+        usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
+        window = int(every.start_ns[usual]), int(every.end_ns[usual])
+    else:
+        gap = typical_gap(trace, gaps, place.lost) if place.lost.any() else 0
+        window = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
+    rated = severity_of_part(saved_ns, lost_ns, span_ns) or "info"
+    return TimeClaim(
+        line.subject if line else Subject("call", str(listed.api[first])),
         values,
         "sites",
         listed.cells(first),
         saved_ns=saved_ns,
         span_ns=span_ns,
+        window=window,
+        lost=None if place.hidden else wording.lost_in(gaps, place.lost),
         words=words,
         # What it refers to comes before it: that takes longer, and counts no more than this.
         general=remedy == _AFTER_IT,
         remedy=remedy,
         saving="about" if saving else "at-most",
+        severity=None if place.hidden else rated,
         edit=saving.edit if saving else None,
         error_ns=saving.error_ns if saving else None,
         # Nothing that was recorded shows what is hidden.
         at_most="low" if place.hidden else "high",
-    )
-    if place.hidden:
-        usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
-        return replace(claim, window=(int(every.start_ns[usual]), int(every.end_ns[usual])))
-    copied = {"copy_ns": place.copy_ns} if place.copy_ns else {}
-    return replace(
-        claim,
-        values={**values, "idle_ns": place.idle_ns, **copied},
-        window=(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])),
-        lost=wording.lost_in(gaps, place.lost),
-        severity=severity_of_part(saved_ns, lost_ns, span_ns) or "info",
     )
 
 
@@ -373,23 +354,18 @@ def _saving(trace: Trace, place: Place, rows: Integers, does: CallKind) -> Gain 
         return savings.of_waits(trace, calls, place.trips.operation)
     if does == CallKind.ALLOCATE:
         return savings.of_calls(trace, calls)
-    cost, steady = stalls(trace), ~every_gap(trace).one_time
-    staged_ns = cost.idle_ns(steady & (every_gap(trace).cause == COPY_WAIT))[rows].sum()
-    if does in _ACTIONS or 2 * staged_ns > cost.idle_ns(steady)[rows].sum():
+    every = every_gap(trace)
+    staged_ns = every.idle_ns[place.lost & (every.cause == COPY_WAIT)].sum()
+    if does in _ACTIONS or 2 * staged_ns > every.idle_ns[place.lost].sum():
         return None
     return savings.of_waits(trace, calls)
 
 
-class _After(NamedTuple):
-    cause: int
-    idle_ns: int
-
-
-def _after_waits(trace: Trace, rows: Integers) -> _After | None:
-    """The cause of most other idle time in the gaps that these waits began, and that time."""
-    every, caused = every_gap(trace), _caused_by(trace, rows)
-    drained = caused & (every.cause == SYNC_DRAIN)
-    others = np.isin(every.gap, every.gap[drained]) & ~caused & ~every.one_time
+def _after_waits(trace: Trace, lost: Mask) -> tuple[int, int] | None:
+    """The cause of most other idle time in the gaps that waits began, and that time."""
+    every = every_gap(trace)
+    drained = lost & (every.cause == SYNC_DRAIN)
+    others = np.isin(every.gap, every.gap[drained]) & ~lost & ~every.one_time
     if not others.any():
         return None
     idle_ns = every.by_cause(others)
@@ -397,7 +373,7 @@ def _after_waits(trace: Trace, rows: Integers) -> _After | None:
     if most == LAUNCH_LATE and idle_ns[most] < _RELAUNCH_NS * every.count(others):
         # That is what the next launch takes, which the CPU would have done before without the wait.
         return None
-    return _After(most, int(idle_ns[most]))
+    return most, int(idle_ns[most])
 
 
 def _name(trace: Trace, listed: ListedWaits, place: Place) -> tuple[str, dict[str, Cell]]:
@@ -424,8 +400,9 @@ def _called(trace: Trace, listed: ListedWaits, place: Place) -> tuple[str, dict[
     """
     site, hint, trips = listed.site, listed.site.hint[place.first], place.trips
     if trips:
-        size = int(trace.recorded("copies")["bytes"][operations(trace).row[trips.operation]].sum())
-        codes, values = site.site.codes[place.own], dict[str, Cell](bytes=size)
+        sizes = trace.recorded("copies")["bytes"][operations(trace).row[trips.operation]]
+        values = dict[str, Cell](bytes=int(sizes.sum()), copy_ns=place.copy_ns)
+        codes = site.site.codes[place.own]
         what = ("{calls:copy|copies} of rows" if trips.of_rows else "{calls:read}") + " of {bytes}"
         if trips.steps and (per_step := round(len(trips.operation) / trips.steps)):
             values["per_step"] = per_step
@@ -442,12 +419,6 @@ def _called(trace: Trace, listed: ListedWaits, place: Place) -> tuple[str, dict[
     library = sampled_library(trace, listed.row[place.own])
     where = " in {library}" if library else ""
     return f"{what}, by {{hint}}{where}", {**values, "hint": hint, "library": library}
-
-
-def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:
-    """The line of a wait, or the call where no line is known."""
-    line = sampled or listed.site.line_of(number)
-    return line.subject if line else Subject("call", str(listed.api[number]))
 
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:
@@ -477,27 +448,18 @@ def _action(trace: Trace, listed: ListedWaits, place: Place, does: CallKind) -> 
         return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."
     if does in _ACTIONS:
         return _ACTIONS[does]
-    steady, cost = ~every_gap(trace).one_time, stalls(trace)
-    rows = listed.row[own]
-    idle = cost.idle_ns(steady)[rows]
-    uploads = int(cost.idle_ns(steady & at_uploads(trace))[rows].sum())
-    unread = int(idle[waits_for_no_result(trace)[rows]].sum())
-    total = int(idle.sum())
-    if 2 * uploads > total:
+    every, rows = every_gap(trace), listed.row[own]
+    idle = stalls(trace).idle_ns(place.lost)[rows]
+    total, stream = int(idle.sum()), operations(trace).stream
+    if 2 * every.idle_ns[place.lost & at_uploads(trace)].sum() > total:
         return f"{wording.early_uploads(trace)}, in few large copies."
-    control = remedy(trace, listed.pattern[own], idle)
-    if control:
+    if control := remedy(trace, listed.pattern[own], idle):
         return control
-    if 2 * unread > total:
+    if 2 * idle[waits_for_no_result(trace)[rows]].sum() > total:
         if copies.uses_managed_memory(trace):
             return _MANAGED
-        return _ORDERS if _orders_streams(trace, rows) else terms(trace).no_wait or _NOTHING_READ
+        # Whether most of it lies between work of different streams of a GPU.
+        changes = place.lost & (stream[every.before] != stream[every.after])
+        orders = 2 * every.idle_ns[changes].sum() > total
+        return _ORDERS if orders else terms(trace).no_wait or _NOTHING_READ
     return f"Read results on the CPU less often, {terms(trace).later_reads}."
-
-
-def _orders_streams(trace: Trace, rows: Integers) -> bool:
-    """Whether most idle time of these waits lies between work of different streams of a GPU."""
-    every, stream = every_gap(trace), operations(trace).stream
-    caused = _caused_by(trace, rows)
-    changes = caused & (stream[every.before] != stream[every.after])
-    return 2 * int(every.idle_ns[changes].sum()) > int(every.idle_ns[caused].sum())

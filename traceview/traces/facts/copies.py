@@ -45,9 +45,7 @@ def between_memories(trace: Trace) -> Mask:
 @fact_without_ranges
 def pageable_uploads(trace: Trace) -> Mask:
     """True for the operations that copy from pageable host memory to a GPU."""
-    copies = trace.recorded("copies")
-    pageable = copies.texts("source_memory").isin(["pageable"])
-    return among_operations(operations.operations(trace), is_upload(copies) & pageable)
+    return uploads(trace) & pageable_copies(trace)
 
 
 @fact_without_ranges
@@ -158,13 +156,6 @@ def exposure(trace: Trace, device: Array, start: Integers, end: Integers, by: Gr
         hidden[by.ids[row]] += under
         exposed[by.ids[row]] += covered.total() - under
     return Exposure(hidden, exposed)
-
-
-def exposed_ns(trace: Trace, rows: Array) -> int:
-    """Time of these operations during which their device computes nothing."""
-    ops, at_once = operations.operations(trace), groups.group(np.zeros(len(rows), np.int64))
-    spans = ops.device[rows], ops.start_ns[rows], ops.end_ns[rows]
-    return int(exposure(trace, *spans, at_once).exposed_ns.sum())
 
 
 @fact_without_ranges

@@ -124,14 +124,12 @@ def _same_waits(trace: Trace, chosen: Array) -> Array:
     """These waits, and the others between the same launches of their threads, as API calls."""
     every, uploading = waits(trace), np.zeros(len(api_calls(trace)), bool)
     uploading[operations(trace).call[uploads(trace) & operations(trace).launched]] = True
-    others = every.call[np.isin(every.does, _FOR_THE_GPU) & ~uploading[every.call]]
-    launches = api_calls(trace).does == CallKind.LAUNCH
-    number = between(trace, np.concatenate([chosen, others]), launches)
-    own, of_others = np.split(number, [len(chosen)])
+    others = every.call[np.isin(every.does, FOR_THE_GPU) & ~uploading[every.call]]
+    own, of_others = between(trace, api_calls(trace).does == CallKind.LAUNCH, chosen, others)
     return groups.different(np.concatenate([chosen, others[groups.isin(of_others, own)]]))
 
 
-_FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
+FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
 
 
 def _items(trace: Trace, calls: Array) -> RowNumbers:
