@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals, units
-from traceview.base.findings import RECORDING, Clause, severity_of
+from traceview.base.findings import LEAST_HIGH_NS, RECORDING, Clause, severity_of
 from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 from traceview.traces.analyses import base, memory_copies_rows, wording
@@ -166,10 +166,10 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             if exposed_ns >= _ONLY_COPIES_FRACTION * span_ns:
                 # Replayed, waits around the copies go, too: not while the GPU copies all the time.
                 gain = gain.at_most(own_ns)
-            lost_ns = exposed_ns, staging_ns
-            claim = _exposed_claim(trace, copies, there, device, lost_ns, gain)
-            if moves and not severity_of(claim.saved_ns, span_ns):
-                # The link is the limit, though nothing but fewer bytes wins time.
+            claim = _exposed_claim(trace, copies, there, device, (exposed_ns, staging_ns), gain)
+            once = len(there) == 1 and own_ns < LEAST_HIGH_NS
+            if once or (moves and not severity_of(claim.saved_ns, span_ns)):
+                # It is short; or the link is the limit, though nothing but fewer bytes wins time.
                 claim = replace(claim, severity="info")
             yield replace(claim, saving="at-most")
 

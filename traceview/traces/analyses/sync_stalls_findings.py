@@ -207,7 +207,7 @@ CLAUSES = (
 
 
 @record
-class Place:
+class WaitPlace:
     """The waits of a finding, rows of the listed ones: of a call at a line, or of round trips.
 
     They took `took_ns`. `lost` are the parts of gaps that they cost, `idle_ns` is that time, and
@@ -226,7 +226,7 @@ class Place:
     copy_ns: int = 0
 
 
-def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Place]:
+def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[WaitPlace]:
     """The places of waits worth a finding; hidden ones wait in each of so many `steps`.
 
     Round trips of a loop are one, whatever their lines and calls. Other waits are grouped by call
@@ -264,7 +264,7 @@ def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Pl
             line = by_line.ids == np.argmax(groups.sums(by_line, most))
             first = int(own[line][np.argmax(most[line])])
             sampled = None if site[first] >= 0 else sampled_line(trace, listed.row[own])
-            yield Place(own, first, all_ns, lost, lost_ns, hidden, sampled, trips, copy_ns)
+            yield WaitPlace(own, first, all_ns, lost, lost_ns, hidden, sampled, trips, copy_ns)
     pattern = np.where(site < 0, listed.pattern, -2)
     each = groups.group(site, listed.api.codes, listed.site.hint.codes, pattern)
     stake_ns = np.where(site >= 0, idle_ns, drained_ns)
@@ -283,10 +283,10 @@ def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Pl
         own = np.sort(np.concatenate(of_line))
         lost, first = _caused_by(trace, listed.row[own]), int(own[np.argmax(stake_ns[own])])
         figures = first, int(took_ns[own].sum()), lost, int(stake_ns[own].sum())
-        yield Place(own, *figures, bool(kinds[each.ids[first]]), sampled)
+        yield WaitPlace(own, *figures, bool(kinds[each.ids[first]]), sampled)
 
 
-def _claim(trace: Trace, listed: ListedWaits, place: Place) -> TimeClaim:
+def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
     """The claim on the waits of a place; its evidence is the costliest wait."""
     every, rows, first, trips = waits(trace), listed.row[place.own], place.first, place.trips
     lost_ns, gaps, span_ns = place.idle_ns + place.copy_ns, every_gap(trace), stall_span_ns(trace)
@@ -344,7 +344,7 @@ def _claim(trace: Trace, listed: ListedWaits, place: Place) -> TimeClaim:
     )
 
 
-def _saving(trace: Trace, place: Place, rows: Integers, does: CallKind) -> Gain | None:
+def _saving(trace: Trace, place: WaitPlace, rows: Integers, does: CallKind) -> Gain | None:
     """What the program gains without these waits, where they can be left out of a replay.
 
     Bytes that a call moves are moved by any other call, too, and code is loaded once.
@@ -376,7 +376,7 @@ def _after_waits(trace: Trace, lost: Mask) -> tuple[int, int] | None:
     return most, int(idle_ns[most])
 
 
-def _name(trace: Trace, listed: ListedWaits, place: Place) -> tuple[str, dict[str, Cell]]:
+def _name(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, dict[str, Cell]]:
     """The place of waits as the subject of a sentence, and the names in it."""
     cells, sampled = listed.cells(place.first), place.sampled
     if marked := listed.site.line_of(place.first):
@@ -393,7 +393,7 @@ def _name(trace: Trace, listed: ListedWaits, place: Place) -> tuple[str, dict[st
     return what + wording.inside(trace, path, "range_path"), cells
 
 
-def _called(trace: Trace, listed: ListedWaits, place: Place) -> tuple[str, dict[str, Cell]]:
+def _called(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, dict[str, Cell]]:
     """What a place calls, and where a library waits, as a template and its values.
 
     What the line shows itself, such as `.item()`, is not said again.
@@ -426,16 +426,16 @@ def _caused_by(trace: Trace, rows: Integers) -> Mask:
     return ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
 
 
+_LESS_OFTEN = "Read results on the CPU less often"
 _ONLY_NEEDED = "Copy back only what the CPU needs, such as a sum that the GPU computes"
 
 
-def _action(trace: Trace, listed: ListedWaits, place: Place, does: CallKind) -> str:
+def _action(trace: Trace, listed: ListedWaits, place: WaitPlace, does: CallKind) -> str:
     own, trips = place.own, place.trips
-    if trips and trips.of_rows:
-        return wording.rows_at_once(trace)
     if trips:
-        few = 2 * place.copy_ns > place.idle_ns
-        less = _ONLY_NEEDED if few else "Read results on the CPU less often"
+        if trips.of_rows:
+            return wording.rows_at_once(trace)
+        less = _ONLY_NEEDED if 2 * place.copy_ns > place.idle_ns else _LESS_OFTEN
         return f"{less}, {terms(trace).later_reads}."
     if does == CallKind.ALLOCATE:
         # The remedy for calls that allocate or free memory.
@@ -462,4 +462,4 @@ def _action(trace: Trace, listed: ListedWaits, place: Place, does: CallKind) -> 
         changes = place.lost & (stream[every.before] != stream[every.after])
         orders = 2 * every.idle_ns[changes].sum() > total
         return _ORDERS if orders else terms(trace).no_wait or _NOTHING_READ
-    return f"Read results on the CPU less often, {terms(trace).later_reads}."
+    return f"{_LESS_OFTEN}, {terms(trace).later_reads}."

@@ -198,10 +198,10 @@ def fewer_launches(trace: Trace) -> str:
 
 def reads_between(trace: Trace) -> bool:
     """Whether steady steps read values on the CPU again and again between their launches."""
-    number = max(int(np.count_nonzero(steps.steady_operations(trace))), 1)
     reads = [each for each in round_trips(trace) if not each.of_rows]
     several = any(len(each.operation) >= _SEVERAL_READS * max(each.steps, 1) for each in reads)
-    fraction = sum(len(each.operation) for each in reads) / number
+    number = np.count_nonzero(steps.steady_operations(trace))
+    fraction = sum(len(each.operation) for each in reads) / max(int(number), 1)
     return fraction > _MANY_READS or (several and fraction > _SOME_READS)
 
 
