@@ -182,11 +182,8 @@ def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
     hidden = sorted((each for each in places if each.hidden), key=lambda each: -each.took_ns)
     claims = [_claim(trace, listed, each) for each in hidden[:MOST_HIDDEN]]
     seen = (_claim(trace, listed, each) for each in places if not each.hidden)
-    rules = (
-        FindingRule(lambda _: seen, MESSAGE, clauses=CLAUSES),
-        FindingRule(lambda _: (each for each in claims if each.edit), HIDDEN),
-    )
-    return findings(trace, rules)
+    told = FindingRule(lambda _: seen, MESSAGE, clauses=CLAUSES)
+    return findings(trace, (told, FindingRule(lambda _: (c for c in claims if c.edit), HIDDEN)))
 
 
 MESSAGE = (
@@ -293,9 +290,8 @@ def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
     name, named = _name(trace, listed, place)
     line = place.sampled or listed.site.line_of(first)
     what, called = _called(trace, listed, place)
-    calls = len(trips.operation if trips else rows)
-    values = {**named, "calls": calls, "wait_ns": place.took_ns, **called}
-    values |= {} if place.hidden else {"idle_ns": place.idle_ns}
+    values = {**named, "calls": len(trips.operation if trips else rows), **called}
+    values |= {"wait_ns": place.took_ns} | ({} if place.hidden else {"idle_ns": place.idle_ns})
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
     drained_ns = gaps.idle_ns[place.lost & (gaps.cause == SYNC_DRAIN)].sum()
     when = "after" if 2 * drained_ns >= place.idle_ns else "during"
@@ -321,7 +317,6 @@ def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
     else:
         gap = typical_gap(trace, gaps, place.lost) if place.lost.any() else 0
         window = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
-    rated = severity_of_part(saved_ns, lost_ns, span_ns) or "info"
     return TimeClaim(
         line.subject if line else Subject("call", str(listed.api[first])),
         values,
@@ -336,7 +331,7 @@ def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
         general=remedy == _AFTER_IT,
         remedy=remedy,
         saving="about" if saving else "at-most",
-        severity=None if place.hidden else rated,
+        severity=None if place.hidden else severity_of_part(saved_ns, lost_ns, span_ns) or "info",
         edit=saving.edit if saving else None,
         error_ns=saving.error_ns if saving else None,
         # Nothing that was recorded shows what is hidden.
