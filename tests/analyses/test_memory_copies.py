@@ -370,7 +370,7 @@ def test_many_reads_of_single_values_are_not_answered_by_pinning(tmp_path):
 
     (finding, *_) = ask(ANALYSIS, export, tmp_path).findings
 
-    assert finding.action.startswith("Read values on the CPU less often")
+    assert finding.action.startswith("Read results on the CPU less often")
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -447,7 +447,7 @@ def test_an_upload_of_what_comes_back_can_stay_on_the_gpu(back, kernel, keeps, t
 def test_weights_that_leave_after_the_last_step_are_no_loss_of_the_loop(
     tmp_path, evaluates_ns, in_steps, counts
 ):
-    """A trainer moved its model away at the end: `Read values on the CPU less often`."""
+    """A trainer moved its model away at the end: `Read results on the CPU less often`."""
     export = Export()
     for step in range(10):
         start = 1_000 * step
@@ -464,29 +464,6 @@ def test_weights_that_leave_after_the_last_step_are_no_loss_of_the_loop(
     found = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
 
     assert any("D2H" in each for each in found) == counts
-
-
-@pytest.mark.parametrize(
-    ("in_steps", "uploads", "saving"),
-    [(True, False, "about"), (False, False, "at-most"), (True, True, "at-most")],
-)
-def test_results_of_steps_can_stay_on_the_gpu_the_result_of_a_program_cannot(
-    in_steps, uploads, saving, tmp_path
-):
-    export = Export()
-    for number in range(4):
-        at = 1_000_000 * number
-        export.launch((at, at + 1), (at + 10, at + 600_000))
-        back = {"kind": "D2H", "source": "device", "destination": "pageable", "bytes": 1 << 20}
-        export.copy((at + 2, at + 900_000), (at + 600_000, at + 900_000), **back)
-        if uploads:
-            export.copy((at + 3, at + 4), (at + 600_000, at + 800_000), source="pinned", stream=8)
-        if in_steps:
-            export.range(f"step_{number}", at, at + 950_000)
-
-    findings = ask(ANALYSIS, export, tmp_path).findings
-
-    assert next(each for each in findings if "(D2H, " in each.message).saving == saving
 
 
 def test_a_result_copied_after_the_last_step_is_that_of_the_program(tmp_path):
@@ -570,7 +547,7 @@ def test_a_data_region_helps_where_a_loop_copies_again(tmp_path, name, kind, pas
 def test_an_array_of_rows_is_copied_row_by_row(tmp_path, rows, size, alternates, name, pause_ns):
     """In a row and all of a size, or with a kernel on each between them; not those of torch.
 
-    Whatever lies between them, waits or work of the CPU, has that remedy, too.
+    Whatever lies between them, waits or work of the CPU, is the same loss.
     """
     export, at = Export(), 1_000
     for _ in range(5):
@@ -581,13 +558,14 @@ def test_an_array_of_rows_is_copied_row_by_row(tmp_path, rows, size, alternates,
             if alternates or number == rows - 1:
                 export.launch((at - 900, at - 800), (at, at + 3_000), name=name)
                 at += 4_000
-    [found] = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D," in f.message]
+    found = [f for f in ask(ANALYSIS, export, tmp_path).findings if "(H2D," in f.message]
     one_by_one = rows >= 64 and size <= 8192 and not alternates and "at::" not in name
-    assert ("one block of memory" in found.action) is one_by_one
-    assert ("cudaMemcpy2D" in found.action) is (one_by_one and name == "step")
-    others = (*ask(SYNCS, export, tmp_path).findings, *ask(IDLE, export, tmp_path).findings)
-    others = [f for f in others if 2 * f.time_at_stake_ns > 5 * rows * pause_ns]
-    assert {("one block of memory" in f.action) for f in others} <= {one_by_one}
+    assert len(found) == (not one_by_one)
+    waits = [f for f in ask(SYNCS, export, tmp_path).findings if "one block of" in f.action]
+    assert len(waits) == one_by_one
+    assert not one_by_one or ("cudaMemcpy2D" in waits[0].action) is (name == "step")
+    idle = [f for f in ask(IDLE, export, tmp_path).findings if f.severity != "info"]
+    assert not one_by_one or not any(f.time_at_stake_ns > 5 * rows * pause_ns // 2 for f in idle)
 
 
 @pytest.mark.parametrize("rate", [4, 12, 40])

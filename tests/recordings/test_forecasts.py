@@ -70,7 +70,7 @@ def test_the_recordings_shipped_are_those_named():
 LATE = "to launch work"
 STATED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "| fp32 MLP: TF32 |": ("forecasts/mlp_tf32", (("kernel-share", "fp32 GEMMs"),)),
-    "| MLP that reads 32 MiB": ("forecasts/readback", (("memory-copies", "D2H"),)),
+    "| MLP that reads 32 MiB": ("forecasts/readback", (("sync-stalls", "reads"),)),
     "| four products with six": ("forecasts/chain", (("kernel-share", "chains"),)),
     "| MLP with pageable batches": ("forecasts/uploads", (("memory-copies", "H2D"),)),
     "| nanoGPT with `time.sleep(0.008)` … | 26.8 ms |": (
@@ -99,7 +99,7 @@ STATED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "| CNN of flax": ("foreign/cnn_flax", (("gpu-idle", "waited for results of JAX"),)),
     "| Kernels of Numba called": (
         "foreign/numba_arrays",
-        (("memory-copies", "H2D"), ("memory-copies", "D2H"), ("gpu-idle", "other work")),
+        (("memory-copies", "H2D"), ("sync-stalls", "reads"), ("gpu-idle", "other work")),
     ),
     "| Transformer in a CUDA graph": (
         "foreign/hand_made_graph",

@@ -4,7 +4,6 @@ import numpy as np
 
 from tests.facts.arrays import ints, operations, waits
 from traceview.base.intervals import Intervals
-from traceview.traces.analyses.sync_stalls_findings import without_copies
 from traceview.traces.facts.operations import CallKind
 from traceview.traces.facts.waits import Stalls, benign_time, outermost_waits
 
@@ -36,10 +35,3 @@ def test_idle_time_belongs_to_the_wait_of_each_chosen_gap():
     )
 
     assert cost.idle_ns(np.array([True, True, True, False])).tolist() == [1, 4]
-
-
-def test_a_result_is_one_copied_since_the_synchronization_before():
-    each = waits([(10, 20), (30, 40), (50, 60), (55, 65)], thread=[0, 0, 0, 1])
-    without = without_copies(each, copy_thread=ints([0, 0]), copy_ns=ints([25, 26]))
-
-    assert without.tolist() == [True, False, True, True]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals, units
-from traceview.base.findings import RECORDING, Clause, severity_of
+from traceview.base.findings import LEAST_HIGH_NS, RECORDING, Clause, severity_of
 from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 from traceview.traces.analyses import base, memory_copies_rows, wording
@@ -25,15 +25,14 @@ from traceview.traces.analyses.memory_copies_rows import (
     rows_of,
 )
 from traceview.traces.facts import launches, savings, waits
-from traceview.traces.facts.copies import copies_of_rows
 from traceview.traces.facts.idle import gaps
 from traceview.traces.facts.kernel_classes import communication_operations, framework, terms
 from traceview.traces.facts.operations import Kind, operations, shares_memory
-from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
+from traceview.traces.facts.round_trips import copies_of, round_trips
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
 from traceview.traces.facts.savings import Gain
-from traceview.traces.facts.steps.steps import operations_in_warm_up, steps, warms_up
+from traceview.traces.facts.steps.steps import steps, warms_up
 from traceview.traces.facts.work.peaks import GIVEN, bytes_per_s, peaks
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace, fact
@@ -55,7 +54,7 @@ _OF_NUMBA = (
 _REMEDIES = {
     ("small", "H2D"): "Make the values on the GPU, or copy many at once: each copy takes "
     "microseconds, whatever its size.",
-    ("small", "D2H"): "Read values on the CPU less often: each copy takes microseconds, whatever "
+    ("small", "D2H"): "Read results on the CPU less often: each copy takes microseconds, whatever "
     "its size.",
     ("pageable", "H2D"): "{pinned}, so that the next data arrives while kernels run.",
     ("pageable", "D2H"): "{pinned}, or copy less often: results can stay on the GPU.",
@@ -140,19 +139,23 @@ def _steady_copies(trace: Trace) -> tuple[Table, RowNumbers]:
 
 
 def _exposed(trace: Trace) -> Iterator[TimeClaim]:
-    """Copies between host and GPU while no kernel runs, of the GPU with most of that time."""
+    """Copies between host and GPU while no kernel runs, of the GPU with most of that time.
+
+    `sync-stalls` reports those of round trips.
+    """
     spans, (copies, rows) = gaps.steady_spans_ns(trace), _steady_copies(trace)
-    for row in copies_by_kind(trace, copies).rows():
+    left = ~groups.isin(rows, copies_of(round_trips(trace)))
+    for row in copies_by_kind(trace, copies.take(left)).rows():
         if row["direction"] not in ("H2D", "D2H"):
             continue
-        alike = rows_of(copies, row)
+        alike = rows_of(copies, row) & left
         own = copies.take(alike)
         device, exposed_ns = _most_exposed(trace, own)
         span_ns = spans.get(device, 0)
         # Copies of other GPUs run at the same time: their sum would be longer than the run.
-        on_gpu = own.take(own["device"] == device)
+        there = rows[alike][own["device"] == device]
         slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
-        staging_ns = _staging_idle_ns(trace, on_gpu, device, span_ns) if slow else 0
+        staging_ns = _staging_idle_ns(trace, there, span_ns) if slow else 0
         if severity_of(exposed_ns + staging_ns, span_ns):
             own_ns = exposed_ns + staging_ns
             gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
@@ -163,23 +166,19 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
                 most = gain.at_most(max(own_ns - kept, 0))
                 # Replayed, the copies would go.
                 gain = Gain(most.own_ns, most.saved_ns)
-            # A result of each step that stays on the GPU needs no copy. The result of the program
-            # does, uploads beside it take their time without it, and an upload that moves beside
-            # kernels still shares memory and host with them (docs/accuracy.md).
-            needless = row["direction"] == "D2H" and _in_steps(trace, own) and not moves
-            about = needless and not _beside_others(copies, row, device)
-            more = not about and gain.saved_ns > 2 * own_ns
-            if not about and gain.saved_ns > own_ns:
+            more = gain.saved_ns > 2 * own_ns
+            if gain.saved_ns > own_ns:
                 # Replayed, waits around the copies go, too: nothing proves that.
                 most = gain.at_most(own_ns)
                 gain = Gain(most.own_ns, most.saved_ns) if more else most
-            claim = _exposed_claim(trace, copies, on_gpu, device, (exposed_ns, staging_ns), gain)
+            claim = _exposed_claim(trace, copies, there, device, (exposed_ns, staging_ns), gain)
             if more and exposed_ns < _ONLY_COPIES_FRACTION * span_ns:
                 claim = replace(claim, said=(*claim.said, _MAY_GAIN_MORE))
-            if moves and not severity_of(claim.saved_ns, span_ns):
-                # The link is the limit, though nothing but fewer bytes wins time.
+            once = len(there) == 1 and own_ns < LEAST_HIGH_NS
+            if once or (moves and not severity_of(claim.saved_ns, span_ns)):
+                # It is short; or the link is the limit, though nothing but fewer bytes wins time.
                 claim = replace(claim, severity="info")
-            yield replace(claim, saving="about" if about else "at-most")
+            yield replace(claim, saving="at-most")
 
 
 def _only_moves(trace: Trace, copies: Table, row: Mapping[str, Cell], device: int) -> bool:
@@ -219,10 +218,11 @@ def _most_exposed(trace: Trace, copies: Table) -> tuple[int, int]:
 
 
 def _exposed_claim(
-    trace: Trace, copies: Table, on_gpu: Table, device: int, lost_ns: tuple[int, int], gain: Gain
+    trace: Trace, copies: Table, rows: RowNumbers, device: int, lost_ns: tuple[int, int], gain: Gain
 ) -> TimeClaim:
     """`lost_ns` is the time of these copies of a GPU, and the idle time before them."""
     exposed_ns, staging_ns = lost_ns
+    on_gpu = trace.recorded("copies").take(operations(trace).row[rows])
     [row] = copies_by_kind(trace, on_gpu).rows()
     spans, gpu = (
         gaps.steady_spans_ns(trace),
@@ -230,7 +230,7 @@ def _exposed_claim(
     )
     slow = (row["direction"], row["host_memory"]) == _SLOW_UPLOAD
     pageable = row["host_memory"] == "pageable"
-    line, line_ns = _copying_line(trace, row, device) if pageable else (None, None)
+    line, line_ns = _copying_line(trace, rows) if pageable else (None, None)
     subject = gpu_subject(trace, device) if gpu else RECORDING
     values: dict[str, Cell] = {"exposed_ns": exposed_ns, "gpu": gpu_name(trace, device)}
     if staging_ns:
@@ -243,7 +243,6 @@ def _exposed_claim(
     only = only and not _beside_others(copies, row, device)
     whole = units.duration(exposed_ns) == units.quantity("total_ns", row["total_ns"])
     idle = f"{gpu} runs no kernel" if gpu else "No kernel runs"
-    by_rows = _by_rows(trace, row, device)
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
@@ -251,8 +250,6 @@ def _exposed_claim(
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
         remedy = _moved(trace, copies, device)
-    elif by_rows:
-        remedy = by_rows
     elif row["direction"] == "H2D" and _comes_back(copies.take(copies["device"] == device)):
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
@@ -267,7 +264,7 @@ def _exposed_claim(
         span_ns=spans[device],
         work=wording.lost_in(on_gpu),
         # The GPU also idles before such a copy: one cause, and one remedy.
-        cause=CAUSE_NAMES[COPY_WAIT] if slow or by_rows else "",
+        cause=CAUSE_NAMES[COPY_WAIT] if slow else "",
         remedy=remedy,
         words={
             "only": (gpu or "The GPU") if only else "",
@@ -293,15 +290,6 @@ def _slow_link(row: Mapping[str, Cell]) -> bool:
         and _kind(row) == "pinned" == row["host_memory"]
         and (int(row["median_bytes"] or 0) >= _LARGE_BYTES)
     )
-
-
-def _by_rows(trace: Trace, row: Mapping[str, Cell], device: int) -> str:
-    """The remedy for a row's copies of a GPU where most copy rows of an array; else empty."""
-    ops = operations(trace)
-    own = np.flatnonzero((ops.kind == Kind.COPY) & (ops.device == device))
-    own = own[rows_of(trace.copies, row)[ops.row[own]]]
-    mostly = len(own) and copies_of_rows(trace)[own].mean() > 0.5
-    return wording.rows_at_once(trace) if mostly else ""
 
 
 def _take_turns(trace: Trace, on_gpu: Table, device: int) -> bool:
@@ -335,7 +323,7 @@ def _kind(row: Mapping[str, Cell]) -> str:
     return "small" if median <= _FEW_BYTES or (slow and median <= _SMALL_BYTES) else pinned
 
 
-def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) -> int:
+def _staging_idle_ns(trace: Trace, uploads: RowNumbers, span_ns: int) -> int:
     """Steady idle time of a device that ended with these uploads, spent inside their calls.
 
     There CUDA moves the bytes through pinned memory of its own. 0 where it is too small for a
@@ -345,21 +333,9 @@ def _staging_idle_ns(trace: Trace, uploads: Table, device: int, span_ns: int) ->
     every, wait = gaps.every_gap(trace), waits.stalls(trace).wait
     located = np.append(waits.wait_sites(trace).site.codes >= 0, False)[wait]
     staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
-    staged &= (every.device == device) & groups.isin(
-        operations(trace).start_ns[every.after], uploads["start_ns"]
-    )
+    staged &= groups.isin(every.after, uploads)
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0
-
-
-def _in_steps(trace: Trace, copies: Table) -> bool:
-    """Whether most of these copies run from the first to the last step."""
-    all_steps = steps(trace)
-    if not len(all_steps):
-        return False
-    begin, end = all_steps.gpu_start_ns.min(), all_steps.gpu_end_ns.max()
-    inside = (copies["start_ns"] >= begin) & (copies["start_ns"] < end)
-    return 2 * int(np.count_nonzero(inside)) > len(copies)
 
 
 def _beside_others(copies: Table, row: Mapping[str, Cell], device: int) -> bool:
@@ -381,39 +357,24 @@ def _comes_back(copies: Table) -> bool:
     return more <= _ABOUT_EQUAL * less
 
 
-def _copying_line(
-    trace: Trace, row: Mapping[str, Cell], device: int
-) -> tuple[SampledLine | None, int | None]:
-    """The line of the program that makes copies of pageable memory after warm-up.
+def _copying_line(trace: Trace, rows: RowNumbers) -> tuple[SampledLine | None, int | None]:
+    """The line of the program that makes these copies of pageable memory.
 
     By samples, if they show one; else by the marks of the program, and the time of its copies.
     """
-    ops, copies = operations(trace), trace.copies
-    alike = np.zeros(len(ops), bool)
-    copied = ops.kind == Kind.COPY
-    alike[copied] = rows_of(copies, row)[ops.row[copied]]
-    alike &= selected_operations(trace) & ~operations_in_warm_up(trace)
-    of_row = np.flatnonzero(alike & ops.launched & (ops.device == device))
-    every, sites = launches.waits(trace), waits.wait_sites(trace)
-    by_call = np.argsort(every.call, kind="stable")
-    if line := sampled_line(trace, np.flatnonzero(groups.isin(every.call, ops.call[of_row]))):
+    ops, every, sites = operations(trace), launches.waits(trace), waits.wait_sites(trace)
+    rows = rows[ops.launched[rows]]
+    of_call = groups.added(ops.call[rows], ops.duration_ns[rows], len(trace.recorded("api_calls")))
+    wait = np.flatnonzero(of_call[every.call] > 0)
+    if line := sampled_line(trace, wait):
         return line, None
-    if not len(by_call):
+    code, took_ns = sites.site.codes[wait], of_call[every.call[wait]]
+    of_site = groups.added(code, took_ns, len(sites.site.values))
+    most_ns, all_ns = int(of_site.max(initial=0)), of_call.sum()
+    if not most_ns or most_ns < _MUCH_FRACTION * all_ns:
         return None, None
-    at = np.searchsorted(every.call[by_call], ops.call[of_row])
-    wait = by_call[np.minimum(at, len(by_call) - 1)]
-    marked = (every.call[wait] == ops.call[of_row]) & (sites.site.codes[wait] >= 0)
-    if not marked.any():
-        return None, None
-    wait, time_ns = wait[marked], (ops.end_ns - ops.start_ns)[of_row]
-    each = groups.group(sites.site.codes[wait])
-    of_site = groups.sums(each, time_ns[marked])
-    most, first = int(np.argmax(of_site)), int(wait[each.first[np.argmax(of_site)]])
-    if of_site[most] < _MUCH_FRACTION * time_ns.sum():
-        return None, None
-    line = sites.line_of(first)
-    nearly_all = of_site[most] >= _NEARLY_ALL_FRACTION * time_ns.sum()
-    return line, None if nearly_all else int(of_site[most])
+    line = sites.line_of(int(wait[code == np.argmax(of_site)][0]))
+    return line, None if most_ns >= _NEARLY_ALL_FRACTION * all_ns else most_ns
 
 
 def _within_gpu(trace: Trace) -> Iterator[TimeClaim]:

@@ -1,12 +1,9 @@
-"""The waits that `sync-stalls` lists, and its findings: one per call at a line, or per call
-and range without lines.
-"""
+"""The waits that `sync-stalls` lists, and its findings: by loop that reads, else by line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,10 +19,11 @@ from traceview.traces.facts.dependencies.forecast import LEAST_STEPS, model
 from traceview.traces.facts.idle.gaps import every_gap, unknown_idle
 from traceview.traces.facts.idle.typical import typical_gap
 from traceview.traces.facts.kernel_classes import framework, terms
-from traceview.traces.facts.launches import Waits, waits
+from traceview.traces.facts.launches import between, waits
 from traceview.traces.facts.operations import CallKind, api_calls, operations
 from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.facts.ranges.ranges import UNATTRIBUTED, range_tree
+from traceview.traces.facts.round_trips import RoundTrips, lost_by, round_trips
 from traceview.traces.facts.samples import (
     UNNAMED_FUNCTIONS,
     SampledLine,
@@ -86,7 +84,6 @@ def listed_waits(trace: Trace) -> ListedWaits:
     pattern = tree.pattern_of_paths(path)
     each = groups.group(api.codes, site.site.codes, site.hint.codes, pattern)
     # The path of each group, or its pattern if its waits have several paths.
-    tree = ranges.range_tree(trace)
     one = groups.distinct(each, path) == 1 if each.size else np.zeros(0, bool)
     texts = np.empty(each.size, object)
     for source, number, own in ((tree.paths, path, one), (tree.patterns, pattern, ~one)):
@@ -94,34 +91,23 @@ def listed_waits(trace: Trace) -> ListedWaits:
     return ListedWaits(row, api, site, pattern, each, Texts.of(texts))
 
 
-# Findings of `sync-stalls`: one per call at a line, or per call and range without lines.
-#
-# Calls, waits and idle time are those after warm-up. Without a line only idle time that a
-# synchronization caused counts: gpu-idle reports the other causes. What the CPU does after a wait
-# is none of it: where that takes longer, the finding says so.
-
-# Synchronizations that wait for no result: no copy to the host precedes them.
+# What the findings count is after warm-up. Without a line only idle time that a synchronization
+# caused counts: gpu-idle reports the other causes. What the CPU does after a wait is none of it:
+# where that takes longer, the finding says so.
 
 
 @fact
 def waits_for_no_result(trace: Trace) -> Mask:
-    """True for the synchronizations, among waits, before which nothing was copied to the host."""
-    ops, calls = operations(trace), api_calls(trace)
-    copying = ops.call[copies.downloads(trace) & ops.launched]
-    return without_copies(waits(trace), calls.thread[copying], calls.start_ns[copying])
+    """True for the synchronizations, among waits, before which nothing was copied to the host.
 
-
-def without_copies(waits: Waits, copy_thread: Array, copy_ns: Integers) -> Mask:
-    """True for the synchronizations before which their thread called for no copy to the host.
-
-    Only calls since the thread's previous synchronization count: earlier copies had arrived by it.
+    Only since the thread's previous synchronization: earlier copies had arrived by it.
     """
-    result: Mask = waits.does == CallKind.SYNCHRONIZE
-    for thread in groups.different(waits.thread[result]):
-        rows = np.flatnonzero(result & (waits.thread == thread))
-        copied = np.sort(copy_ns[copy_thread == thread])
-        before = np.searchsorted(copied, waits.start_ns[rows])
-        result[rows] = np.diff(before, prepend=0) == 0
+    every, ops = waits(trace), operations(trace)
+    result: Mask = every.does == CallKind.SYNCHRONIZE
+    copying, syncs = ops.call[copies.downloads(trace) & ops.launched], every.call[result]
+    ends = groups.marked(syncs, len(api_calls(trace)))
+    of_copy, of_sync = between(trace, ends, copying, syncs)
+    result[result] = ~groups.isin(of_sync, of_copy)
     return result
 
 
@@ -181,231 +167,200 @@ _AFTER_IT = (
     "Look first at what comes after the wait (gpu-idle): it takes longer. Then remove the wait."
 )
 _LOAD = "Warm up before the loop, so that code is loaded there."
-_ACTIONS = {CallKind.LOAD: _LOAD, CallKind.LOOK_UP: _LOAD}
-
-
-@record
-class Costs:
-    """Steady idle time that each listed wait caused, in ns; one row per listed wait.
-
-    Time of a GPU whose idle time is unknown is left out.
-
-    `idle_ns` is all of it, `drained_ns` that of synchronizations, `at_stake_ns` that of findings.
-    `steady` is True for the waits after warm-up, and for those with steady idle time.
-    """
-
-    idle_ns: Integers
-    drained_ns: Integers
-    at_stake_ns: Integers
-    steady: Mask
+_ACTIONS = dict.fromkeys((CallKind.LOAD, CallKind.LOOK_UP), _LOAD)
 
 
 def stall_findings(trace: Trace, listed: ListedWaits) -> Iterator[Finding]:
-    """The findings on the listed waits."""
-    seen = FindingRule(lambda of: _claims(of, listed), MESSAGE, clauses=CLAUSES)
-    hidden = FindingRule(lambda of: _hidden_claims(of, listed), HIDDEN)
-    return findings(trace, [seen, hidden])
+    """The findings on the listed waits.
+
+    Those of a place after which the GPU is hardly idle are hidden: what a replay without them wins
+    shows them, as the CPU is ahead then where the GPU now waits for launches.
+    """
+    steps = int(model(trace).follows.sum()) if len(api_calls(trace)) else 0
+    may_hide = steps >= LEAST_STEPS and not unknown_idle(trace)
+    places = [*_places(trace, listed, steps if may_hide else None)]
+    hidden = sorted((each for each in places if each.hidden), key=lambda each: -each.took_ns)
+    claims = [_claim(trace, listed, each) for each in hidden[:MOST_HIDDEN]]
+    seen = (_claim(trace, listed, each) for each in places if not each.hidden)
+    told = FindingRule(lambda _: seen, MESSAGE, clauses=CLAUSES)
+    return findings(trace, (told, FindingRule(lambda _: (c for c in claims if c.edit), HIDDEN)))
 
 
 MESSAGE = (
-    "{place} leaves the GPU idle for {idle_ns} {when} {calls:call}{of}[, and more at {later}]. The "
-    "CPU spends {wait_ns} in {calls?it|them}."
+    "{place} leaves the GPU idle for {idle_ns} {when} {what}[, and more at {later}]. The CPU "
+    "spends {wait_ns} in {calls?it|them}."
 )
 HIDDEN = (
-    "{place} holds the CPU up for {wait_ns} in {calls:call}{of}. Without it the CPU would be ahead "
-    "at later launches."
+    "{place} holds the CPU up for {wait_ns} in {what}. Without it the CPU would be ahead at later "
+    "launches."
 )
 MOST_HIDDEN = 3
 """Places with little idle time after their waits whose saving is replayed, the longest waits first:
 a replay of 60,000 items takes some 10 ms with its error."""
-CLAUSES = (Clause(" After that the GPU sat idle for {after_ns} more {why}."),)
+CLAUSES = (
+    Clause(" No kernel runs during {copy_ns} of copies.", 0.1, "idle_ns"),
+    Clause(" After that the GPU sat idle for {after_ns} more {why}."),
+)
 
 
-def _claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
-    cost, span_ns = _costs(trace, listed), stall_span_ns(trace)
-    total = groups.sums(_by_place(listed), cost.at_stake_ns)
-    chosen = [number for number, time in enumerate(total) if severity_of(int(time), span_ns)]
-    for own, sampled in _places(trace, listed, cost, chosen):
-        yield _claim(trace, listed, cost, own, sampled)
+@record
+class WaitPlace:
+    """The waits of a finding, rows of the listed ones: of a call at a line, or of round trips.
 
-
-def _hidden_claims(trace: Trace, listed: ListedWaits) -> Iterator[TimeClaim]:
-    """Claims on synchronizations of each step after which the GPU is hardly idle.
-
-    By what a replay without them wins: then the CPU is ahead where the GPU now waits for launches.
+    They took `took_ns`. `lost` are the parts of gaps that they cost, `idle_ns` is that time, and
+    `copy_ns` that of the round trips' copies beside which no kernel runs; it is `hidden` where that
+    is little. The wait `first` is their evidence, `sampled` their line where no mark names one.
     """
-    steps = int(model(trace).follows.sum()) if len(api_calls(trace)) else 0
-    if steps < LEAST_STEPS or unknown_idle(trace):
-        return
-    cost, span_ns, every = _costs(trace, listed), stall_span_ns(trace), waits(trace)
-    each = _by_place(listed)
-    idle_ns = groups.sums(each, cost.at_stake_ns)
-    took_ns = groups.sums(each, np.where(cost.steady, every.duration_ns[listed.row], 0))
-    syncs = cost.steady & (every.does[listed.row] == CallKind.SYNCHRONIZE)
-    count = groups.sums(each, syncs.astype(np.int64))
-    chosen = [
-        number
-        for number in np.argsort(-took_ns, kind="stable").tolist()
-        if count[number] >= steps and severity_of(int(took_ns[number]), span_ns)
-        if not severity_of(int(idle_ns[number]), span_ns)
-    ]
-    for own, sampled in _places(trace, listed, cost, chosen[:MOST_HIDDEN]):
-        first, rows = int(own[0]), listed.row[own]
-        does = CallKind(int(every.does[rows[0]]))
-        saving = _saving(trace, rows, does)
-        # What its error hides is no finding.
-        if saving is None or saving.saved_ns <= (saving.error_ns or 0):
-            continue
-        place, values = _place(trace, listed, first, sampled)
-        values |= {"calls": len(own), "wait_ns": int(every.duration_ns[rows].sum())}
-        of, called = _called(trace, listed, own, first)
-        values |= called
-        usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
-        yield TimeClaim(
-            _subject(listed, first, sampled),
-            values,
-            "sites",
-            listed.cells(first),
-            saved_ns=saving.saved_ns,
-            span_ns=span_ns,
-            window=(int(every.start_ns[usual]), int(every.end_ns[usual])),
-            words={"place": place, "of": of},
-            remedy=_action(trace, listed, own, does),
-            edit=saving.edit,
-            error_ns=saving.error_ns,
-            # Nothing that was recorded shows it.
-            at_most="low",
-        )
+
+    own: Integers
+    first: int
+    took_ns: int
+    lost: Mask
+    idle_ns: int
+    hidden: bool
+    sampled: SampledLine | None
+    trips: RoundTrips | None = None
+    copy_ns: int = 0
 
 
-def _by_place(listed: ListedWaits) -> Groups:
-    """Groups of the listed waits: by call and line, without a line by range."""
-    pattern = np.where(listed.site.site.codes < 0, listed.pattern, -2)
-    return groups.group(listed.site.site.codes, listed.api.codes, listed.site.hint.codes, pattern)
+def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[WaitPlace]:
+    """The places of waits worth a finding; hidden ones wait in each of so many `steps`.
 
-
-def _places(
-    trace: Trace, listed: ListedWaits, cost: Costs, chosen: Sequence[int]
-) -> Iterator[tuple[Integers, SampledLine | None]]:
-    """Yield the listed waits of each finding, and their sampled line where no mark names a line.
-
-    `chosen` are groups of them, see `_by_place`.
-
-    Waits of one call that were sampled at one line are one finding, whatever range they are in.
+    Round trips of a loop are one, whatever their lines and calls. Other waits are grouped by call
+    and line, without a line by range; those of one call that were sampled at one line are one.
     """
-    without_line, each = listed.site.site.codes < 0, _by_place(listed)
-    lines: dict[tuple[int, int, str, int], tuple[list[Integers], SampledLine]] = {}
-    for number in chosen:
-        own = np.flatnonzero((each.ids == number) & cost.steady)
-        first = int(own[0])
-        sampled = sampled_line(trace, listed.row[own]) if without_line[first] else None
-        if sampled is None:
-            yield own, None
-            continue
-        call = int(listed.api.codes[first]), int(listed.site.hint.codes[first])
-        of_line, _ = lines.setdefault((*call, sampled.file, sampled.line), ([], sampled))
-        of_line.append(own)
-    for of_line, sampled in lines.values():
-        yield np.sort(np.concatenate(of_line)), sampled
-
-
-def _costs(trace: Trace, listed: ListedWaits) -> Costs:
-    every, gaps, cost = waits(trace), every_gap(trace), stalls(trace)
-    counted = ~gaps.one_time & ~np.isin(gaps.device, list(unknown_idle(trace)))
-    idle = cost.idle_ns(counted)[listed.row]
-    drained = cost.idle_ns(counted & (gaps.cause == SYNC_DRAIN))[listed.row]
+    every, parts, cost = waits(trace), every_gap(trace), stalls(trace)
+    ops, span_ns = operations(trace), stall_span_ns(trace)
+    counted = ~parts.one_time & ~np.isin(parts.device, list(unknown_idle(trace)))
+    idle_ns = cost.idle_ns(counted)[listed.row]
+    drained_ns = cost.idle_ns(counted & (parts.cause == SYNC_DRAIN))[listed.row]
+    took_ns, site = every.duration_ns[listed.row], listed.site.site.codes
     start, end, process = (a[listed.row] for a in (every.start_ns, every.end_ns, every.process))
-    warm_up = (end < warm_up_end_ns(trace)) | in_warm_up_range(trace, process, start)
-    at_stake = np.where(listed.site.site.codes >= 0, idle, drained)
-    return Costs(idle, drained, at_stake, ~warm_up | (idle > 0))
+    left = (end >= warm_up_end_ns(trace)) & ~in_warm_up_range(trace, process, start)
+    left |= idle_ns > 0
+
+    def kind(lost_ns: int, took_ns: int, syncs: int) -> bool | None:
+        if severity_of(lost_ns, span_ns):
+            return False
+        often = steps is not None and syncs >= steps
+        return True if often and severity_of(took_ns, span_ns) else None
+
+    for trips in round_trips(trace):
+        own = np.flatnonzero(groups.isin(listed.row, trips.wait) & left)
+        left[own] = False
+        lost = lost_by(trace, parts, [trips]) | _caused_by(trace, listed.row[own])
+        copied, at_once = trips.operation, groups.group(np.zeros(len(trips.operation), np.int64))
+        spans = ops.device[copied], ops.start_ns[copied], ops.end_ns[copied]
+        copy_ns = int(copies.exposure(trace, *spans, at_once).exposed_ns.sum())
+        lost_ns, all_ns = int(parts.idle_ns[lost].sum()), int(took_ns[own].sum())
+        hidden = kind(lost_ns + copy_ns, all_ns, len(trips.operation)) if len(own) else None
+        if hidden is not None:
+            # The line that costs most: by idle time, without any by the waits.
+            most = idle_ns[own] if idle_ns[own].any() else took_ns[own]
+            by_line = groups.group(site[own])
+            line = by_line.ids == np.argmax(groups.sums(by_line, most))
+            first = int(own[line][np.argmax(most[line])])
+            sampled = None if site[first] >= 0 else sampled_line(trace, listed.row[own])
+            yield WaitPlace(own, first, all_ns, lost, lost_ns, hidden, sampled, trips, copy_ns)
+    pattern = np.where(site < 0, listed.pattern, -2)
+    each = groups.group(site, listed.api.codes, listed.site.hint.codes, pattern)
+    stake_ns = np.where(site >= 0, idle_ns, drained_ns)
+    syncs = (every.does[listed.row] == CallKind.SYNCHRONIZE).astype(np.int64)
+    sums = (groups.sums(each, np.where(left, of, 0)).tolist() for of in (stake_ns, took_ns, syncs))
+    kinds = [kind(*of_group) for of_group in zip(*sums, strict=True)]
+    found: dict[object, tuple[list[Integers], SampledLine | None]] = {}
+    for number in [number for number, hidden in enumerate(kinds) if hidden is not None]:
+        own = np.flatnonzero((each.ids == number) & left)
+        first = int(own[0])
+        sampled = sampled_line(trace, listed.row[own]) if site[first] < 0 else None
+        call = int(listed.api.codes[first]), int(listed.site.hint.codes[first]), kinds[number]
+        at = (*call, sampled.file, sampled.line) if sampled else number
+        found.setdefault(at, ([], sampled))[0].append(own)
+    for of_line, sampled in found.values():
+        own = np.sort(np.concatenate(of_line))
+        lost, first = _caused_by(trace, listed.row[own]), int(own[np.argmax(stake_ns[own])])
+        figures = first, int(took_ns[own].sum()), lost, int(stake_ns[own].sum())
+        yield WaitPlace(own, *figures, bool(kinds[each.ids[first]]), sampled)
 
 
-def _claim(
-    trace: Trace, listed: ListedWaits, cost: Costs, own: Integers, sampled: SampledLine | None
-) -> TimeClaim:
-    """The claim on listed waits of one call site; its evidence is the costliest wait."""
-    at_stake_ns = int(cost.at_stake_ns[own].sum())
-    first = int(own[np.argmax(cost.at_stake_ns[own])])
-    every, rows = waits(trace), listed.row[own]
-    place, values = _place(trace, listed, first, sampled)
-    values |= {"idle_ns": at_stake_ns, "calls": len(own)}
-    values["wait_ns"] = int(every.duration_ns[rows].sum())
+def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
+    """The claim on the waits of a place; its evidence is the costliest wait."""
+    every, rows, first, trips = waits(trace), listed.row[place.own], place.first, place.trips
+    lost_ns, gaps, span_ns = place.idle_ns + place.copy_ns, every_gap(trace), stall_span_ns(trace)
+    name, named = _name(trace, listed, place)
+    line = place.sampled or listed.site.line_of(first)
+    what, called = _called(trace, listed, place)
+    values = {**named, "calls": len(trips.operation if trips else rows), **called}
+    values |= {"wait_ns": place.took_ns} | ({} if place.hidden else {"idle_ns": place.idle_ns})
     # A call that itself held the launch back, such as an allocation, has no idle time after it.
-    drains = 2 * int(cost.drained_ns[own].sum()) >= at_stake_ns
-    of, called = _called(trace, listed, own, first)
-    values |= called
-    words = {"place": place, "of": of, "when": "after" if drains else "during"}
+    drained_ns = gaps.idle_ns[place.lost & (gaps.cause == SYNC_DRAIN)].sum()
+    when = "after" if 2 * drained_ns >= place.idle_ns else "during"
+    when = "between" if trips and trips.of_rows else when
+    words = {"place": name, "what": what, "when": when}
     does = CallKind(int(every.does[listed.row[first]]))
-    remedy, saving = _action(trace, listed, own, does), _saving(trace, rows, does)
-    saved_ns = at_stake_ns if saving is None else saving.saved_ns
-    after = _after_waits(trace, rows)
-    if after and after.idle_ns > at_stake_ns:
+    remedy, saving = _action(trace, listed, place, does), _saving(trace, place, rows, does)
+    if saving and 0 < saving.saved_ns <= (saving.error_ns or 0):
+        # What its error hides is no forecast.
+        saving = None
+    saved_ns = saving.saved_ns if saving else lost_ns
+    after = None if place.hidden else _after_waits(trace, place.lost)
+    if after and after[1] > lost_ns:
         # The CPU would be ahead of that, too, but for as long as the GPU has other work.
-        saved_ns, saving, remedy = min(saved_ns, at_stake_ns), None, _AFTER_IT
-        values["after_ns"] = after.idle_ns
-        words["why"] = CAUSES[after.cause].lost or CAUSES[after.cause].idle
-    elif saved_ns > _MORE * at_stake_ns:
+        saved_ns, saving, remedy = min(saved_ns, lost_ns), None, _AFTER_IT
+        values["after_ns"] = after[1]
+        words["why"] = CAUSES[after[0]].lost or CAUSES[after[0]].idle
+    elif saved_ns > _MORE * lost_ns:
         words["later"] = "later launches"
-    by_rows = _copies_rows(trace, rows)
-    if by_rows:
-        remedy = by_rows
-    caused, gaps, span_ns = _caused_by(trace, rows), every_gap(trace), stall_span_ns(trace)
-    gap = typical_gap(trace, gaps, caused) if caused.any() else 0
+    if place.hidden:
+        usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
+        window = int(every.start_ns[usual]), int(every.end_ns[usual])
+    else:
+        gap = typical_gap(trace, gaps, place.lost) if place.lost.any() else 0
+        window = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
     return TimeClaim(
-        _subject(listed, first, sampled),
+        line.subject if line else Subject("call", str(listed.api[first])),
         values,
         "sites",
         listed.cells(first),
         saved_ns=saved_ns,
         span_ns=span_ns,
-        window=(int(gaps.start_ns[gap]), int(gaps.end_ns[gap])),
-        lost=wording.lost_in(gaps, caused),
-        # One cause with the copies that wait, and one remedy.
-        cause=CAUSES[COPY_WAIT].name if by_rows else "",
+        window=window,
+        lost=None if place.hidden else wording.lost_in(gaps, place.lost),
         words=words,
         # What it refers to comes before it: that takes longer, and counts no more than this.
         general=remedy == _AFTER_IT,
         remedy=remedy,
         saving="about" if saving else "at-most",
-        severity=severity_of_part(saved_ns, at_stake_ns, span_ns) or "info",
+        severity=None if place.hidden else severity_of_part(saved_ns, lost_ns, span_ns) or "info",
         edit=saving.edit if saving else None,
         error_ns=saving.error_ns if saving else None,
+        # Nothing that was recorded shows what is hidden.
+        at_most="low" if place.hidden else "high",
     )
 
 
-def _copies_rows(trace: Trace, rows: Integers) -> str:
-    """The remedy for waits of which most copy the rows of an array one by one; else empty."""
-    ops, calls = operations(trace), waits(trace).call[rows]
-    copying = ops.call[copies.copies_of_rows(trace) & ops.launched]
-    mostly = 2 * np.count_nonzero(groups.isin(calls, copying)) > len(calls)
-    return wording.rows_at_once(trace) if mostly else ""
-
-
-def _saving(trace: Trace, rows: Integers, does: CallKind) -> Gain | None:
+def _saving(trace: Trace, place: WaitPlace, rows: Integers, does: CallKind) -> Gain | None:
     """What the program gains without these waits, where they can be left out of a replay.
 
     Bytes that a call moves are moved by any other call, too, and code is loaded once.
     """
     calls = waits(trace).call[rows]
+    if place.trips:
+        return savings.of_waits(trace, calls, place.trips.operation)
     if does == CallKind.ALLOCATE:
         return savings.of_calls(trace, calls)
-    cost, steady = stalls(trace), ~every_gap(trace).one_time
-    staged_ns = cost.idle_ns(steady & (every_gap(trace).cause == COPY_WAIT))[rows].sum()
-    if does in _ACTIONS or 2 * staged_ns > cost.idle_ns(steady)[rows].sum():
+    every = every_gap(trace)
+    staged_ns = every.idle_ns[place.lost & (every.cause == COPY_WAIT)].sum()
+    if does in _ACTIONS or 2 * staged_ns > every.idle_ns[place.lost].sum():
         return None
     return savings.of_waits(trace, calls)
 
 
-class _After(NamedTuple):
-    cause: int
-    idle_ns: int
-
-
-def _after_waits(trace: Trace, rows: Integers) -> _After | None:
-    """The cause of most other idle time in the gaps that these waits began, and that time."""
-    every, caused = every_gap(trace), _caused_by(trace, rows)
-    drained = caused & (every.cause == SYNC_DRAIN)
-    others = np.isin(every.gap, every.gap[drained]) & ~caused & ~every.one_time
+def _after_waits(trace: Trace, lost: Mask) -> tuple[int, int] | None:
+    """The cause of most other idle time in the gaps that waits began, and that time."""
+    every = every_gap(trace)
+    drained = lost & (every.cause == SYNC_DRAIN)
+    others = np.isin(every.gap, every.gap[drained]) & ~lost & ~every.one_time
     if not others.any():
         return None
     idle_ns = every.by_cause(others)
@@ -413,15 +368,13 @@ def _after_waits(trace: Trace, rows: Integers) -> _After | None:
     if most == LAUNCH_LATE and idle_ns[most] < _RELAUNCH_NS * every.count(others):
         # That is what the next launch takes, which the CPU would have done before without the wait.
         return None
-    return _After(most, int(idle_ns[most]))
+    return most, int(idle_ns[most])
 
 
-def _place(
-    trace: Trace, listed: ListedWaits, number: int, sampled: SampledLine | None
-) -> tuple[str, dict[str, Cell]]:
-    """The place of a wait as the subject of a sentence, and the names in it."""
-    cells = listed.cells(number)
-    if marked := listed.site.line_of(number):
+def _name(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, dict[str, Cell]]:
+    """The place of waits as the subject of a sentence, and the names in it."""
+    cells, sampled = listed.cells(place.first), place.sampled
+    if marked := listed.site.line_of(place.first):
         site = f"{marked.place} in {marked.function}"
         values = {"call_site": site, "source": marked.source, "api": cells["api"]}
         return "{call_site}, `{source}`," if marked.source else "{call_site}", values
@@ -435,28 +388,32 @@ def _place(
     return what + wording.inside(trace, path, "range_path"), cells
 
 
-def _called(
-    trace: Trace, listed: ListedWaits, own: Integers, number: int
-) -> tuple[str, dict[str, Cell]]:
-    """What the calls of a line go to, and where a library waits, as a template and its values.
+def _called(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, dict[str, Cell]]:
+    """What a place calls, and where a library waits, as a template and its values.
 
     What the line shows itself, such as `.item()`, is not said again.
     """
-    site, hint = listed.site, listed.site.hint[number]
-    if not site.site[number]:
-        return "", {}
-    method = str(hint).rpartition(".")[2]
-    if not hint or not site.source[number] or method in str(site.source[number]):
-        return " to {api}", {}
-    library = sampled_library(trace, listed.row[own])
+    site, hint, trips = listed.site, listed.site.hint[place.first], place.trips
+    if trips:
+        sizes = trace.recorded("copies")["bytes"][operations(trace).row[trips.operation]]
+        values = dict[str, Cell](bytes=int(sizes.sum()), copy_ns=place.copy_ns)
+        codes = site.site.codes[place.own]
+        what = ("{calls:copy|copies} of rows" if trips.of_rows else "{calls:read}") + " of {bytes}"
+        if trips.steps and (per_step := round(len(trips.operation) / trips.steps)):
+            values["per_step"] = per_step
+            what += " ({per_step} per step)"
+        at = groups.count(groups.group(codes[codes >= 0]))
+        if (others := int(np.count_nonzero(2 * at >= trips.steps)) - 1) > 0:
+            values["lines"] = others
+            what += ", there and at {lines:other line}"
+    else:
+        what, values = "{calls:call}" + " to {api}" * bool(site.site[place.first]), {}
+    method, source = str(hint).rpartition(".")[2], site.source[place.first]
+    if not hint or not source or method in source:
+        return what, values
+    library = sampled_library(trace, listed.row[place.own])
     where = " in {library}" if library else ""
-    return f" to {{api}}, by {{hint}}{where}", {"hint": hint, "library": library}
-
-
-def _subject(listed: ListedWaits, number: int, sampled: SampledLine | None) -> Subject:
-    """The line of a wait, or the call where no line is known."""
-    line = sampled or listed.site.line_of(number)
-    return line.subject if line else Subject("call", str(listed.api[number]))
+    return f"{what}, by {{hint}}{where}", {**values, "hint": hint, "library": library}
 
 
 def _caused_by(trace: Trace, rows: Integers) -> Mask:
@@ -464,7 +421,17 @@ def _caused_by(trace: Trace, rows: Integers) -> Mask:
     return ~every_gap(trace).one_time & np.isin(stalls(trace).wait, rows)
 
 
-def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) -> str:
+_LESS_OFTEN = "Read results on the CPU less often"
+_ONLY_NEEDED = "Copy back only what the CPU needs, such as a sum that the GPU computes"
+
+
+def _action(trace: Trace, listed: ListedWaits, place: WaitPlace, does: CallKind) -> str:
+    own, trips = place.own, place.trips
+    if trips:
+        if trips.of_rows:
+            return wording.rows_at_once(trace)
+        less = _ONLY_NEEDED if 2 * place.copy_ns > place.idle_ns else _LESS_OFTEN
+        return f"{less}, {terms(trace).later_reads}."
     if does == CallKind.ALLOCATE:
         # The remedy for calls that allocate or free memory.
         keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
@@ -476,27 +443,18 @@ def _action(trace: Trace, listed: ListedWaits, own: Integers, does: CallKind) ->
         return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."
     if does in _ACTIONS:
         return _ACTIONS[does]
-    steady, cost = ~every_gap(trace).one_time, stalls(trace)
-    rows = listed.row[own]
-    idle = cost.idle_ns(steady)[rows]
-    uploads = int(cost.idle_ns(steady & at_uploads(trace))[rows].sum())
-    unread = int(idle[waits_for_no_result(trace)[rows]].sum())
-    total = int(idle.sum())
-    if 2 * uploads > total:
+    every, rows = every_gap(trace), listed.row[own]
+    idle = stalls(trace).idle_ns(place.lost)[rows]
+    total, stream = int(idle.sum()), operations(trace).stream
+    if 2 * every.idle_ns[place.lost & at_uploads(trace)].sum() > total:
         return f"{wording.early_uploads(trace)}, in few large copies."
-    control = remedy(trace, listed.pattern[own], idle)
-    if control:
+    if control := remedy(trace, listed.pattern[own], idle):
         return control
-    if 2 * unread > total:
+    if 2 * idle[waits_for_no_result(trace)[rows]].sum() > total:
         if copies.uses_managed_memory(trace):
             return _MANAGED
-        return _ORDERS if _orders_streams(trace, rows) else terms(trace).no_wait or _NOTHING_READ
-    return f"Read results on the CPU less often, {terms(trace).later_reads}."
-
-
-def _orders_streams(trace: Trace, rows: Integers) -> bool:
-    """Whether most idle time of these waits lies between work of different streams of a GPU."""
-    every, stream = every_gap(trace), operations(trace).stream
-    caused = _caused_by(trace, rows)
-    changes = caused & (stream[every.before] != stream[every.after])
-    return 2 * int(every.idle_ns[changes].sum()) > int(every.idle_ns[caused].sum())
+        # Whether most of it lies between work of different streams of a GPU.
+        changes = place.lost & (stream[every.before] != stream[every.after])
+        orders = 2 * every.idle_ns[changes].sum() > total
+        return _ORDERS if orders else terms(trace).no_wait or _NOTHING_READ
+    return f"{_LESS_OFTEN}, {terms(trace).later_reads}."

@@ -13,8 +13,9 @@ from traceview.base.tables import Array, Mask, Table
 from traceview.base.vocabulary.causes import LAUNCH_LATE
 from traceview.traces.facts import kernel_classes, launches
 from traceview.traces.facts.idle.gaps import Gaps, every_gap
-from traceview.traces.facts.operations import Kind, Operations, kernel_operations, operations
+from traceview.traces.facts.operations import Operations, kernel_operations, operations
 from traceview.traces.facts.ranges.selection import selected_operations
+from traceview.traces.facts.round_trips import round_trips
 from traceview.traces.facts.samples import stacks_through
 from traceview.traces.facts.steps import steps
 from traceview.traces.trace import Trace, schema
@@ -55,12 +56,10 @@ _ROWS = (
 
 
 def rows_at_once(trace: Trace) -> str:
-    """The remedy for rows of an array that are copied one by one; empty for arrays of a library."""
-    terms = kernel_classes.terms(trace)
-    if terms.data_region:
+    """The remedy for rows of an array that are copied one by one."""
+    if kernel_classes.terms(trace).data_region:
         return _ROWS.format(copy="copy", unless="")
-    unless = " (cudaMemcpy2D copies parts of rows at once)"
-    return "" if terms.name else _ROWS.format(copy="cudaMemcpy", unless=unless)
+    return _ROWS.format(copy="cudaMemcpy", unless=" (cudaMemcpy2D copies parts of rows at once)")
 
 
 _LOADER = re.compile(r"torch/utils/data/\w+\.py::")
@@ -199,14 +198,10 @@ def fewer_launches(trace: Trace) -> str:
 
 def reads_between(trace: Trace) -> bool:
     """Whether steady steps read values on the CPU again and again between their launches."""
-    ops, start_ns = operations(trace), steps.warm_up_end_ns(trace)
-    steady = ops.start_ns >= start_ns
-    copies = steady & (ops.kind == Kind.COPY)
-    down = trace.recorded("copies").texts("direction").isin(["D2H"])[ops.row[copies]]
-    reads = int(np.count_nonzero(down))
-    fraction = reads / max(int(np.count_nonzero(steady)), 1)
-    later = np.count_nonzero(steps.steps(trace).gpu_start_ns >= steps.warm_up_end_ns(trace))
-    several = reads >= _SEVERAL_READS * max(int(later), 1)
+    reads = [each for each in round_trips(trace) if not each.of_rows]
+    several = any(len(each.operation) >= _SEVERAL_READS * max(each.steps, 1) for each in reads)
+    number = np.count_nonzero(steps.steady_operations(trace))
+    fraction = sum(len(each.operation) for each in reads) / max(int(number), 1)
     return fraction > _MANY_READS or (several and fraction > _SOME_READS)
 
 

@@ -45,50 +45,13 @@ def between_memories(trace: Trace) -> Mask:
 @fact_without_ranges
 def pageable_uploads(trace: Trace) -> Mask:
     """True for the operations that copy from pageable host memory to a GPU."""
-    copies = trace.recorded("copies")
-    pageable = copies.texts("source_memory").isin(["pageable"])
-    return among_operations(operations.operations(trace), is_upload(copies) & pageable)
+    return uploads(trace) & pageable_copies(trace)
 
 
 @fact_without_ranges
 def pageable_copies(trace: Trace) -> Mask:
     """True for the operations that copy from or to pageable host memory."""
     return among_operations(operations.operations(trace), is_pageable(trace.recorded("copies")))
-
-
-_A_VALUE, _A_ROW = 64, 1 << 16
-"""Bytes of what is no row, and of the longest one."""
-_LEAST_ROWS, _IN_A_ROW = 32, 0.5
-"""Rows, and their part of all copies of their direction: 512 rows of 4 KB are nearly all of 513 and
-612 copies in a public recording."""
-
-
-@fact_without_ranges
-def copies_of_rows(trace: Trace) -> Mask:
-    """True for the operations that copy the rows of an array one by one.
-
-    They are small and follow, or are followed by, another of their size, direction and GPU; most
-    copies of that direction and host memory do.
-    """
-    ops, copies = operations.operations(trace), trace.recorded("copies")
-    result = np.zeros(len(ops), bool)
-    sides = (copies.texts(f"{end}_memory").codes for end in ("source", "destination"))
-    kind = groups.group(copies.texts("direction").codes, *sides).ids
-    row = (copies["bytes"] > _A_VALUE) & (copies["bytes"] <= _A_ROW)
-    row &= copies.texts("direction").isin(["H2D", "D2H"])
-    for own in operations.operations_by_device(trace).values():
-        of = np.where(ops.kind[own] == operations.Kind.COPY, ops.row[own], -1)
-        one, next_one = of[:-1], of[1:]
-        pairs = np.flatnonzero((one >= 0) & (next_one >= 0))
-        one, next_one = one[pairs], next_one[pairs]
-        alike = row[one] & (copies["bytes"][one] == copies["bytes"][next_one])
-        alike &= kind[one] == kind[next_one]
-        every = np.bincount(kind[of[of >= 0]], minlength=int(kind.max(initial=0)) + 1)
-        rows = np.bincount(kind[one[alike]], minlength=len(every))
-        mostly = (rows >= _LEAST_ROWS) & (rows >= _IN_A_ROW * every)
-        chosen = pairs[alike][mostly[kind[one[alike]]]]
-        result[own[chosen]] = result[own[chosen + 1]] = True
-    return result
 
 
 @fact_without_ranges

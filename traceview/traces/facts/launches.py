@@ -170,6 +170,21 @@ def waits(trace: Trace) -> Waits:
     )
 
 
+def between(trace: Trace, others: Mask, *asked: Array, behind: bool = False) -> list[Integers]:
+    """A number for each of the API calls asked for: the same where no `others` are between them.
+
+    They are of one thread, `others` a mask. One of the others has the number of those before it,
+    or `behind` it.
+    """
+    calls, call = api_calls(trace), np.concatenate(asked)
+    before = np.zeros(len(call), np.int64)
+    for thread, rows in groups.rows_of(calls.thread[call]).items():
+        starts = np.sort(calls.start_ns[others & (calls.thread == thread)])
+        before[rows] = np.searchsorted(starts, calls.start_ns[call[rows]] + behind)
+    ids = groups.group(calls.thread[call], before).ids
+    return np.split(ids, np.cumsum([len(each) for each in asked])[:-1])
+
+
 def _device_of_context(trace: Trace, call: Integers) -> Integers:
     """Device of the context in which each call waited, −1 where the trace does not say."""
     calls, syncs = trace.recorded("api_calls"), trace.recorded("synchronizations")

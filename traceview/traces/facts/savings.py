@@ -20,7 +20,7 @@ from traceview.traces.facts.copies import uploads
 from traceview.traces.facts.dependencies.forecast import Model, model
 from traceview.traces.facts.dependencies.replay import Changed, Edit, UsualTimes, on_last
 from traceview.traces.facts.idle.gaps import steady_span_ns, steady_spans_ns
-from traceview.traces.facts.launches import waits
+from traceview.traces.facts.launches import between, waits
 from traceview.traces.facts.operations import CallKind, Kind, api_calls, operations
 from traceview.traces.facts.steps.steps import steady_operations
 from traceview.traces.trace import Trace
@@ -89,17 +89,23 @@ class Gain:
         )
 
 
-def of_waits(trace: Trace, calls: Array) -> Gain | None:
+def of_waits(trace: Trace, calls: Array, copies: Array = groups.NO_ROWS) -> Gain | None:
     """The gain if these API calls wait for nothing; None where the model has none of them.
+
+    The `copies` (rows of operations) that they wait for are not made.
 
     The waits of their threads before and behind them without a launch in between wait for nothing
     either: they are for the same work, and would wait in their place. Uploads still do: what they
     move is needed, and their remedy is another.
     """
     item = _items(trace, _same_waits(trace, calls))
+    copied = model(trace).item_of_operation[copies]
+    copied = copied[copied >= 0]
 
     def edit(changed: Changed) -> None:
         changed.wait_for_nothing(item)
+        if len(copied):
+            changed.remove_launches(copied, copied, np.zeros(len(copied), np.int64))
 
     return _gain_of_calls(trace, edit, calls)
 
@@ -116,23 +122,14 @@ def of_calls(trace: Trace, calls: Array) -> Gain | None:
 
 def _same_waits(trace: Trace, chosen: Array) -> Array:
     """These waits, and the others between the same launches of their threads, as API calls."""
-    calls, every = api_calls(trace), waits(trace)
-    uploading = np.zeros(len(calls), bool)
+    every, uploading = waits(trace), np.zeros(len(api_calls(trace)), bool)
     uploading[operations(trace).call[uploads(trace) & operations(trace).launched]] = True
-    blocking = every.call[np.isin(every.does, _FOR_THE_GPU) & ~uploading[every.call]]
-    result = [chosen]
-    for thread, rows in groups.rows_of(calls.thread[chosen]).items():
-        launched = (calls.does == CallKind.LAUNCH) & (calls.thread == thread)
-        launches = np.sort(calls.start_ns[launched])
-        own = blocking[calls.thread[blocking] == thread]
-        between, of_chosen = (
-            np.searchsorted(launches, calls.start_ns[of]) for of in (own, chosen[rows])
-        )
-        result.append(own[np.isin(between, of_chosen)])
-    return groups.different(np.concatenate(result))
+    others = every.call[np.isin(every.does, FOR_THE_GPU) & ~uploading[every.call]]
+    own, of_others = between(trace, api_calls(trace).does == CallKind.LAUNCH, chosen, others)
+    return groups.different(np.concatenate([chosen, others[groups.isin(of_others, own)]]))
 
 
-_FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
+FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
 
 
 def _items(trace: Trace, calls: Array) -> RowNumbers:

@@ -36,6 +36,7 @@ from traceview.traces.facts.operations import Kind, gpu_cells, operations
 from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
+from traceview.traces.facts.round_trips import lost_by, round_trips
 from traceview.traces.facts.steps.steps import (
     pace,
     step_of_operations,
@@ -50,11 +51,12 @@ from traceview.traces.trace import Trace
 def by_cause(trace: Trace) -> Iterator[TimeClaim]:
     """Steady idle time by cause.
 
-    `sync-stalls` reports idle time after selected synchronizations, `memory` that of allocation in
-    the loop.
+    `sync-stalls` reports idle time after selected synchronizations and that of round trips,
+    `memory` that of allocation in the loop.
     """
     every = gaps.gaps(trace)
     known = ~np.isin(every.device, list(gaps.unknown_idle(trace)))
+    known &= ~lost_by(trace, every, round_trips(trace))
     for cause, words in enumerate(causes.CAUSES):
         if not words.lost:
             continue
@@ -146,8 +148,6 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         sentences.at_late_site(idle, site)
     if late and not line:
         idle.remedy += remedies.how_to_see_lines(trace)
-    by_rows = remedies.between_rows(trace, usual.gaps)
-    idle.remedy = by_rows or idle.remedy
     severity = sentences.details(idle, cause, severity, by_line=line is not None)
     if late:
         severity = _behind_data(idle, severity, usual)
@@ -160,7 +160,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         claim,
         subject=broken.at.subject if broken else claim.subject,
         edit=edit,
-        general=not (broken or by_rows or _names_one_place(trace, cause, usual)),
+        general=not (broken or _names_one_place(trace, cause, usual)),
     )
 
 

@@ -13,7 +13,7 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import late_parts, line_sites
-from traceview.traces.facts.copies import copies_of_rows, uses_managed_memory
+from traceview.traces.facts.copies import uses_managed_memory
 from traceview.traces.facts.dependencies import forecast, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
 from traceview.traces.facts.dependencies.graph import Edge
@@ -346,14 +346,6 @@ def action_for(trace: Trace, cause: int) -> str:
         return _LONGER_GRAPHS
     action = causes.CAUSES[cause].action
     return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
-
-
-def between_rows(trace: Trace, rows: Mask) -> str:
-    """The remedy for idle time most of which lies between rows of an array that are copied."""
-    every, of_rows = gaps.gaps(trace), copies_of_rows(trace)
-    between = rows & of_rows[every.before] & of_rows[every.after]
-    mostly = 2 * int(every.idle_ns[between].sum()) > int(every.idle_ns[rows].sum())
-    return wording.rows_at_once(trace) if mostly else ""
 
 
 def held_back_remedy(trace: Trace) -> str:
