@@ -24,6 +24,7 @@ from traceview.traces.facts.idle.gaps import Gaps, gaps, steady_spans_ns, unknow
 from traceview.traces.facts.idle.launching import long_launches
 from traceview.traces.facts.launches import QueueFull, queue_full
 from traceview.traces.facts.ranges import ranges, selection
+from traceview.traces.facts.round_trips import lost_by, round_trips
 from traceview.traces.rules import FindingRule, TimeClaim, findings, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
@@ -256,7 +257,9 @@ def _claims(
 ) -> Iterator[TimeClaim]:
     """Idle time that passed inside launch calls, for the GPU with most of it."""
     spans, every = steady_spans_ns(trace), gaps(trace)
+    # sync-stalls reports what round trips cost.
     late = (every.cause == LAUNCH_LATE) & ~every.one_time
+    late &= ~lost_by(trace, every, round_trips(trace))
     inside_ns = _inside_launches(trace, np.flatnonzero(late), by_device)
     sound = spans.keys() - unknown_idle(trace).keys()
     total_ns = {device: int(inside_ns[every.device == device].sum()) for device in sorted(sound)}
