@@ -186,9 +186,8 @@ def test_cold_passes_promise_nothing_per_step():
     """CuPy's mixture model compiles in each of its four passes, and what follows is no step."""
     _, findings = reported("foreign/cupy_gmm")
     [gaps] = [each for each in findings if "gmm.py:91" in each.finding.message]
-    assert gaps.finding.time_at_stake_ns > 500_000
-    assert gaps.forecast.saved_per_step_ns is None
-    assert 15 < gaps.forecast.share_of_run_pct < 25
+    assert gaps.finding.severity == "info"
+    assert gaps.forecast is None
 
 
 def test_what_came_once_between_two_loops_is_part_of_neither():

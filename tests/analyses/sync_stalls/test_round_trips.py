@@ -86,7 +86,7 @@ def test_large_reads_are_to_be_fewer_bytes(tmp_path, call, size):
     assert {each.severity for each in notes} <= {"info"}
     small = found.finding.action.startswith("Read results on the CPU less often")
     assert small is (size == 4)
-    assert found.finding.action.startswith("Copy back only what the CPU needs") is not small
+    assert found.finding.action.startswith("Read back only what the CPU needs") is not small
     assert "of copies." in found.finding.message
 
 

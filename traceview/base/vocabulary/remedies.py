@@ -26,7 +26,7 @@ SHORT: Mapping[str, str] = {
     "Remove it if the CPU needs nothing": "remove the wait",
     "Keep these arrays in a data region": "open a data region",
     "Make the data on the GPU": "make the data on the GPU",
-    "Copy back only what the CPU needs": "copy back less",
+    "Read back only what the CPU needs": "copy back less",
     "Keep parallel regions from waiting": "add async clauses",
     "Keep target regions from waiting": "add nowait clauses",
     "Record its counters": "measure the kernel",

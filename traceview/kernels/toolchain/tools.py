@@ -255,13 +255,14 @@ def _not_found(tool: str) -> ToolNotFoundError:
     return ToolNotFoundError(f"{tool} was not found on this machine", f"{remedy} to its path")
 
 
-# C++ names of mangled symbols: by cu++filt or c++filt, else by the C++ library of this machine.
+# C++ names of mangled symbols: by c++filt, else by the C++ library of this machine. CUDA's cu++filt
+# writes others (`k<(int)4>(T1 *)`): one kernel would have two names on two machines.
 #
 # Symbols come from untrusted files. They are demangled in a separate process, so that a symbol
 # that crashes the demangler costs only names.
 
 _MANGLED = re.compile(r"_Z[\w.$]+")
-_TOOLS = ("cu++filt", "c++filt", "llvm-cxxfilt")
+_TOOLS = ("c++filt", "llvm-cxxfilt")
 _LONGEST = 8192
 # An argument of a command may have 128 KiB, all of them together some MiB.
 _AT_ONCE = 64
@@ -304,9 +305,6 @@ def _by_any(symbols: Sequence[str]) -> list[str]:
 
 def _commands() -> Iterable[list[str | Path]]:
     for tool in _TOOLS:
-        on_path = shutil.which(tool)
-        toolkits = (path / "bin" / tool for path in newest_first(TOOLKITS.glob("cuda*")))
-        path = on_path or next((path for path in toolkits if path.is_file()), None)
-        if path:
+        if path := shutil.which(tool):
             yield [path]
     yield [sys.executable, "-I", "-c", _BY_LIBRARY]

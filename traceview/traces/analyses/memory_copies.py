@@ -67,7 +67,7 @@ _REMEDIES = {
 _ONCE = {
     "H2D": "Make the data on the GPU where that is possible, or give the GPU more work on it: what "
     "is copied once and used little costs more than it saves.",
-    "D2H": "Copy back only what the CPU needs, such as a sum that the GPU computes.",
+    "D2H": "Read back only what the CPU needs, such as a sum that the GPU computes.",
 }
 """Of what directives copy, where nothing copies it again."""
 _CHECK_LINK = (

@@ -422,7 +422,7 @@ def _caused_by(trace: Trace, rows: Integers) -> Mask:
 
 
 _LESS_OFTEN = "Read results on the CPU less often"
-_ONLY_NEEDED = "Copy back only what the CPU needs, such as a sum that the GPU computes"
+_ONLY_NEEDED = "Read back only what the CPU needs, such as a sum that the GPU computes"
 
 
 def _action(trace: Trace, listed: ListedWaits, place: WaitPlace, does: CallKind) -> str:
