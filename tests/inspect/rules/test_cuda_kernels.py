@@ -440,7 +440,8 @@ COLUMN = "for (int j = 0; j < n; j = chosen[j])"
         (WALK, "a[j * pitch + i]", "info", "32 bits in one place", "float4"),
         (WALK, "a[chosen[threadIdx.x ^ 1] + j * pitch]", "low", "this is a gather", "Sort"),
         ("", "a[at[i]]", "low", "this is a gather", "Sort"),
-        ("", "a[at[0] + __popc(at[1] & i)]", "low", "this is a gather", "Sort"),
+        ("", "(y[at[i]] = a[at[i]])", "low", "this is a gather or scatter:", "Sort"),
+        ("", "a[at[0] + __popc(at[1] & i)]", "info", "counts the bits", "Leave the width"),
     ],
 )
 def test_where_the_elements_of_threads_lie(tmp_path, loop, read, severity, message, action):

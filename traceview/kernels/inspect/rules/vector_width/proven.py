@@ -437,12 +437,14 @@ class _Case:
         """The cause reduced to the arguments that matter."""
         names = list(cause.change.divisible)
         of = next((of for of in self._divisible() if cause == of(names)), None)
+        if of is None:
+            return cause
         # Bounds come last, and most of them are of other axes.
-        for name in names[::-1] if of else ():
+        for name in names[::-1]:
             fewer = [each for each in names if each != name]
             if fewer and self._width(of(fewer)) == width:
                 names = fewer
-        return of(names) if of else cause
+        return of(names)
 
     def _divisible(self) -> list[Callable[[Sequence[str]], Cause]]:
         """The causes, as functions of their names, that take arguments to be divisible by 16."""
