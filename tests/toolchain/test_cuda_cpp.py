@@ -116,6 +116,8 @@ def test_the_names_of_parameters(declared, names):
     text = f"void f(int a);\n__global__ void __launch_bounds__(128) k{declared}\n}}\n"
     assert cuda_cpp.parameter_names(text, "k") == names
     assert cuda_cpp.parameter_names(text, "other") == ()
+    overloaded = f"__global__ void k(int* only, long, short b, char c, bool d);\n{text}"
+    assert cuda_cpp.parameter_names(overloaded, "k", len(names)) == names
 
 
 def test_a_header_and_a_macro_of_the_project(program):
@@ -127,7 +129,7 @@ def test_a_header_and_a_macro_of_the_project(program):
     (program.parent / "csrc").mkdir()
     source = program.parent / "csrc/copy.cu"
     source.write_text(text)
-    with pytest.raises(TraceviewError, match=r"_ROWS_.*; define it, such as .*-D_ROWS_=64"):
+    with pytest.raises(TraceviewError, match=r"_ROWS_.*; define it, such as .*-D_ROWS_=<value>"):
         compile_cuda(source)
     flags = 'ROWS = 8\nROWS = 640\nload(extra_cuda_cflags=[f"-D_ROWS_={ROWS}"])\nROWS = 96\n'
     (program.parent / "build.py").write_text(flags)

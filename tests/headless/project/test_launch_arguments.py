@@ -408,6 +408,28 @@ def test_a_part_of_a_head_is_smaller_than_a_head(tmp_path, part):
     assert 0 < found.values["n"] < found.values["stride"]
 
 
+@pytest.mark.parametrize("form", ["view({})", "reshape({})", "reshape(({}))", "new_empty({})"])
+@pytest.mark.parametrize(
+    ("sizes", "at", "stride"),
+    [
+        ("b * h, n, d", 2, 1),
+        ("b * h, n, d", 1, 1024),
+        ("-1, d", 1, 1),
+        ("b, h, n, d // 2, 2", 3, 1024),
+        ("*k.shape[:2], n * d", 2, 1024),
+    ],
+)
+def test_the_sizes_of_a_view_show_its_rank(tmp_path, form, sizes, at, stride):
+    found = arguments(
+        tmp_path,
+        "def attended(k, v):\n"
+        "    b, h, n, d = k.shape\n"
+        f"    v = v.contiguous().{form.format(sizes)}\n"
+        f"    kernel[(1,)](v, v, None, v.stride({at}), n, 64)\n",
+    )
+    assert found.values["stride"] == stride
+
+
 @pytest.mark.parametrize(("at", "stride"), [(0, 1024), (2, 1024), (3, 1), (-1, 1)])
 def test_the_last_stride_of_a_tensor_of_unknown_rank(tmp_path, at, stride):
     found = arguments(

@@ -61,6 +61,7 @@ def test_a_declaration_that_widens_nothing_is_no_remedy(retried):
     (finding,) = told(tried.findings(), "width is not known to be divisible by 16")
     assert finding.severity == "low"
     assert finding.action.startswith("Leave it where rows start anywhere")
+    assert "to pad width to a multiple of 16 widens nothing by itself" in finding.action
 
 
 @pytest.mark.parametrize("size", [0, 7, 100])

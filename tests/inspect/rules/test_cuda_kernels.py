@@ -114,11 +114,13 @@ __global__ void copy(const {type}* x, {type}* y, int n, int columns) {{
     ],
 )
 @pytest.mark.parametrize("type_", ["float", "float2", "short"])
-def test_whole_sectors_of_a_file_are_low_unless_few_are_in_flight(tmp_path, moves, is_whole, type_):
+def test_whole_sectors_of_a_file_are_information_unless_few_are_in_flight(
+    tmp_path, moves, is_whole, type_
+):
     found = findings(tmp_path, COPY.format(type=type_, moves=moves))
     loads = next(f for f in found if "Global loads" in f.message)
     is_alone = type_ == "float" and moves == "if (at < n) y[at] = x[at];"
-    assert (loads.severity == "low") == (is_whole and type_ != "short" and not is_alone)
+    assert (loads.severity == "info") == (is_whole and type_ != "short" and not is_alone)
     assert loads.severity == "medium" or not is_alone
     assert not is_whole or "where each row is so aligned" in loads.action
 
@@ -428,10 +430,18 @@ COLUMN = "for (int j = 0; j < n; j = chosen[j])"
         (COLUMN, "a[i * pitch + j]", "high", "pitch elements apart", "store a transposed"),
         ("", "a[i * pitch + i]", "high", "pitch + 1 elements apart", "such as a diagonal"),
         ("", "a[i * pitch] + a[i * pitch + 3]", "medium", "pitch elements apart", "an array of"),
-        (WALK, "a[j * pitch + i]", "low", "32 bits in one place", "float4"),
+        (
+            "for (int j = threadIdx.x; j < n; j += blockDim.x)",
+            "a[j * pitch + blockIdx.x]",
+            "high",
+            "pitch elements apart",
+            "as blockIdx.x does here",
+        ),
+        (WALK, "a[j * pitch + i]", "info", "32 bits in one place", "float4"),
         (WALK, "a[chosen[threadIdx.x ^ 1] + j * pitch]", "low", "this is a gather", "Sort"),
         ("", "a[at[i]]", "low", "this is a gather", "Sort"),
-        ("", "a[at[0] + __popc(at[1] & i)]", "low", "this is a gather", "Sort"),
+        ("", "(y[at[i]] = a[at[i]])", "low", "this is a gather or scatter:", "Sort"),
+        ("", "a[at[0] + __popc(at[1] & i)]", "info", "counts the bits", "Leave the width"),
     ],
 )
 def test_where_the_elements_of_threads_lie(tmp_path, loop, read, severity, message, action):

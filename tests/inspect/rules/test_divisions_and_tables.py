@@ -18,6 +18,8 @@ DIVISIONS = {
     "out[i % W * 16 + i / W] = x[i]": False,
     "out[i] = x[i] * (blockIdx.x / w)": False,
     "out[i] = x[i + w]": False,
+    # The compiler divides to count the iterations, before the loop.
+    "for (int k = threadIdx.x; k < w; k += h) out[i] += x[k * d]": False,
 }
 # An index into a table, and whether threads of a warp look up different elements.
 INDICES = {"q[i]": True, "threadIdx.x & 63": True, "q[i] >> 2": True, "w & 63": False, "7": False}

@@ -88,7 +88,8 @@ def test_two_changes_together_where_none_alone_does(kernels):
 
 @pytest.mark.programs
 def test_low_occupancy_by_shared_memory(kernels):
-    tried = Retried(kernels.matmul, f"{HALVES}, 128, 128, 64", num_stages=3, sass=False)
+    signature = f"{HALVES}, 128, 128, 64"
+    tried = Retried(kernels.matmul, signature, "sm_80", num_stages=3, sass=False)
     report = tried.report()
     (finding,) = (f for f in report.findings if "occupancy" in f.message)
     assert f"limited by {' and '.join(report.occupancy.limiters)}" in finding.message
@@ -284,11 +285,18 @@ def test_low_occupancy_names_its_limiter_and_is_milder_with_tensor_cores():
     assert (
         on_occupancy(low, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")[0].severity == "low"
     )
-    assert (
-        on_occupancy(low, "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16")[0].severity
-        == "info"
-    )
     assert on_occupancy(occupancy(limits_of("sm_90"), 128, 32)) == on_occupancy(None) == []
+
+
+@pytest.mark.parametrize(
+    "asynchronous", ["wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", "tcgen05.mma.cta_group"]
+)
+@pytest.mark.parametrize("shared", [0, 120_000])
+def test_few_warps_keep_asynchronous_tensor_cores_busy(asynchronous, shared):
+    """A smaller tile would reuse less of what it loads, for warps that only wait."""
+    assert not on_occupancy(occupancy(limits_of("sm_90"), 128, 255, shared), asynchronous)
+    (finding,) = on_occupancy(occupancy(limits_of("sm_90"), 128, 32, 300_000), asynchronous)
+    assert finding.message.startswith("A block does not fit")
 
 
 def test_a_bulk_copy_has_an_unknown_number_of_bytes_in_flight():

@@ -98,7 +98,7 @@ def _difference(
     return Difference(source, kind, space, change, widths_text(ptx), widths_text(sass))
 
 
-MOST_TRIALS = 16
+MOST_TRIALS = 20
 
 Recompile = Callable[[Change, Change | None], Compiled]
 """Compile the kernel with a change, and start to compile it with the one expected next.

@@ -319,17 +319,19 @@ def _bytes_of(path: Path) -> bytes:
 def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
     arch = options.arch or python_targets.DEFAULT_ARCH
     notes = list[str]()
-    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append)
-    names = [kernel.name for kernel in parse_ptx(ptx, str(path)).kernels()]
-    whole, text = tools.demangled(names), ptx_text(_bytes_of(path))
+    # `space::kernel<float>` is defined by its own name, and a glob by none.
+    own = (options.kernel or "").partition("<")[0].rpartition("::")[2]
+    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append, own if own.isidentifier() else "")
+    counts = {k.name: len(k.parameters) for k in parse_ptx(ptx, str(path)).kernels()}
+    whole, text = tools.demangled(counts), ptx_text(_bytes_of(path))
     others = list(tools.demangled(cuda_cpp.called_elsewhere(ptx)).values())
     if others:
         notes.append(
             f"functions of other files are called and not counted: {units.first(others, 3)}"
         )
-    for name in names:
+    for name, count in counts.items():
         short = own_name(name) or producers.short_name(whole[name])
-        parameters = cuda_cpp.parameter_names(text, short)
+        parameters = cuda_cpp.parameter_names(text, short.rpartition("::")[2], count)
         compiled = Compiled(
             name, arch, "given", ptx, cubin, notes=tuple(notes), source_file=str(path)
         )

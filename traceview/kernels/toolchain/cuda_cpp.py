@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
-from traceview.base.errors import ToolNotFoundError, TraceviewError, unreadable
+from traceview.base.errors import TimeUpError, ToolNotFoundError, TraceviewError, unreadable
 from traceview.base.records import record
 from traceview.base.stages import stage
 from traceview.kernels.ptx.model import ptx_text
@@ -21,6 +21,7 @@ from traceview.kernels.toolchain.device_code import (
     GCC_ERROR,
     NO_HEADER,
     NVIDIA_ERROR,
+    with_one_kernel,
     without_host_code,
 )
 from traceview.kernels.toolchain.tools import TOOLKITS
@@ -115,12 +116,16 @@ def _candidates() -> Iterator[Path]:
 
 
 def compile_cuda(
-    path: Path, arch: str = "sm_90", note: Callable[[str], None] = lambda _: None
+    path: Path,
+    arch: str = "sm_90",
+    note: Callable[[str], None] = lambda _: None,
+    kernel: str = "",
 ) -> tuple[str, bytes]:
     """Compile a CUDA C++ file to PTX and a cubin for `arch`, with line information.
 
-    nvcc compiles whole programs, without host code that does not compile, which `note` names; NVRTC
-    (used only without nvcc) compiles device code alone. Raises
+    nvcc compiles whole programs, without host code that does not compile, which `note` names, and
+    without kernels other than `kernel` where that takes long; NVRTC (used only without nvcc)
+    compiles device code alone. Raises
     InputError if the file cannot be read, ToolNotFoundError without either compiler, and
     TraceviewError with the compiler's first error.
     """
@@ -133,7 +138,7 @@ def compile_cuda(
     except ToolNotFoundError:
         return _with_nvrtc(path, source, arch)
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        return _with_nvcc(path, arch, nvcc, Path(folder), note)
+        return _with_nvcc(path, arch, nvcc, Path(folder), note, kernel)
 
 
 # What kernels use of PyTorch's largest headers, which compile in a third of the time: no modules,
@@ -159,7 +164,7 @@ def _light_headers(folder: Path) -> Path:
 
 
 def _with_nvcc(
-    path: Path, arch: str, nvcc: Path, folder: Path, note: Callable[[str], None]
+    path: Path, arch: str, nvcc: Path, folder: Path, note: Callable[[str], None], kernel: str
 ) -> tuple[str, bytes]:
     """Compile with nvcc, with the folders and macros that its errors show to be missing.
 
@@ -173,7 +178,16 @@ def _with_nvcc(
     light = f"-I{_light_headers(folder)}"
     flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
     flags.append(light)
-    result = _run_nvcc(nvcc, flags)
+    try:
+        result = _run_nvcc(nvcc, flags, _MOST_OF_ALL_S if kernel else tools.COMPILE_TIMEOUT_S)
+    except TimeUpError:
+        if not kernel:
+            raise
+        note(f"other kernels of {path.name} are left out: nvcc takes long to compile all")
+        one = with_one_kernel(path.absolute(), kernel, folder)
+        flags[flags.index(str(path.absolute()))] = str(one)
+        flags.append(f"-I{path.absolute().parent}")
+        result = _run_nvcc(nvcc, flags)
     while not result.ok or result.written is None:
         error = _first_error(result.err, path) or result.evidence
         more = [flag for flag in project_flags(error, path) if flag not in flags]
@@ -228,15 +242,19 @@ def _missing_too(error: str, path: Path, nvcc: Path, flags: Sequence[str]) -> li
     return missing[1:]
 
 
-def _run_nvcc(nvcc: Path, flags: Sequence[str]) -> tools.ProcessResult:
-    return tools.run(nvcc, lambda _, target: (*flags, "-o", target), None)
+def _run_nvcc(
+    nvcc: Path, flags: Sequence[str], most_s: float = tools.COMPILE_TIMEOUT_S
+) -> tools.ProcessResult:
+    return tools.run(nvcc, lambda _, target: (*flags, "-o", target), None, timeout_s=most_s)
 
 
+# Of twelve kernels of public-key arithmetic, nvcc compiled one in 5 s and all in 110 s.
+_MOST_OF_ALL_S = 30.0
 # What builds of kernels mostly allow, and a word of Windows that says nothing of kernels; they
 # change no code that compiles without.
 _LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
 # Names of macros, as projects write them.
-_UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9]*(?:max|min)?_*|_[A-Z]_)" is undefined')
+_UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9_]*(?:max|min)?_*|_[A-Z]_)" is undefined')
 # Headers by package of PyPI; those of NVIDIA end in -cu12 for CUDA 12. Only headers that the
 # package has, or its folders: a name that merely begins alike is of the project.
 _PACKAGES = {
@@ -315,7 +333,7 @@ def _remedy(error: str, release: tuple[int, int] | None, others: Sequence[str] =
     """How to give what an error of nvcc says is missing, and `others` that are missing, too."""
     missing, macro = NO_HEADER.search(error), _UNDEFINED.search(error)
     if macro:
-        return f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=64"
+        return f"define it, such as with NVCC_APPEND_FLAGS=-D{macro[1]}=<value>"
     if _REMOVED.search(error) and release and release >= (13, 0):
         old = "an nvcc of CUDA 12, such as of `pip install nvidia-cuda-nvcc-cu12`"
         return f"CUDA 13 removed names of its C++ libraries: set $TRACEVIEW_NVCC to {old}"
@@ -424,10 +442,16 @@ def templates(source: str) -> tuple[str, ...]:
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-def parameter_names(source: str, kernel: str) -> tuple[str, ...]:
-    """The names of a kernel's parameters as CUDA C++ source declares them; none if not found."""
+def parameter_names(source: str, kernel: str, count: int | None = None) -> tuple[str, ...]:
+    """The names of a kernel's parameters as CUDA C++ source declares them; none if not found.
+
+    Of several kernels of one name, it is the first with `count` parameters.
+    """
     text = _COMMENT.sub("", source)
-    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\(([^)]*)\)", text)
-    declared = [part.partition("=")[0] for part in found[1].split(",")] if found else []
-    words = [re.findall(r"[A-Za-z_]\w*", part.partition("[")[0]) for part in declared]
-    return tuple(each[-1] for each in words if each)
+    for found in re.finditer(rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\(([^)]*)\)", text):
+        declared = [part.partition("=")[0] for part in found[1].split(",")]
+        words = [re.findall(r"[A-Za-z_]\w*", part.partition("[")[0]) for part in declared]
+        names = tuple(each[-1] for each in words if each)
+        if count in (None, len(names)):
+            return names
+    return ()

@@ -20,6 +20,9 @@ _TYPE = re.compile(
     r"\s*(?:template\s*<[^;{}]*>\s*)?(?:typedef\s+|static\s+|const\s+)*(?:struct|class|union|enum)\b"
 )
 _OF_DEVICE = re.compile(r"__(?:global|device|constant|managed)__")
+_KERNEL = re.compile(
+    r"__global__\b(?:[^(){};]|\([^(){};]*\))*?\b(?!__launch_bounds__)(\w+)\s*\(", re.DOTALL
+)
 _TEMPLATE = re.compile(r"\s*template\s*<[^;{}]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.DOTALL)
 _NAMED = re.compile(
     r"\b(?:(?:const|constexpr|static)\s+)+(?:\w+\s+)*?(\w+)\s*=\s*([^;{}]+);|\busing\s+(\w+)\s*=\s*([^;]+);"
@@ -77,6 +80,23 @@ class DeviceCode:
                     parts.append(f'#line {line} "{self.path}"\n')
             at = end
         return "".join([*parts, self.text[at:]])
+
+
+def with_one_kernel(path: Path, name: str, folder: Path) -> Path:
+    """A copy of a source, with its lines, in which kernels of other names do nothing."""
+    text = path.read_text("utf-8", "surrogateescape")
+    code, parts, at = _masked(text), [f'#line 1 "{path}"\n'], 0
+    directives = [m for m in _HIDDEN.finditer(text) if m[0].lstrip().startswith("#")]
+    kernels = [(m, end) for start, end in _items(code) if (m := _KERNEL.search(code, start, end))]
+    for found, end in kernels if any(m[1] == name for m, _ in kernels) else ():
+        body = code.find("{", found.end(), end) + 1
+        if body and found[1] != name:
+            kept = [m for m in directives if body <= m.start() < end and "pragma" not in m[0]]
+            parts += [text[at:body], _blank(text[body : end - 1], body, kept)]
+            at = end - 1
+    copy = folder / path.name
+    _write(copy, "".join([*parts, text[at:]]))
+    return copy
 
 
 def without_host_code(

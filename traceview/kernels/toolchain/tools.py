@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from traceview.base.errors import ToolNotFoundError, TraceviewError
+from traceview.base.errors import TimeUpError, ToolNotFoundError
 from traceview.base.records import record
 
 TIMEOUT_S = 20.0
@@ -183,7 +183,7 @@ def run(
 
     `arguments` maps the paths of the input, which ends in `suffix`, and of the output to the
     command-line arguments. With `source` None there is no input file. Raises ToolNotFoundError if
-    the tool cannot run and TraceviewError at the time limit.
+    the tool cannot run and TimeUpError at the time limit.
     """
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         source_path, target = Path(folder, f"input{suffix}"), Path(folder, "output")
@@ -192,7 +192,7 @@ def run(
         command = [path, *arguments(source_path, target)]
         result = run_process(command, timeout_s=timeout_s, folder=Path(folder))
         if result.timed_out:
-            raise TraceviewError(f"{path.name} did not end within {timeout_s:g} s")
+            raise TimeUpError(f"{path.name} did not end within {timeout_s:g} s")
         if result.status is None:
             what = f"{path} {result.err.removeprefix('it ')}"
             raise ToolNotFoundError(what, "install it again")

@@ -183,9 +183,11 @@ class Method:
             return True
         if name in ("dim", "ndimension"):
             return tensor.dimensions
-        if name in ("to", "view", "type") or _NEW.fullmatch(name):
-            dtype = dtype_in(arguments, keywords) or tensor.dtype
-            return AssumedTensor(tensor.name, dtype, tensor.rank if name == "to" else None)
+        if name in ("to", "view", "reshape", "type") or _NEW.fullmatch(name):
+            dtype = dtype_in(arguments, keywords)
+            keeps = name in ("to", "type") or (name == "view" and dtype)
+            rank = tensor.rank if keeps else rank_of(arguments)
+            return AssumedTensor(tensor.name, dtype or tensor.dtype, rank)
         if name in _CASTS:
             return AssumedTensor(tensor.name, getattr(torch_(), _CASTS[name]), tensor.rank)
         if name == "contiguous":

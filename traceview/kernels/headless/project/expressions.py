@@ -244,7 +244,9 @@ class Scope:
         keywords = {n: v for each in unpacked if isinstance(each, dict) for n, v in each.items()}
         keywords |= {k.arg: self._value(k.value) for k in node.keywords if k.arg}
         if isinstance(function, Method):
-            return function(*arguments, **keywords)
+            result = function(*arguments, **keywords)
+            unseen = len(arguments) < len(node.args) and isinstance(result, AssumedTensor)
+            return replace(result, rank=None) if unseen else result
         name = str(getattr(function, "__name__", ""))
         first = arguments[0] if arguments else None
         if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):

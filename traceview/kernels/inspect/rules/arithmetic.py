@@ -39,6 +39,9 @@ def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
         return
     divisions = [i for i in ptx.instructions if _DIVISION.match(i.opcode)]
     divisions = [i for i in divisions if not _CONSTANT_DIVISOR.search(i.operands)]
+    # One before a loop may only count its iterations.
+    deepest = max((i.loop_depth for i in ptx.instructions), default=0)
+    divisions = [i for i in divisions if i.loop_depth == deepest]
     lines = list(dict.fromkeys(each.source for each in divisions if _is_per_thread(kernel, each)))
     loop = mix.hottest_loop
     listed = sass.instructions

@@ -137,7 +137,7 @@ class Layout:
     `moves_with_block`: blocks are a constant number of bytes apart. `loop_step` is the number of
     bytes that the address advances in each iteration, None where that is not constant.
     `threads_apart` is the distance of neighbouring threads, None unless they leave gaps; `lane` is
-    that distance in any case. `along_y`: neighbours along y, not x, move adjacent elements.
+    that distance in any case. `along`: what runs along adjacent elements in threadIdx.x's place.
     """
 
     step: Stride | None
@@ -149,7 +149,7 @@ class Layout:
     loop_step: int | None = None
     threads_apart: Stride | None = None
     lane: Stride | None = None
-    along_y: bool = False
+    along: str = ""
 
     @property
     def consecutive(self) -> bool:
@@ -213,16 +213,19 @@ class Samples:
                 first, width * len(instructions) if step == Stride(width) else width
             ),
             self._lane(first),
-            self._along_y(first, width),
+            self._along(first, width),
         )
 
-    def _along_y(self, instruction: Instruction, width: int) -> bool:
-        """Whether blocks along y are a row of threads apart, or less, and those along x are not."""
+    def _along(self, instruction: Instruction, width: int) -> str:
+        """What runs along adjacent elements: blocks of one, or rows of threads, which are near."""
+        x, y, _ = self._blocks(instruction)
+        if x == Stride(width):
+            return "blockIdx.x"
         near = [
             bool(step and step.of and not step.parameter and abs(step.of) <= _MOST_THREADS * width)
-            for step in self._blocks(instruction)
+            for step in (x, y)
         ]
-        return near[1] and not near[0]
+        return "threadIdx.y" if near[1] and not near[0] else ""
 
     def overlap(self, instructions: Sequence[Instruction], width: int) -> bool:
         """Whether neighbouring threads access the same elements, shifted, as in a stencil.

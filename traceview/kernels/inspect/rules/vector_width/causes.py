@@ -146,12 +146,13 @@ def _joined(texts: Sequence[str]) -> str:
     if not places:
         return texts[0]
     (at,) = places
-    names = [each[at].rstrip(",") for each in words]
+    end = words[0][at][-1] if words[0][at][-1] in ",:" else ""
+    names = [each[at].rstrip(",:") for each in words]
     more = [
         *names[:_MOST_NAMES],
         *([f"{len(names) - _MOST_NAMES} more"] * (len(names) > _MOST_NAMES)),
     ]
-    listed = f"{', '.join(more[:-1])} or {more[-1]}" + "," * words[0][at].endswith(",")
+    listed = f"{', '.join(more[:-1])} or {more[-1]}{end}"
     return " ".join([*words[0][:at], listed, *words[0][at + 1 :]])
 
 
@@ -381,6 +382,15 @@ def both(cause: Cause, few: Cause) -> Cause:
         f"{cause.clause}, and {few.clause}",
         replace(more, divisible=change.divisible, constexprs=change.constexprs + more.constexprs),
         f"{cause.remedy}, and use {few.remedy}",
+    )
+
+
+def divisible_and_few(few: Cause, names: Sequence[str]) -> Cause:
+    """A cause of too few elements together with arguments that are not known to be divisible."""
+    return Cause(
+        f"{few.clause} and {not_known_divisible(names)}",
+        replace(few.change, divisible=tuple(names)),
+        f"Pad or align {in_words(names)} to a multiple of 16, and use {few.remedy}",
     )
 
 

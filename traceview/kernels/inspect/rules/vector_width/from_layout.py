@@ -124,7 +124,7 @@ _TRANSPOSED = (
     "through shared memory where a block uses the whole of them"
 )
 _EXCHANGED = (
-    "Let threadIdx.x run along the axis that is contiguous in memory, as threadIdx.y does here; "
+    "Let threadIdx.x run along the axis that is contiguous in memory, as {} does here; "
     "where other arrays run along x, move tiles through shared memory"
 )
 _WHOLE_BITS = 32
@@ -381,8 +381,8 @@ def _adjacent(narrow: Narrow, step: Stride) -> str:
         return f"{_AS_ARRAYS}, or move whole structures in parts of 16 bytes"
     if step.parameter and narrow.used and not any(a.loop_depth for a in narrow.accesses):
         return _AS_ARRAYS
-    if narrow.layout.along_y:
-        return _EXCHANGED
+    if narrow.layout.along:
+        return _EXCHANGED.format(narrow.layout.along)
     # A thread that takes one element of each row does not walk along it.
     if narrow.layout.loop_step or narrow.count > 1:
         return _ROW_PER_WARP

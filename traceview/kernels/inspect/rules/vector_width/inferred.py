@@ -70,7 +70,8 @@ def _is_run(narrow: Narrow) -> bool:
     layout = narrow.layout
     repeated = layout.scattered and layout.apart == 0
     # Unrolled or not, a run's elements may be named in any order.
-    run = layout.scattered and abs(layout.apart) == 1 and narrow.count > 1
+    is_known = not (layout.step and layout.step.parameter)
+    run = layout.scattered and is_known and abs(layout.apart) == 1 and narrow.count > 1
     return (
         repeated or run or (narrow.count >= layout.apart in (2, 4) and narrow.place[1] != "atomic")
     )
@@ -112,7 +113,8 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
 def _one_by_one(narrow: Narrow) -> NarrowReason:
     return NarrowReason(
         f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
-        _FLOAT4,
+        "Move each thread's adjacent elements in vectors of 16 bytes (such as float4, double2 or "
+        "uint4) where the first is so aligned, the rest one by one",
         "addresses in PTX are consecutive",
         coalesced=narrow.coalesced,
     )
@@ -234,7 +236,10 @@ _TRANSPOSED = (
     "each sector serves the next iterations, too"
 )
 
-_SORT = "Sort or group the indices, or gather runs of elements and move each as a float4"
+_SORT = (
+    "Sort or group the indices, or move a run of elements at each index, with neighbouring threads "
+    "on neighbouring elements"
+)
 
 _SAME = NarrowReason(
     "a thread accesses the same element repeatedly",
@@ -285,8 +290,8 @@ _COUNTED = NarrowReason(
 )
 
 _FLOAT4 = (
-    "Give each thread adjacent elements, and move them as float4 (16 bytes) where each row is so "
-    "aligned, the rest one by one"
+    "Give each thread adjacent elements, and move them in vectors of 16 bytes (such as float4 or "
+    "double2) where each row is so aligned, the rest one by one"
 )
 MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 

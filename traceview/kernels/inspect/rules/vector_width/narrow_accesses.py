@@ -95,15 +95,15 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             # 32 coalesced bits take whole sectors: with 128 and as much work per block, four
             # kernels on an H200 gained 0 to 2 %. A recording has the time that shows more.
             whole = reason.coalesced and narrow.width >= _WHOLE_BITS and not _is_alone(kernel)
-            slight = minor or outside or merged or (whole and kernel.compiled.how == "given")
-            severity = _severity(narrow, reason, minor=slight)
+            severity = _severity(narrow, reason, minor=minor or outside or merged)
             if severity == "high" and (waits or _keeps_up(narrow, kernel)):
                 severity = "medium"
             if severity != "info" and computes:
                 severity = "low"
             # Threads beyond a tiny tile move nothing.
             moved = min(narrow.moved, tile_bits(*stream, kernel.compiled))
-            if moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total:
+            little = moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total
+            if little or (whole and kernel.compiled.how == "given"):
                 severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
     claims = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from traceview.base import units
 from traceview.base.records import record
@@ -20,13 +21,13 @@ from traceview.kernels.inspect.rules.vector_width.causes import (
     NarrowReason,
     all_divisible,
     both,
+    divisible_and_few,
     every_constant,
     fixed_strides,
     in_words,
     named_as_stride,
     no_multiple,
     not_declared_divisible,
-    not_known_divisible,
     padded,
     perhaps_too_few,
     run_time_integers,
@@ -205,7 +206,8 @@ class _Case:
         basis = f"{reason.basis}; no recompilation widened it"
         if reason.cause not in tried:
             return replace(reason, basis=basis)
-        remedy = _NOT_ALL.format(reason.remedy[:1].lower() + reason.remedy[1:])
+        first, *rest = reason.remedy.split(". ", 1)
+        remedy = ". ".join([_NOT_ALL.format(first[:1].lower() + first[1:]), *rest])
         return replace(reason, basis=basis, remedy=remedy, proven=False, refuted=True)
 
     def _tiers(self) -> Iterator[list[Cause]]:
@@ -280,12 +282,7 @@ class _Case:
         constants = self._constants()
         for cause in (every_constant(constants) or constants) if names else ():
             yield with_divisible(cause, names)
-        for cause in self._too_few(self.narrow.width) if names else ():
-            yield Cause(
-                f"{cause.clause} and {not_known_divisible(names)}",
-                replace(cause.change, divisible=tuple(names)),
-                f"Pad or align {in_words(names)} to a multiple of 16, and use {cause.remedy}",
-            )
+        yield from (of(names) for of in self._divisible()[1:] if names)
 
     def _widened(self, cause: Cause) -> _Widened | None:
         width = self._width(cause)
@@ -325,6 +322,9 @@ class _Case:
             other = self._another_size(width)
             remedy += f". {other.cause.remedy}" if other else ""
             price += f"; with {other.cause.change.description}: {other.width} bits" if other else ""
+        bounds = {argument.name for argument in self.narrow.suspects.mask}
+        reduces = "tt.reduce" in (self.compiled.stages.get("ttgir") or "")
+        remedy += _FILLED * bool(reduces and bounds.intersection(best[0].change.divisible))
         return NarrowReason(
             best[0].clause,
             remedy,
@@ -436,13 +436,20 @@ class _Case:
     def _least(self, cause: Cause, width: int) -> Cause:
         """The cause reduced to the arguments that matter."""
         names = list(cause.change.divisible)
-        if len(names) < 2 or cause.change != all_divisible(names).change:
+        of = next((of for of in self._divisible() if cause == of(names)), None)
+        if of is None:
             return cause
-        for name in tuple(names):
+        # Bounds come last, and most of them are of other axes.
+        for name in names[::-1]:
             fewer = [each for each in names if each != name]
-            if len(fewer) > 1 and self._width(all_divisible(fewer)) == width:
+            if fewer and self._width(of(fewer)) == width:
                 names = fewer
-        return all_divisible(names)
+        return of(names)
+
+    def _divisible(self) -> list[Callable[[Sequence[str]], Cause]]:
+        """The causes, as functions of their names, that take arguments to be divisible by 16."""
+        few = self._too_few(self.narrow.width)
+        return [all_divisible, *(partial(divisible_and_few, cause) for cause in few)]
 
     def _another_size(self, width: int) -> _Widened | None:
         """A larger constexpr, perhaps a free choice, that widens the access as much; or None."""
@@ -470,6 +477,7 @@ class _Case:
         return NarrowReason(best.cause.clause, padded + more, basis, True, best.width)
 
 
+_FILLED = ". Fill what is padded so that reductions ignore it, such as with zeros for a sum"
 _NOT_ALL = (
     "Leave it where rows start anywhere, as those of a window do: to {0} widens nothing by itself"
 )
