@@ -94,7 +94,7 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
 
 @pytest.mark.parametrize(
     ("work_ms", "start_ms", "alone"),
-    [(1, 900, True), (3, 900, True), (9, 900, False), (3, 100, False)],
+    [(1, 900, True), (3, 900, True), (9, 900, False), (3, 100, False), (9, 4_000, True)],
 )
 def test_one_pass_in_a_long_start(tmp_path, work_ms, start_ms, alone):
     """Vectors are copied, added and copied back, once."""
@@ -199,7 +199,7 @@ def test_a_loop_of_a_programs_start_is_start_up(tmp_path, before_ms, after_ms, a
 
 def test_what_is_missing_in_a_recording_stays_a_finding():
     report = traceview.analyze(loaded("first_checkpoint"))
-    kept = [each for each in as_notes(report.findings) if each.finding.severity != "info"]
+    kept = [each for each in as_notes(report.findings, 0) if each.finding.severity != "info"]
     assert [each.analysis for each in kept] == ["trace-health"]
 
 

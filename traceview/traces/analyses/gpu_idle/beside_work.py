@@ -183,7 +183,7 @@ _AFTER = (
 )
 _BEFORE = (
     "Look there first. If it prepares the data, prepare it on the GPU or on several threads, or "
-    "load it ready-made."
+    "load it ready-made; if it is a reference to compare with, leave it out."
 )
 
 RULE = FindingRule(

@@ -113,7 +113,7 @@ def _limited(trace: Trace) -> Verdict:
         little = "Next to no GPU work was recorded: "
         if not series.runs_kernels(trace):
             little = "No kernel ran, nothing but a start was recorded: "
-        text = little + _all_work(trace, parts.device)
+        text = little + _all_work(trace, parts.device) + _after_idle(trace, parts.device)
         cold = series.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
@@ -305,13 +305,17 @@ def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
     return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
 
 
+def _after_idle(trace: Trace, device: int) -> str:
+    idle_ns = gaps.long_starts(trace).get(device)
+    return f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+
+
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     cold = series.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
-        idle_ns = gaps.long_starts(trace).get(parts.device)
-        after = f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+        after = _after_idle(trace, parts.device)
         return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
