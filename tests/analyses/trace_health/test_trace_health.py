@@ -9,6 +9,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export
 from traceview.traces.analyses.trace_health import ANALYSIS
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.reporting import analyze
 from traceview.traces.trace.load import load
 
@@ -131,6 +132,35 @@ def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):
         "nsys recorded no CUDA call: the program made none, or nsys did not see them."
     )
     assert finding.action.startswith("If the program uses a GPU, check that nsys is as new as")
+
+
+@pytest.mark.parametrize(
+    ("library", "hidden"),
+    [("x86_64-linux-gnu/libcuda.so.1.1", True), ("wsl/libcuda.so", True), ("libm.so.6", False)],
+)
+@pytest.mark.parametrize("work", ["load(Particles&)", "app::load<float>(float*)"])
+@pytest.mark.parametrize("own", [40, 3])
+@pytest.mark.parametrize("other", [False, True])
+def test_samples_show_cuda_that_nsys_did_not_see(tmp_path, library, hidden, work, own, other):
+    """And where the program itself worked, also where nothing but samples was recorded."""
+    export = Export()
+    export.diagnostic("No CUDA events collected. Does the process use CUDA?")
+    if other:
+        export.os_call("read", 0, 10)
+    for number in range(20 + own):
+        called = [(f"/usr/lib/{library}", "called"), ("/usr/lib/libstdc++.so.6", None)]
+        frames = [("/home/user/app", work), ("/home/user/app", "main")]
+        export.native_sample(10_000_000 * (number + 1), *(called if number < 20 else frames))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert (finding.severity == "high") is hidden
+    assert (
+        f"20 of {20 + own} samples of the CPU are in CUDA's driver" in finding.message
+    ) is hidden
+    named = "Of its own code, 100.0 % of the samples are in "
+    assert (named in finding.message) is (hidden and own == 40)
+    assert recorded_span(export.load(tmp_path))[1] == 10_000_000 * (20 + own)
 
 
 @pytest.mark.parametrize(

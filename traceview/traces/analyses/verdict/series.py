@@ -38,7 +38,7 @@ Programs that measure copies make little else."""
 _MANY_PASSES = 10
 _MOST_OF_FEW_NS, _OF_FEW = 5_000_000, 0.003
 """First programs add two vectors in four operations, 3.1 ms of 1.1 s (a public recording). Longer
-work of a few is a smaller part: 5.1 ms of 4.2 s, 13 of 4.7, 30 of 16, beside the same on the CPU."""
+work of a few is a smaller part: 5.1 ms of 4.2 s, 13 of 4.7, 30 of 16, of CPU work."""
 
 
 @record
