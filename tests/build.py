@@ -172,6 +172,7 @@ class Export(ExportFile):
         thread: int | None = None,
         correlation: int | None = None,
         callchain: int | None = None,
+        error: int | None = 0,
     ) -> Self:
         """Add a call of the CUDA runtime or driver."""
         self._seen(process, thread)
@@ -184,6 +185,7 @@ class Export(ExportFile):
             correlationId=correlation or self._next_correlation(process),
             nameId=self.string(api),
             callchainId=callchain,
+            returnValue=error,
         )
 
     def chain(self, number: int, *symbols: str, module: str = "libtorch.so") -> Self:

@@ -187,3 +187,31 @@ def test_helpers_without_cuda_beside_gpu_work_are_no_finding(tmp_path):
     export.diagnostic("No CUDA events collected. Does the process use CUDA?")
 
     assert not ask(ANALYSIS, export, tmp_path).findings
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(98, "InvalidDeviceFunction"), (209, "NoKernelImage"), (222, "UnsupportedPtx"), (0, "")],
+)
+@pytest.mark.parametrize("copies", [0, 2])
+@pytest.mark.parametrize("launches", [1, 21])
+def test_launches_that_all_fail_are_said_to_with_their_error(
+    tmp_path, code, name, copies, launches
+):
+    """The first takes long, since it tries to load the code; the profiler works meanwhile."""
+    export, at = Export(), 0
+    for _ in range(copies):
+        export.copy((at, at + 9_000), (at + 2_000, at + 8_000))
+        at += 10_000
+    for number in range(launches):
+        end = at + (9_000 if number else 9_000_000)
+        export.call("cudaLaunchKernel_v7000", at, end, error=code)
+        at += 10_000_000
+    export.overhead(30_000, 8_000_000, name="Unknown")
+    report = analyze(export.load(tmp_path))
+
+    [finding] = [each.finding for each in report.findings if each.finding.severity != "info"]
+    failed = f"No kernel ran: launches failed with cudaError{name}" if name else "Work was launched"
+    assert finding.message.startswith(failed)
+    assert finding.action.startswith("Compile for this GPU") is bool(name)
+    assert ("no kernel ran: launches failed" in report.verdict.text) is bool(name and copies)

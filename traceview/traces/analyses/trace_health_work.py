@@ -31,18 +31,7 @@ def gpu_work(trace: Trace) -> list[Check]:
         return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
     launched = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
     if not launched and (operations.call_kinds(trace) == operations.CallKind.LAUNCH).any():
-        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
-        if not len(ops) and "kernels" not in trace.tables:
-            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
-        template, values = _on_cpu(trace)
-        remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
-        remedy = _CHECK_LAUNCHES if len(ops) else remedy
-        if launches.loses_graphs(trace):
-            lost = (
-                "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
-            )
-            remedy = AS_NODES
-        return [Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)]
+        return [_lost(trace, bool(len(ops)))]
     if accelerator := other_accelerator(trace):
         return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
     if without_gpu(trace):
@@ -58,6 +47,22 @@ def gpu_work(trace: Trace) -> list[Check]:
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
     return [_counted(trace, len(ops))]
+
+
+def _lost(trace: Trace, others: bool) -> Check:
+    """Of launches without a record of their kernels; `others`: copies and memsets have one."""
+    lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+    if not others and "kernels" not in trace.tables:
+        lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+    template, values = _on_cpu(trace)
+    remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
+    remedy = _CHECK_LAUNCHES if others else remedy
+    if error := trace.run.get(export_info.LAUNCH_ERROR):
+        lost, remedy = f"No kernel ran: launches failed with {error}.", _COMPILE_FOR
+    if launches.loses_graphs(trace):
+        lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
+        remedy = AS_NODES
+    return Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)
 
 
 def _unseen(trace: Trace) -> Check:
@@ -129,6 +134,10 @@ _SEE_CUDA = (
 )
 
 
+_COMPILE_FOR = (
+    "Compile for this GPU (nvcc -arch=native), or update the driver where the toolkit is newer. "
+    "Check the error of each launch (cudaGetLastError)."
+)
 _CHECK_LAUNCHES = (
     "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "
     "as where a kernel was built for another GPU."

@@ -30,6 +30,7 @@ from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import pace, steps_source
 from traceview.traces.trace import Trace, fact
+from traceview.traces.trace.nsys import export_info
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""
@@ -335,6 +336,8 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
     if not unknown.lost:
         time = units.duration(unknown.gaps_ns)
         return f"idle time unknown: work launched before the recording may have run in {time} of it"
+    if error := trace.run.get(export_info.LAUNCH_ERROR):
+        return f"no kernel ran: launches failed with {error}"
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"
