@@ -172,7 +172,7 @@ class Export(ExportFile):
         thread: int | None = None,
         correlation: int | None = None,
         callchain: int | None = None,
-        error: int | None = 0,
+        error: int = 0,
     ) -> Self:
         """Add a call of the CUDA runtime or driver."""
         self._seen(process, thread)
@@ -330,7 +330,7 @@ class Export(ExportFile):
     ) -> Self:
         """Add a synchronizing call and, unless `sync_type` is None, the wait CUPTI reports."""
         number = self._next_correlation(process)
-        where = {"process": process, "thread": thread, "callchain": callchain}
+        where: dict[str, Any] = {"process": process, "thread": thread, "callchain": callchain}
         self.call(api, start, end, correlation=number, **where)
         if sync_type is None:
             return self

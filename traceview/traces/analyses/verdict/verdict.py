@@ -23,7 +23,7 @@ from traceview.traces.analyses.verdict.parts import (
 )
 from traceview.traces.facts import copies, operations, pacing
 from traceview.traces.facts.dependencies import forecast
-from traceview.traces.facts.idle import gap_bounds, gaps, launching
+from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
@@ -218,7 +218,11 @@ def waits_in_pauses(trace: Trace, device: int) -> bool:
     """Whether a device that waits for launches mostly does so in few long pauses of the CPU."""
     every = gaps.gaps(trace)
     late = every.steady(device, causes.LAUNCH_LATE)
-    rare = late & line_sites.in_accidents(trace)
+    rare = line_sites.in_accidents(trace)
+    if not main_loop(trace).steps:
+        # What a loop does in each step is no pause, however seldom it launches.
+        rare = rare | cpu_activity.seldom_launches(trace)
+    rare = late & rare
     return bool(2 * every.idle_ns[rare].sum() > every.idle_ns[late].sum())
 
 
@@ -260,6 +264,8 @@ def _phrases(
     losses = _losses(parts, limit)
     for each in losses:
         where = " outside the steps" if _is_outside(trace, parts.device, each) else ""
+        if each == "cpu-launch" and waits_in_pauses(trace, parts.device):
+            where = f", mostly in few long pauses{where}"
         yield from _loss_phrases(parts, each, where)
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
