@@ -250,6 +250,26 @@ def test_cpu_work_before_the_first_kernel_is_no_first_use(
     assert all("first uses" not in each.finding.message for each in report.findings)
 
 
+@pytest.mark.parametrize("name", ["matmul", "solve/set_up", None])
+@pytest.mark.parametrize("pause_ms", [150, 2_000])
+def test_a_long_start_is_told_with_the_range_that_it_is_in(tmp_path, name, pause_ms):
+    """As of code that a library compiles on the CPU in a range of the program."""
+    export = Export()
+    export.copy((0, 5_000), (8_000, 9_000), bytes=400)
+    if name:
+        export.range(name, 5_000, pause_ms * MS + 20_000)
+    at = pause_ms * MS
+    export.launch((at, at + 5_000), (at + 8_000, at + 13_000), name="matmul_kernel")
+    export.copy((at + 50_000, at + 90_000), (at + 60_000, at + 61_000), kind="D2H", bytes=400)
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    first = report.findings[0].finding.message
+    assert "before its first kernel" in first
+    assert (f" was in {name}." in first) is bool(name)
+    assert all("ncu" not in each.finding.action for each in report.findings)
+
+
 @pytest.mark.parametrize(
     "call", ["cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaMemcpyPeer"]
 )

@@ -101,11 +101,11 @@ def ranked(
 def _with_kernel(in_order: Sequence[RankedFinding], steady_ns: int | None) -> list[RankedFinding]:
     """The findings; the note on the program's kernel before those that save little beside its time.
 
-    It claims no saving, but is what the time goes into, unless a finding says what its kernel
-    loses. A kernel with less than half of the steady time comes before low findings only.
+    It claims no saving, but is what the time goes into, unless a finding that is not low says what
+    its kernel loses. One with less than half of the steady time comes before low findings only.
     """
     rated = [row for row in in_order if row.severity != "info"]
-    named = {row.finding.subject for row in rated}
+    named = {row.finding.subject for row in rated if row.severity != "low"}
     notes = (row for row in in_order if row.analysis == kernel_share.ANALYSIS.name and row.action)
     notes = (row for row in notes if row.severity == "info" and row.finding.subject not in named)
     note = next((row for row in notes if row.finding.subject.kind == "kernel"), None)
@@ -417,5 +417,7 @@ def of_first_calls(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ..
 _OF_STARTS = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
 
 
-_OF_HABITS = (gpu_idle.ANALYSIS.name, memory_copies.ANALYSIS.name, sync_stalls.ANALYSIS.name)
+_OF_HABITS = tuple(
+    each.ANALYSIS.name for each in (gpu_idle, kernel_share, memory_copies, sync_stalls)
+)
 _LONGER = "Record a longer run to see what repeats: a program pays its start once."
