@@ -213,5 +213,5 @@ def test_launches_that_all_fail_are_said_to_with_their_error(
     [finding] = [each.finding for each in report.findings if each.finding.severity != "info"]
     failed = f"No kernel ran: launches failed with cudaError{name}" if name else "Work was launched"
     assert finding.message.startswith(failed)
-    assert finding.action.startswith("Compile for this GPU") is bool(name)
+    assert finding.action.startswith("Build for this GPU") is bool(name)
     assert ("no kernel ran: launches failed" in report.verdict.text) is bool(name and copies)

@@ -135,7 +135,7 @@ _SEE_CUDA = (
 
 
 _COMPILE_FOR = (
-    "Compile for this GPU (nvcc -arch=native), or update the driver where the toolkit is newer. "
+    "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is newer. "
     "Check the error of each launch (cudaGetLastError)."
 )
 _CHECK_LAUNCHES = (
