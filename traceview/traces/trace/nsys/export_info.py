@@ -199,10 +199,13 @@ _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
 
 def launch_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
     """The error of launches whose code the driver cannot run, where no kernel was recorded."""
-    if "kernels" in present and len(present["kernels"]):
+    table, column = "CUPTI_ACTIVITY_KIND_RUNTIME", "returnValue"
+    has_kernels = "kernels" in present and len(present["kernels"])
+    if has_kernels or table not in database.tables:
         return {}
-    wanted = {"returnValue": [*_NO_CODE]}
-    failed = database.lines_of("CUPTI_ACTIVITY_KIND_RUNTIME", ("returnValue",), wanted)
+    if column not in database.describe(table).columns:
+        return {}
+    failed = database.lines_of(table, (column,), {column: [*_NO_CODE]})
     return {LAUNCH_ERROR: _NO_CODE[int(str(failed[0][0]))]} if failed else {}
 
 
