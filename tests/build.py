@@ -172,6 +172,7 @@ class Export(ExportFile):
         thread: int | None = None,
         correlation: int | None = None,
         callchain: int | None = None,
+        error: int = 0,
     ) -> Self:
         """Add a call of the CUDA runtime or driver."""
         self._seen(process, thread)
@@ -184,6 +185,7 @@ class Export(ExportFile):
             correlationId=correlation or self._next_correlation(process),
             nameId=self.string(api),
             callchainId=callchain,
+            returnValue=error,
         )
 
     def chain(self, number: int, *symbols: str, module: str = "libtorch.so") -> Self:
@@ -328,7 +330,7 @@ class Export(ExportFile):
     ) -> Self:
         """Add a synchronizing call and, unless `sync_type` is None, the wait CUPTI reports."""
         number = self._next_correlation(process)
-        where = {"process": process, "thread": thread, "callchain": callchain}
+        where: dict[str, Any] = {"process": process, "thread": thread, "callchain": callchain}
         self.call(api, start, end, correlation=number, **where)
         if sync_type is None:
             return self

@@ -123,6 +123,16 @@ def test_a_kernel_comes_before_what_saves_little_beside_it(severity, general, ke
     assert found[int(first)] == (severity, analysis, 600)
 
 
+@pytest.mark.parametrize("severity", ["high", "medium", "low"])
+@pytest.mark.parametrize("kernel_ns", [1_000, 9_000])
+def test_a_kernel_comes_before_the_little_that_its_own_tail_costs(severity, kernel_ns):
+    """Not before a finding that says what it mostly loses."""
+    of_kernel = replace(finding("info", kernel_ns), subject=Subject("kernel", "step"))
+    tail = replace(finding(severity, 40), subject=Subject("kernel", "step"))
+    found = severities({"wave-quantization": (tail,), "kernel-share": (of_kernel,)})
+    assert (found[0][1] == "kernel-share") is (severity == "low")
+
+
 def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     late = replace(finding("high", 300, cause="launch-late"), general=True, share_of_step_pct=30.0)
     one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))

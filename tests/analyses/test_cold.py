@@ -94,7 +94,7 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
 
 @pytest.mark.parametrize(
     ("work_ms", "start_ms", "alone"),
-    [(1, 900, True), (3, 900, True), (9, 900, False), (3, 100, False)],
+    [(1, 900, True), (3, 900, True), (9, 900, False), (3, 100, False), (9, 4_000, True)],
 )
 def test_one_pass_in_a_long_start(tmp_path, work_ms, start_ms, alone):
     """Vectors are copied, added and copied back, once."""
@@ -199,7 +199,7 @@ def test_a_loop_of_a_programs_start_is_start_up(tmp_path, before_ms, after_ms, a
 
 def test_what_is_missing_in_a_recording_stays_a_finding():
     report = traceview.analyze(loaded("first_checkpoint"))
-    kept = [each for each in as_notes(report.findings) if each.finding.severity != "info"]
+    kept = [each for each in as_notes(report.findings, 0) if each.finding.severity != "info"]
     assert [each.analysis for each in kept] == ["trace-health"]
 
 
@@ -248,6 +248,26 @@ def test_cpu_work_before_the_first_kernel_is_no_first_use(
     assert all(each.finding.severity == "high" for each in late)
     assert late == [*report.findings[: len(late)]]
     assert all("first uses" not in each.finding.message for each in report.findings)
+
+
+@pytest.mark.parametrize("name", ["matmul", "solve/set_up", None])
+@pytest.mark.parametrize("pause_ms", [150, 2_000])
+def test_a_long_start_is_told_with_the_range_that_it_is_in(tmp_path, name, pause_ms):
+    """As of code that a library compiles on the CPU in a range of the program."""
+    export = Export()
+    export.copy((0, 5_000), (8_000, 9_000), bytes=400)
+    if name:
+        export.range(name, 5_000, pause_ms * MS + 20_000)
+    at = pause_ms * MS
+    export.launch((at, at + 5_000), (at + 8_000, at + 13_000), name="matmul_kernel")
+    export.copy((at + 50_000, at + 90_000), (at + 60_000, at + 61_000), kind="D2H", bytes=400)
+
+    report = traceview.analyze(export.load(tmp_path))
+
+    first = report.findings[0].finding.message
+    assert "before its first kernel" in first
+    assert (f" was in {name}." in first) is bool(name)
+    assert all("ncu" not in each.finding.action for each in report.findings)
 
 
 @pytest.mark.parametrize(

@@ -287,3 +287,25 @@ def test_a_synchronization_that_costs_little_is_no_fault(tmp_path, idle_ns, expe
         export.sync("cudaStreamSynchronize_v3020", now + 5, now + 9_999)
     result = ask(ANALYSIS, export, tmp_path)
     assert rows(result, "devices", "verdict") == [(expected,)]
+
+
+@pytest.mark.parametrize(("sizes", "gap_ms"), [(3, 40), (5, 15), (6, 200)])
+@pytest.mark.parametrize("busy", [False, True])
+def test_work_between_a_few_launches_is_a_pause_and_no_late_launch(tmp_path, sizes, gap_ms, busy):
+    """A test of growing sizes makes its data on the CPU; or calls CUDA all the time."""
+    export, at = Export(), 0
+    for size in range(sizes):
+        took = 60_000 * gap_ms * (size + 1)
+        export.copy((at, at + took), (at + 5_000, at + took - 5_000), bytes=1_000 * took)
+        at += took + 20_000
+        export.launch((at, at + 5_000), (at + 8_000, at + 30_000 + 7_000 * size), name="sum")
+        end = at + (size + 1) * gap_ms * 1_000_000
+        for each in range(at + 100_000, end, 500_000) if busy else ():
+            export.call("cudaGetLastError", each, each + 1_000)
+        at = end
+    export.launch((at, at + 5_000), (at + 8_000, at + 30_000), name="last")
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.steps == 0
+    assert report.scoreboard.launch == ("launch-bound" if busy else "paused")
+    assert ("mostly in few long pauses" in report.verdict.text) is not busy

@@ -376,6 +376,34 @@ def test_a_file_for_another_verb_leads_to_it(tmp_path, name, content, said):
         load(tmp_path / name)
 
 
+HEADS = {
+    "2019": "Time(%)      Total Time       Calls         Average  Name",
+    "2022": " Time(%)  Total Time (ns)  Num Calls    Average   Name",
+    "2025": " Time (%)  Total Time (ns)  Instances  Avg (ns)  Med (ns)  Range",
+    "csv": "Time (%),Total Time (ns),Num Calls,Avg (ns)",
+}
+
+
+@pytest.mark.parametrize("name", ["profile.txt", "notes.md", "log", "report.json", "a.sqlite.gz"])
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize(
+    "before",
+    ["", "[3/8] Executing 'nvtx_sum' stats report\n\n", "$ nsys profile ./a\r\n\r\n", "x\n" * 9999],
+)
+def test_the_tables_that_nsys_prints_are_a_summary_of_a_recording(tmp_path, name, head, before):
+    """Whatever the file is called, and whatever the program printed before them."""
+    text = f"{before}{HEADS[head]}\n {'-' * 8}\n 81,0  33.916.556.517  44.004  x\n".encode()
+    (tmp_path / name).write_bytes(packed(text) if name.endswith(".gz") else text)
+    with pytest.raises(TraceFormatError, match=r"a summary in text.*pass the recording"):
+        load(tmp_path / name)
+
+
+def test_a_trace_that_names_such_a_table_is_a_trace(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(text([span("user_annotation", "\nTime (%)  Total Time (ns)", 0, 9)]))
+    assert len(load(path).ranges) == 1
+
+
 @pytest.mark.parametrize("address", ["https://example.org/a.sqlite", "http://x/b.json"])
 def test_an_address_is_not_read(address):
     with pytest.raises(TraceFormatError, match="URLs are not read; download the file"):

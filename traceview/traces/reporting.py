@@ -270,7 +270,7 @@ def report_of(
         told = verdict(trace)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
         if is_little_beside_start_up(trace):
-            return as_notes(rows)
+            return as_notes(rows, facts.duration_ns)
         return of_first_calls(rows) if cold else rows
 
     in_order = parts.part("ranking", findings, ())

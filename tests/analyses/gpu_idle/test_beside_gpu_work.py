@@ -2,6 +2,7 @@
 
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask
 from tests.build import Export
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
@@ -165,3 +166,24 @@ def test_start_up_is_no_work_of_the_program(tmp_path, where, kind):
 @pytest.mark.parametrize(("took", "gpu"), [(900 * MS, 10 * MS), (4 * S, S)])
 def test_little_work_in_samples_is_not_what_a_run_is_about(tmp_path, took, gpu):
     assert not of_run(sampled_run("before", ITS_WORK["native"], took, gpu), tmp_path)
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize(("took", "gpu", "kernels"), [(3, 4 * MS, 3), (5, 12 * MS, 5)])
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_run_of_the_cpu_with_little_gpu_work_is_about_the_cpu(
+    tmp_path, where, took, gpu, kernels, cold
+):
+    """The CPU does the work of a few kernels again, to compare; one more may be loaded first."""
+    export = run(where, "known", took * S, gpu, kernels)
+    if cold:
+        at = 20 * MS + (took * S if where == "before" else 0) + gpu
+        export.call("cuModuleLoadData", at, at + 3 * gpu)
+        export.launch((at + 3 * gpu, at + 3 * gpu + 5_000), (at + 4 * gpu, at + 4 * gpu + 9_000))
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Next to no GPU work was recorded")
+    first, *others = report.findings
+    assert (first.analysis, first.severity) == ("gpu-idle", "high")
+    assert "GPU work the CPU works for" in first.finding.message
+    assert {each.severity for each in others if each.analysis != "trace-health"} <= {"info"}

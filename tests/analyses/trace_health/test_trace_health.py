@@ -9,6 +9,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export
 from traceview.traces.analyses.trace_health import ANALYSIS
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.reporting import analyze
 from traceview.traces.trace.load import load
 
@@ -134,6 +135,35 @@ def test_a_recording_in_which_nsys_saw_no_cuda(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("library", "hidden"),
+    [("x86_64-linux-gnu/libcuda.so.1.1", True), ("wsl/libcuda.so", True), ("libm.so.6", False)],
+)
+@pytest.mark.parametrize("work", ["load(Particles&)", "app::load<float>(float*)"])
+@pytest.mark.parametrize("own", [40, 3])
+@pytest.mark.parametrize("other", [False, True])
+def test_samples_show_cuda_that_nsys_did_not_see(tmp_path, library, hidden, work, own, other):
+    """And where the program itself worked, also where nothing but samples was recorded."""
+    export = Export()
+    export.diagnostic("No CUDA events collected. Does the process use CUDA?")
+    if other:
+        export.os_call("read", 0, 10)
+    for number in range(20 + own):
+        called = [(f"/usr/lib/{library}", "called"), ("/usr/lib/libstdc++.so.6", None)]
+        frames = [("/home/user/app", work), ("/home/user/app", "main")]
+        export.native_sample(10_000_000 * (number + 1), *(called if number < 20 else frames))
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert (finding.severity == "high") is hidden
+    assert (
+        f"20 of {20 + own} samples of the CPU are in CUDA's driver" in finding.message
+    ) is hidden
+    named = "Of its own code, 100.0 % of the samples are in "
+    assert (named in finding.message) is (hidden and own == 40)
+    assert recorded_span(export.load(tmp_path))[1] == 10_000_000 * (20 + own)
+
+
+@pytest.mark.parametrize(
     ("driver", "said"),
     [("13000", "is newer"), ("12020", "the program made none"), ("", "the program made none")],
 )
@@ -157,3 +187,31 @@ def test_helpers_without_cuda_beside_gpu_work_are_no_finding(tmp_path):
     export.diagnostic("No CUDA events collected. Does the process use CUDA?")
 
     assert not ask(ANALYSIS, export, tmp_path).findings
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(98, "InvalidDeviceFunction"), (209, "NoKernelImage"), (222, "UnsupportedPtx"), (0, "")],
+)
+@pytest.mark.parametrize("copies", [0, 2])
+@pytest.mark.parametrize("launches", [1, 21])
+def test_launches_that_all_fail_are_said_to_with_their_error(
+    tmp_path, code, name, copies, launches
+):
+    """The first takes long, since it tries to load the code; the profiler works meanwhile."""
+    export, at = Export(), 0
+    for _ in range(copies):
+        export.copy((at, at + 9_000), (at + 2_000, at + 8_000))
+        at += 10_000
+    for number in range(launches):
+        end = at + (9_000 if number else 9_000_000)
+        export.call("cudaLaunchKernel_v7000", at, end, error=code)
+        at += 10_000_000
+    export.overhead(30_000, 8_000_000, name="Unknown")
+    report = analyze(export.load(tmp_path))
+
+    [finding] = [each.finding for each in report.findings if each.finding.severity != "info"]
+    failed = f"No kernel ran: launches failed with cudaError{name}" if name else "Work was launched"
+    assert finding.message.startswith(failed)
+    assert finding.action.startswith("Build for this GPU") is bool(name)
+    assert ("no kernel ran: launches failed" in report.verdict.text) is bool(name and copies)

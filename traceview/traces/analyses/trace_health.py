@@ -203,7 +203,8 @@ def _version(text: str | None) -> tuple[int, ...]:
 
 def _profiler_overhead(trace: Trace) -> Iterator[Check]:
     cost = profiler_cost(trace)
-    if cost is None:
+    if cost is None or unknown_idle(trace):
+        # Of a GPU's time that is not known, no share is.
         return
     overhead_pct = 100.0 * cost.lost_ns / max(cost.span_ns, 1)
     span = "GPU span after warm-up" if cost.after_warm_up else "GPU span"

@@ -9,10 +9,13 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.units import Value
 from traceview.traces.analyses.base import EXPORT_AGAIN
+from traceview.traces.analyses.gpu_idle.beside_work import place
+from traceview.traces.analyses.gpu_idle.line_sites import LEAST_SAMPLES
 from traceview.traces.analyses.trace_health_checks import UPDATE_NSYS, Check, without_cuda
 from traceview.traces.analyses.verdict.series import is_start_up_alone, runs_kernels
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts import launches, operations
+from traceview.traces.facts.idle.stack_sites import stack_sites, unwound_samples
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.trace import Trace, schema
 from traceview.traces.trace.nsys import export_info
@@ -28,18 +31,7 @@ def gpu_work(trace: Trace) -> list[Check]:
         return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
     launched = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
     if not launched and (operations.call_kinds(trace) == operations.CallKind.LAUNCH).any():
-        lost = "Work was launched and none of it was recorded, so GPU time is unknown."
-        if not len(ops) and "kernels" not in trace.tables:
-            lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
-        template, values = _on_cpu(trace)
-        remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
-        remedy = _CHECK_LAUNCHES if len(ops) else remedy
-        if launches.loses_graphs(trace):
-            lost = (
-                "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
-            )
-            remedy = AS_NODES
-        return [Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)]
+        return [_lost(trace, bool(len(ops)))]
     if accelerator := other_accelerator(trace):
         return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
     if without_gpu(trace):
@@ -57,15 +49,49 @@ def gpu_work(trace: Trace) -> list[Check]:
     return [_counted(trace, len(ops))]
 
 
+def _lost(trace: Trace, others: bool) -> Check:
+    """Of launches without a record of their kernels; `others`: copies and memsets have one."""
+    lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+    if not others and "kernels" not in trace.tables:
+        lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+    template, values = _on_cpu(trace)
+    remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
+    remedy = _CHECK_LAUNCHES if others else remedy
+    if error := trace.run.get(export_info.LAUNCH_ERROR):
+        lost, remedy = f"No kernel ran: launches failed with {error}.", _COMPILE_FOR
+    if launches.loses_graphs(trace):
+        lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
+        remedy = AS_NODES
+    return Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)
+
+
 def _unseen(trace: Trace) -> Check:
     """Of a recording for which nsys saw no call of CUDA."""
     driver = export_info.outdated_by(trace.capture, trace.recorder_version)
     if driver is None:
-        return Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)
+        seen = _sampled(trace)
+        if not seen:
+            return Check("GPU work", "warning", _NO_CUDA, _SEE_CUDA)
+        return Check("GPU work", "blind", _HIDDEN, _SEE_CALLS, seen, all_in_doubt=True)
     # The recorder of GPU work starts in a process that uses CUDA, at a cost that nsys records.
     used = len(trace.recorded("overheads")) > 0
     values: dict[str, Value] = {"driver": driver, "nsys": trace.recorder_version}
     return Check("GPU work", "blind", _OLD_NSYS, UPDATE_NSYS, values, all_in_doubt=used)
+
+
+def _sampled(trace: Trace) -> dict[str, Value]:
+    """Samples in CUDA's driver, of a program whose calls were not seen, and where most others are.
+
+    Empty for a program that they do not show to use CUDA.
+    """
+    frames, stacks = trace.recorded("native_frames"), trace.recorded("native_samples")["stack"]
+    of_cuda = frames.texts("module").matching(_DRIVER.search)
+    count, every = int(np.isin(stacks, frames["stack"][of_cuda]).sum()), unwound_samples(trace)
+    if count < LEAST_SAMPLES:
+        return {}
+    own = every.site[stack_sites(trace).number[every.site] >= 0]
+    _, words, figures = place(trace, own) if 2 * len(own) > len(every.site) else (None, {}, {})
+    return {"cuda_samples": count, "samples": len(stacks), **words, **figures}
 
 
 def _counted(trace: Trace, operations: int) -> Check:
@@ -88,9 +114,19 @@ _SEE_OUTPUT = (
 _OTHER = "The work of an accelerator that is no GPU ({accelerator}) is not read, only CPU time."
 _ITS_TOOLS = "Read it with that accelerator's own tools; reports here are of GPUs."
 _NO_CUDA = "nsys recorded no CUDA call: the program made none, or nsys did not see them."
+_HIDDEN = (
+    "nsys recorded no CUDA call, though {cuda_samples} of {samples:sample} of the CPU are in "
+    "CUDA's driver: what the program did on the GPU is unknown.[ Of its own code, {function_pct} "
+    "of the samples are in {function} ({module}).]"
+)
+_DRIVER = re.compile(r"(^|/)(libcuda\.so|nvcuda)")
 _OLD_NSYS = (
     "nsys {nsys} recorded no CUDA call: the driver (CUDA {driver}) is newer, so what the program "
     "did on the GPU is unknown."
+)
+_SEE_CALLS = (
+    "Check that nsys is as new as the driver, and that it supports this GPU and WSL, where the "
+    "program runs there (traceview doctor), and record again."
 )
 _SEE_CUDA = (
     "If the program uses a GPU, check that nsys is as new as the driver and that the recorded "
@@ -98,6 +134,10 @@ _SEE_CUDA = (
 )
 
 
+_COMPILE_FOR = (
+    "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is newer. "
+    "Check the error of each launch (cudaGetLastError)."
+)
 _CHECK_LAUNCHES = (
     "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "
     "as where a kernel was built for another GPU."

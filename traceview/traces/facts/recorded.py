@@ -20,7 +20,9 @@ def recorded_span(trace: Trace) -> tuple[int, int]:
     own overhead show.
     """
     first, last = [], []
-    for table in map(trace.recorded, _TIMED_TABLES):
+    # Where nsys saw no call of CUDA, samples of native code alone show how long the program ran.
+    alone = () if len(trace.recorded("api_calls")) else ("native_samples",)
+    for table in map(trace.recorded, (*_TIMED_TABLES, *alone)):
         # A damaged recording may hold an end before its start: either column may have the extreme.
         for name in {"start_ns", "end_ns", "time_ns"} & {column.name for column in table.columns}:
             times, absent = table[name], table.is_null(name)

@@ -43,6 +43,10 @@ _OF_NAMES = (
 # The first field of an XSpace and of a Perfetto trace alike: number 1, with a length.
 FIRST_FIELD = b"\x0a"
 _XSPACE = re.compile(rb"/(?:host|device):|Task Environment")
+# The head of a table of `nsys stats` of 2019 to 2026; in JSON no string goes over a line's end.
+_SUMMARY = re.compile(rb'^[ "|]*Time ?\(%\)[\s",|]+Total Time', re.MULTILINE)
+_MOST_BEFORE_BYTES = 1 << 18
+"""What a program prints before the first table, as far as it is looked through."""
 
 
 def of_database(tables: Collection[str]) -> TraceFormatError | None:
@@ -67,6 +71,15 @@ def of_start(name: str, start: bytes) -> TraceFormatError | None:
     for _, what, remedy in (*kinds, *named):
         return TraceFormatError(f"it is {what}", remedy)
     return None
+
+
+def check_text(start: bytes) -> None:
+    """Raise TraceFormatError for the tables that `nsys stats` prints, whatever comes before."""
+    if _SUMMARY.search(start[:_MOST_BEFORE_BYTES]):
+        raise TraceFormatError(
+            "it is a summary in text, as `nsys stats` and --stats=true print, without a time line",
+            "pass the recording that it was made of: the .nsys-rep file, or its SQLite export",
+        )
 
 
 def of_protocol_buffers(start: bytes) -> TraceFormatError:

@@ -39,6 +39,7 @@ def load(path: str | Path) -> Trace:
     """
     shown = str(path).encode("utf-8", "replace").decode()
     with _errors_naming(shown):
+        foreign.check_text(_start(Path(path)))
         if is_json(Path(path)):
             return load_torch(Path(path))
         if is_protocol_buffers(Path(path)):

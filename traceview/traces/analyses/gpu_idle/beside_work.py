@@ -73,7 +73,7 @@ def beside_gpu_work(trace: Trace) -> Iterator[TimeClaim]:
         return
     after = seen.window[1] > end
     severity: Severity = "high" if seen.worked_ns >= _MOST * run_ns else "medium"
-    subject, words, figures = _place(trace, seen.sites)
+    subject, words, figures = place(trace, seen.sites)
     yield TimeClaim(
         subject,
         {"worked_ns": seen.worked_ns, "run_ns": run_ns, "gpu_ns": gpu_ns, **figures},
@@ -141,7 +141,7 @@ def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> _Work | None:
     return _Work(int(each[most]), window, np.zeros(0, np.int64))
 
 
-def _place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[str, float]]:
+def place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[str, float]]:
     """Where half of the samples or more are, as a subject, words of the message, and its figures.
 
     That is the innermost line that so many pass through, or a native function.
@@ -183,7 +183,7 @@ _AFTER = (
 )
 _BEFORE = (
     "Look there first. If it prepares the data, prepare it on the GPU or on several threads, or "
-    "load it ready-made."
+    "load it ready-made; if it is a reference to compare with, leave it out."
 )
 
 RULE = FindingRule(

@@ -336,6 +336,8 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
             line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
             if line:
                 sentences.at_line(idle, line, None)
+            else:
+                sentences.in_range(idle, once=True)
     sentences.during_jit(idle)
     compiling = (every.cause == causes.COMPILATION) & (every.device == device)
     if compiling.any():

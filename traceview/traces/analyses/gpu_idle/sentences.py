@@ -154,9 +154,10 @@ def in_messages(idle: IdleClaim) -> bool:
     return most
 
 
-def in_range(idle: IdleClaim) -> None:
+def in_range(idle: IdleClaim, *, once: bool = False) -> None:
     """Name the range of the program with most of the time, if that is a good part."""
-    site = cpu_activity.late_idle_in(idle.trace, np.flatnonzero(idle.gaps)).longest(idle.device)
+    late = cpu_activity.late_idle_in(idle.trace, np.flatnonzero(idle.gaps))
+    site = late.longest(idle.device, once=once)
     pattern = late_parts.range_pattern(idle.trace, site) if site else None
     if site and pattern and site.steady_ns > _NAMED_PART * idle.idle_ns:
         part_ns = min(site.steady_ns, idle.idle_ns)

@@ -23,13 +23,14 @@ from traceview.traces.analyses.verdict.parts import (
 )
 from traceview.traces.facts import copies, operations, pacing
 from traceview.traces.facts.dependencies import forecast
-from traceview.traces.facts.idle import gap_bounds, gaps, launching
+from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import pace, steps_source
 from traceview.traces.trace import Trace, fact
+from traceview.traces.trace.nsys import export_info
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""
@@ -113,7 +114,7 @@ def _limited(trace: Trace) -> Verdict:
         little = "Next to no GPU work was recorded: "
         if not series.runs_kernels(trace):
             little = "No kernel ran, nothing but a start was recorded: "
-        text = little + _all_work(trace, parts.device)
+        text = little + _all_work(trace, parts.device) + _after_idle(trace, parts.device)
         cold = series.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
@@ -217,7 +218,11 @@ def waits_in_pauses(trace: Trace, device: int) -> bool:
     """Whether a device that waits for launches mostly does so in few long pauses of the CPU."""
     every = gaps.gaps(trace)
     late = every.steady(device, causes.LAUNCH_LATE)
-    rare = late & line_sites.in_accidents(trace)
+    rare = line_sites.in_accidents(trace)
+    if not main_loop(trace).steps:
+        # What a loop does in each step is no pause, however seldom it launches.
+        rare = rare | cpu_activity.seldom_launches(trace)
+    rare = late & rare
     return bool(2 * every.idle_ns[rare].sum() > every.idle_ns[late].sum())
 
 
@@ -259,6 +264,8 @@ def _phrases(
     losses = _losses(parts, limit)
     for each in losses:
         where = " outside the steps" if _is_outside(trace, parts.device, each) else ""
+        if each == "cpu-launch" and waits_in_pauses(trace, parts.device):
+            where = f", mostly in few long pauses{where}"
         yield from _loss_phrases(parts, each, where)
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
@@ -305,13 +312,17 @@ def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
     return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
 
 
+def _after_idle(trace: Trace, device: int) -> str:
+    idle_ns = gaps.long_starts(trace).get(device)
+    return f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+
+
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     cold = series.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
-        idle_ns = gaps.long_starts(trace).get(parts.device)
-        after = f" after {units.duration(idle_ns)} idle before the first kernel" if idle_ns else ""
+        after = _after_idle(trace, parts.device)
         return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
@@ -331,6 +342,8 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
     if not unknown.lost:
         time = units.duration(unknown.gaps_ns)
         return f"idle time unknown: work launched before the recording may have run in {time} of it"
+    if error := trace.run.get(export_info.LAUNCH_ERROR):
+        return f"no kernel ran: launches failed with {error}"
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"

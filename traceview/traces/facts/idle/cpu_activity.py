@@ -196,13 +196,14 @@ class LateIdle:
     steady_gaps: Integers
     python_ns: Integers
 
-    def longest(self, device: int) -> LateSite | None:
+    def longest(self, device: int, *, once: bool = False) -> LateSite | None:
         """The site with most steady idle time of a device; None where there is none.
 
-        Time in which work was already in flight is not a site.
+        With `once`, that of its start counts, too. Time in which work was already in flight is not
+        a site.
         """
         sites = (self.activity != IN_FLIGHT) & (self.device == device)
-        steady = np.where(sites, self.steady_ns, 0)
+        steady = np.where(sites, self.time_ns if once else self.steady_ns, 0)
         if not steady.any():
             return None
         row = int(np.argmax(steady))

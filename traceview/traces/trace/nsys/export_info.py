@@ -197,6 +197,26 @@ _KERNEL_LAUNCHES = (
 _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
 
 
+def launch_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
+    """The error of launches whose code the driver cannot run, where no kernel was recorded."""
+    table, column = "CUPTI_ACTIVITY_KIND_RUNTIME", "returnValue"
+    has_kernels = "kernels" in present and len(present["kernels"])
+    if has_kernels or table not in database.tables:
+        return {}
+    if column not in database.describe(table).columns:
+        return {}
+    failed = database.lines_of(table, (column,), {column: [*_NO_CODE]})
+    return {LAUNCH_ERROR: _NO_CODE[int(str(failed[0][0]))]} if failed else {}
+
+
+LAUNCH_ERROR = "launch_error"
+_NO_CODE = {
+    98: "cudaErrorInvalidDeviceFunction",
+    209: "cudaErrorNoKernelImageForDevice",
+    222: "cudaErrorUnsupportedPtxVersion",
+}
+
+
 def empty_tables(export: Export, meta: ExportMeta, present: Mapping[str, Table]) -> list[str]:
     """Names of tables that are missing from `present` because they would be empty."""
     if not meta.lazy:
