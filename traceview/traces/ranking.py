@@ -389,17 +389,6 @@ def as_notes(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
     return (*(row for row in findings if row.analysis in _OF_STARTS), *notes)
 
 
-def of_first_calls(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The findings of cold passes: what later passes would win is not known, so none is high."""
-    return tuple(
-        replace(row, finding=replace(row.finding, severity="medium"))
-        if row.severity == "high" and row.analysis not in _OF_STARTS
-        else row
-        for row in findings
-        if row.analysis != run_ahead.ANALYSIS.name
-    )
-
-
 _OF_STARTS = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
 
 
