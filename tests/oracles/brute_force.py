@@ -188,7 +188,7 @@ def read_overheads(
     connection: sqlite3.Connection, recording: Recording, strings: dict[int, str]
 ) -> None:
     for row in rows(connection, "PROFILER_OVERHEAD"):
-        if row["globalTid"] and not strings[row["nameId"]].startswith("dlopen"):
+        if row["globalTid"] and not re.match("dlopen|.* Loading$", strings[row["nameId"]]):
             recording.overheads[row["globalTid"]].append((row["start"], row["end"]))
 
 

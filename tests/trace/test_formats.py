@@ -74,6 +74,17 @@ def _chrome(*processes: str, **header: object) -> bytes:
     return json.dumps({**header, "traceEvents": [{}, *events, *work]}).encode()
 
 
+def _older(*processes: str) -> bytes:
+    """Events of processes that are names, without metadata or categories."""
+    work = [
+        {"ph": "X", "name": "aten::add", "pid": name, "tid": 0, "ts": 9.5 * at, "dur": 9.0}
+        for at in range(30)
+        for name in processes
+    ]
+    flow = {"ph": "s", "name": "aten::add", "pid": processes[0], "cat": "cpu_to_cuda", "ts": 1.0}
+    return json.dumps([flow, *work]).encode()
+
+
 def _database(*tables: str) -> bytes:
     connection = sqlite3.connect(":memory:")
     for table in tables:
@@ -94,11 +105,27 @@ FOREIGN = {
     "rocprof, two GPUs": (_chrome("GPU0", "GPU1"), "rocprof", "--backend torch"),
     "rocprofv3": (b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "rocprofv3", "--backend torch"),
     "rocpd": (_database("rocpd_kernel_dispatch_a1", "rocpd_string_a1"), "rocpd", "--backend torch"),
+    "rocmProfileData": (_database("rocpd_api", "rocpd_op"), "rocmProfileData", "--backend torch"),
     "nvprof": (
         _database("CUPTI_ACTIVITY_KIND_KERNEL", "StringTable"),
         "nvprof",
         "traceview record",
     ),
+    "TensorFlow 1": (
+        _chrome(
+            "Allocators", "/device:GPU:0/stream:all Compute", "/device:GPU:0/stream:all Tensors"
+        ),
+        "TensorFlow 1",
+        "traceview record",
+    ),
+    "TensorFlow 1 on a CPU": (
+        _chrome("/job:localhost/task:0/cpu:0 Compute", "/job:localhost/task:0/cpu:0 Tensors"),
+        "TensorFlow 1",
+        "traceview record",
+    ),
+    "torch before 1.8.1": (_older("CPU functions", "CUDA functions"), "autograd", "torch.profiler"),
+    "torch without a GPU": (_older("CPU functions"), "autograd", "--backend torch"),
+    "without metadata": (_older("functions"), "Chrome trace", "torch.profiler"),
     "xprof": (_chrome("/device:GPU:0 Compute", "/host:CPU"), "XLA", "traceview record"),
     "xprof of a host": (_chrome("/host:CPU python3"), "XLA", "traceview record"),
     "xplane": (_xspace("/host:CPU", "/device:GPU:0"), "xplane.pb", "traceview record"),

@@ -26,6 +26,15 @@ OWN, COMPILER, LIBRARY = KernelOwner.PROGRAM, KernelOwner.COMPILER, KernelOwner.
         ("cupy_sum", LIBRARY),
         ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", LIBRARY),
         ("Cijk_Ailk_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT16x16x128_MI16x16x1_SN", LIBRARY),
+        # Of MIOpen, rocPRIM and Composable Kernel.
+        ("miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_f3x2_stride1", LIBRARY),
+        ("MIOpenBatchNormFwdTrainSpatial.kd", LIBRARY),
+        ("naive_conv_ab_nonpacked_wrw_nchw_half_double_half", LIBRARY),
+        ("igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", LIBRARY),
+        ("void rocprim::detail::radix_sort_kernel<int>(int *)", LIBRARY),
+        ("void ck_tile::kentry<256, 2, FmhaFwd>(Args)", LIBRARY),
+        ("void ck::kernel_gemm_xdl_cshuffle_v3<Gemm>(Args)", LIBRARY),
+        ("pack::naive_convolution(float *)", OWN),
         ("loop_depth", OWN),
         ("void cub::DeviceRadixSortOnesweepKernel<int>(int *)", LIBRARY),
         # Of cuSOLVER, cuBLAS and cuFFT, which put them into no namespace.

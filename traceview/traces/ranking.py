@@ -403,17 +403,6 @@ _LEAST_OF_RUN_NS = 1_000_000_000
 public recordings)."""
 
 
-def of_first_calls(findings: Sequence[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The findings of cold passes: what later passes would win is not known, so none is high."""
-    return tuple(
-        replace(row, finding=replace(row.finding, severity="medium"))
-        if row.severity == "high" and row.analysis not in _OF_STARTS
-        else row
-        for row in findings
-        if row.analysis != run_ahead.ANALYSIS.name
-    )
-
-
 _OF_STARTS = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
 
 

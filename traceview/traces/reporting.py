@@ -27,7 +27,7 @@ from traceview.traces.analyses.verdict import (
     verdict,
 )
 from traceview.traces.analyses.verdict.parts import loop_times
-from traceview.traces.analyses.verdict.series import cold_passes, is_little_beside_start_up
+from traceview.traces.analyses.verdict.series import shows_first_calls_alone
 from traceview.traces.facts import copies, kernel_classes, launches, operations
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.idle import causes, gaps
@@ -37,7 +37,7 @@ from traceview.traces.facts.ranges import origins, ranges
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import steps
 from traceview.traces.plan import PlanStep, RankedFinding, plan
-from traceview.traces.ranking import Outcome, as_notes, of_first_calls, ranked, unrecorded
+from traceview.traces.ranking import Outcome, as_notes, ranked, unrecorded
 from traceview.traces.trace import Fact, Selection, Trace, fact
 
 THREADS = 2
@@ -262,16 +262,13 @@ def report_of(
     def findings() -> tuple[RankedFinding, ...]:
         steady_ns = max(gaps.steady_spans_ns(trace).values(), default=0)
         loops = loop_times(trace)
-        cold = cold_passes(trace)
-        # A replay of cold passes, or of what is left beside compilation, is a forecast of nothing.
-        unknown = cold and (cold.passes or cold.is_compilation)
-        replayed = None if unknown else lambda: model(trace)
+        first_calls = shows_first_calls_alone(trace)
+        # A replay of first calls is a forecast of nothing.
+        replayed = None if first_calls else lambda: model(trace)
         rows = ranked(answers, loops, lambda one: wording.time_of(trace, one), steady_ns, replayed)
         told = verdict(trace)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
-        if is_little_beside_start_up(trace):
-            return as_notes(rows, facts.duration_ns)
-        return of_first_calls(rows) if cold else rows
+        return as_notes(rows, facts.duration_ns) if first_calls else rows
 
     in_order = parts.part("ranking", findings, ())
     count = parts.part("steps", lambda: len(steps(trace)), 0)

@@ -112,6 +112,9 @@ RANGES = {
     "executor_utils::Nvrtc::CompileProgram": "nvFuser",
     "nvrtcCompileProgram": "NVRTC",
     "mylib::nvrtc::build(kernel_7)": "NVRTC",
+    "_compile.compile_inner (dynamo_timed)": "torch.compile",
+    "compile_fx.<locals>.fw_compiler_base (dynamo_timed)": "torch.compile",
+    "backward._backward_impl (dynamo_timed)": "torch.compile",
 }
 
 
@@ -123,7 +126,11 @@ def test_ranges_around_compilation(tmp_path, name, tool):
 
 
 @pytest.mark.parametrize(
-    "name", ["executor_utils::validateKernelInputs", "runFusionWithInputs", "recompile", "renvrtc"]
+    "name",
+    [
+        *("executor_utils::validateKernelInputs", "runFusionWithInputs", "recompile", "renvrtc"),
+        *("Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup", "CompiledFunction"),
+    ],
 )
 def test_other_ranges_are_no_compilation(tmp_path, name):
     assert windows(launching(0, 300).range(name, 20 * MS, 280 * MS).load(tmp_path)) == []

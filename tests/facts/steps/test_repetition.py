@@ -201,6 +201,18 @@ def test_equal_groups_of_passes_are_steps_where_the_host_sees_nothing(layers, ca
     assert (len(found.first), found.lag) == (calls, launches)
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("rest", [60, 400])
+def test_stages_of_three_passes_are_no_steps(stages, rest):
+    """Three passes of a compiled network, whose deepest stages run the same kernels."""
+    stage = np.concatenate([[200, 201, 202], np.tile(LAYER, 2)])
+    one = np.concatenate([1_000 + np.arange(rest), *[stage] * stages, 3_000 + np.arange(9)])
+    kind = np.tile(one, 3)
+    pause = np.where(np.isin(kind, [200, LAYER[0]]), 200_000, 5_000)
+    found = find_repetition(kind, pause, None, seen_by_host(len(kind), 0))
+    assert found is None or found.lag == len(one)
+
+
 @pytest.mark.parametrize("change", ["logged", "another length", "two calls"])
 def test_other_groups_of_passes_are_no_steps(change):
     """Results that are read after every tenth step, groups of other lengths, and too few."""

@@ -209,6 +209,8 @@ _LIBRARY = re.compile(
     r"\b(?:at(?:_cuda_detail)?|torch)::(?!\w*(?:TensorAccessor|PtrTraits))|curand(?!State\w* ?\*)"
     r"|\bc10::|cub::|thrust::|cutlass|cudnn|cublas|xmma_|^nvjet|^cupy_|flash"
     r"|fmha|[sdhc]gemm|gemv|gemmSN|gemmk1|splitKreduce|^nccl|cufft|cusparse|vision::"
+    # Of AMD's libraries.
+    r"|\b(?:miopen|MIOpen|Cijk_|naive_conv_|rocblas|rocprim::|ck(?:_tile)?::)|\bigemm_\w+_gtc"
     # Of TensorRT-LLM, by types and tile.
     r"|^bmm_\w+_t\d+x\d+x\d+"
     r"|<unnamed>::|\(anonymous namespace\)|elementwise_kernel|CUDAKernel|[dw]grad_|^_norm_ord"

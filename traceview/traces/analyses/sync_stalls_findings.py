@@ -311,11 +311,11 @@ def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
         words["why"] = CAUSES[after[0]].lost or CAUSES[after[0]].idle
     elif saved_ns > _MORE * lost_ns:
         words["later"] = "later launches"
-    if place.hidden:
+    if place.hidden or not place.lost.any():
         usual = rows[np.argsort(every.duration_ns[rows], kind="stable")[len(rows) // 2]]
         window = int(every.start_ns[usual]), int(every.end_ns[usual])
     else:
-        gap = typical_gap(trace, gaps, place.lost) if place.lost.any() else 0
+        gap = typical_gap(trace, gaps, place.lost)
         window = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
     return TimeClaim(
         line.subject if line else Subject("call", str(listed.api[first])),

@@ -35,7 +35,6 @@ from traceview.traces.analyses.trace_health_checks import (
 )
 from traceview.traces.analyses.verdict.series import (
     cold_passes,
-    is_little_beside_start_up,
     runs_kernels,
 )
 from traceview.traces.facts.idle import gap_bounds
@@ -251,6 +250,7 @@ _COST_REMEDIES = (
 
 _MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
 _COLD = "The recording is cold, so savings per step are unknown: "
+_COLD_RUN = f"The recording is cold: {_MOSTLY_ONCE}"
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
 
 
@@ -260,11 +260,9 @@ def _cold(trace: Trace) -> Iterator[Check]:
         values = {name: int(value) for name, value in vars(cold).items() if value}
         of_two = " the first takes {first_ns}, the second {second_ns}."
         passes = of_two if cold.first_ns else f", {_MOSTLY_ONCE}"
-        if cold.passes:
-            text = f"{_COLD}of {{passes:pass|passes}}{passes}"
-            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
-        elif cold.is_almost_all or (is_little_beside_start_up(trace) and runs_kernels(trace)):
-            text, doubt = f"The recording is cold: {_MOSTLY_ONCE}", not cold.is_compilation
+        text = f"{_COLD}of {{passes:pass|passes}}{passes}" if cold.passes else _COLD_RUN
+        if cold.passes or cold.is_almost_all or runs_kernels(trace):
+            doubt = not cold.is_compilation
             yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=doubt)
         else:
             yield Check("cold", "note", _MOSTLY_ONCE, None, values)

@@ -91,6 +91,7 @@ RANGES = (
     (JAX, "TSL", re.compile(r"Xla(?:Compile|Autotun|Pass|Backend|Emit)|Autotun")),
     (NVFUSER, "", re.compile(r"executor_utils::N(?:vrtc|VRTC)|FusionKernelRuntime::compile")),
     (NVRTC, "", re.compile(r"(?:\w+::)*(?:nvrtc|NVRTC|Nvrtc)")),
+    (TORCH_COMPILE, "", re.compile(r".*\(dynamo_timed\)$")),
 )
 """Ranges around compilation: the tool, the domain of its ranges, and their names."""
 XLA_MODULE = re.compile(r"XlaCompile:#module=")

@@ -14,16 +14,22 @@ _TORCH = "traceview record --backend torch SCRIPT, or torch.profiler"
 _OF_AMD = f"record PyTorch on AMD GPUs with {_TORCH}; no other recording of them is read"
 _OF_NVIDIA = "record the same program with traceview record SCRIPT, which runs nsys"
 _OF_TABLES = (
-    (re.compile(r"rocpd_"), "a rocpd database of rocprofv3", _OF_AMD),
+    (re.compile(r"rocpd_"), "a rocpd database, as rocmProfileData and rocprofv3 write", _OF_AMD),
     (re.compile(r"CUPTI_ACTIVITY_KIND_"), "a database of nvprof", _OF_NVIDIA),
 )
 _OF_PROCESSES = (
+    (re.compile(r"/.* Tensors$"), "a timeline of TensorFlow 1 (RunMetadata)", _OF_NVIDIA),
     (
         re.compile(r"/(?:device|host):"),
         "a trace of XLA's profiler (xprof, TensorBoard)",
         _OF_NVIDIA,
     ),
     (re.compile(r"GPU\d+$|CPU HIP API|CPU HSA API|COPY$"), "a trace of rocprof", _OF_AMD),
+    (
+        re.compile(r"(?:CPU|CUDA) functions$"),
+        "a trace of torch.autograd.profiler, times of operators without kernels",
+        f"record the same program with {_TORCH}",
+    ),
 )
 _OF_KEYS = (
     (re.compile(r"rocprofiler-sdk"), "a recording of rocprofv3", _OF_AMD),

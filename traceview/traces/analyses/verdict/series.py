@@ -71,8 +71,8 @@ class ColdPasses:
 
 
 _ALMOST_ALL = 0.95
-"""From this part on, what is left says less than the note that it is little: 0.99 in a public
-benchmark of four first calls, 0.85 in a program of one pass whose rest is worth reading."""
+"""From this part on, compilation is all that a run does: 0.99 in a public benchmark of four first
+calls."""
 
 
 @fact
@@ -141,28 +141,10 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
     return ColdPasses(0, once_ns, total_ns, compiled_ns=compiled.total())
 
 
-def is_little_beside_start_up(trace: Trace) -> bool:
-    """Whether what a recording holds besides a start and first uses shows no habit."""
-    if is_start_up_alone(trace):
-        return True
-    cold = cold_passes(trace)
-    if cold is None or cold.passes:
-        return cold is not None and cold.is_almost_all
-    rest = int(steady_operations(trace).sum())
-    # A rest of a few operations says no more (one product of matrices, a public recording).
-    return rest < (_HABIT if cold.is_almost_all else FEW_OPERATIONS)
-
-
-_HABIT = 200
-"""So many operations may show a habit, however short they are beside what comes once: a script of
-first calls has 116 (recorded on an H200), a compiled training before its first step 10,631."""
-
-
 def shows_first_calls_alone(trace: Trace) -> bool:
-    """Whether the time besides first uses is what is left of first calls: its share of GPU work, or
-    how early the CPU launches, is of no loop."""
-    cold = cold_passes(trace)
-    return is_start_up_alone(trace) or bool(cold and (cold.passes or cold.is_almost_all))
+    """Whether a recording holds a start and first calls: what is left of these, its share of GPU
+    work, or how early the CPU launches, is of no loop, and no later pass can be told from it."""
+    return is_start_up_alone(trace) or cold_passes(trace) is not None
 
 
 @fact

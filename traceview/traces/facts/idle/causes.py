@@ -355,13 +355,16 @@ def _library_set_ups(trace: Trace) -> Mask:
     return result
 
 
+_OWN_LOADING = re.compile("dlopen|Runtime Triggered Module Loading|Lazy Function Loading")
+
+
 def profiler_overheads(trace: Trace) -> Mask:
     """True for the overheads that are the profiler's own cost.
 
-    nsys lists each dlopen of the program among them, which is the program's own loading.
+    nsys lists each dlopen of the program among them, and CUPTI its loading of code at first use.
     """
     overheads = trace.recorded("overheads")
-    loading = overheads.texts("name").matching(lambda name: name.startswith("dlopen"))
+    loading = overheads.texts("name").matching(_OWN_LOADING.match)
     return overheads.texts("kind").isin(["profiler", "cupti"]) & ~loading
 
 

@@ -88,6 +88,8 @@ _OPTIMIZERS_PER_PASS = (2, 3, 4)
 _UNLIKE, _LIKE = 0.2, 0.05
 # Launches of one optimizer step stand at most so far apart.
 _BURST = 8
+# Of the passes: every fifth or third where a network's stages are taken for steps.
+_OFTEN = 0.1
 
 
 @record
@@ -170,7 +172,17 @@ def _several_launches(
         return None
     passes = _whole_passes(_seams(at, pause_ns, lag), end, lag)
     passes = _not_layers(passes, kind, pause_ns, marked, of_model) if passes else None
-    return _closed(passes, kind) if passes else None
+    return _closed(passes, kind) if passes and not _are_parts(passes) else None
+
+
+def _are_parts(passes: Repetition) -> bool:
+    """Whether these are parts of passes that are too few to be a loop, such as 2 in each of 3.
+
+    Most launches are then of few that take much longer, more often than an evaluation would.
+    """
+    length = np.diff(passes.first)
+    longer = length > 2 * passes.lag
+    return bool(np.mean(longer) > _OFTEN and 2 * length[longer].sum() > length.sum())
 
 
 def _closed(passes: Repetition, kind: Integers) -> Repetition | None:

@@ -115,10 +115,11 @@ class Gathered:
             "overhead": self.cpu.add_overheads,
             "Trace": lambda _: None,
             "M": self._names,
+            _OLDER: self._processes,
         }
         for category, some in _by_category(events).items():
             if read := readers.get(category):
-                self.categories.add(category)
+                self.categories |= {category} - {_OLDER}
                 read(some)
             elif found := _OTHER_ACCELERATOR.match(category):
                 self.accelerator = found[1].upper()
@@ -130,6 +131,10 @@ class Gathered:
     def _names(self, events: Events) -> None:
         for event in events:
             self.cpu.owners.note(event)
+
+    def _processes(self, events: Events) -> None:
+        names = {event.pid: event.pid for event in events if isinstance(event.pid, str)}
+        self.cpu.owners.process_names.update(names)
 
 
 def _by_category(events: Events) -> dict[str, list[KinetoEvent]]:
@@ -147,8 +152,12 @@ def _category(event: KinetoEvent) -> str | None:
         return "M"
     timed = event.ph == "X" or event.cat == "cpu_instant_event"
     if not timed or not isinstance(event.cat, str):
-        return None
+        return _OLDER if timed and event.cat is None else None
     return _CATEGORIES.get(event.cat, event.cat)
+
+
+_OLDER = "no category"
+"""Of an event as other programs and older profilers write it."""
 
 
 def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Trace:
