@@ -159,7 +159,9 @@ class Shape:
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            return self
+            rank = self.tensor.rank
+            left = len(range(rank)[at]) if rank else None
+            return replace(self, tensor=replace(self.tensor, rank=left))
         return self.tensor.stride(at) if self.is_strides else self.tensor.size(at)
 
 
@@ -185,13 +187,15 @@ class Method:
             return tensor.dimensions
         if name in ("to", "view", "type") or _NEW.fullmatch(name):
             dtype = dtype_in(arguments, keywords) or tensor.dtype
-            return AssumedTensor(tensor.name, dtype, tensor.rank if name == "to" else None)
+            rank = tensor.rank if name == "to" else rank_of(arguments)
+            return AssumedTensor(tensor.name, dtype, rank)
         if name in _CASTS:
             return AssumedTensor(tensor.name, getattr(torch_(), _CASTS[name]), tensor.rank)
         if name == "contiguous":
             return replace(tensor, channels_last=False)
         if name in _SAME:
             rank = tensor.rank if name in _OF_SAME_RANK else None
+            rank = rank_of(arguments) if name == "reshape" else rank
             return tensor if name in _OF_ITSELF else AssumedTensor(tensor.name, tensor.dtype, rank)
         raise Unknown
 
