@@ -501,3 +501,26 @@ def test_a_docstring_states_types(tmp_path, form, dtype):
     )
     assert found.values["x"].dtype is getattr(torch, dtype)
     assert found.values["y"].dtype is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "x.view({sizes})",
+        "x.reshape({sizes})",
+        "x.reshape(({sizes},))",
+        "x.contiguous().view({sizes}).to(torch.float32)",
+        "torch.empty(x.reshape({sizes}, -1).shape[:-1])",
+        "torch.zeros(x.view({sizes}, 8, 8).shape[:-2], device=x.device)",
+    ],
+)
+def test_the_shape_that_a_tensor_is_given_is_its_rank(tmp_path, made, count):
+    found = arguments(
+        tmp_path,
+        "def run(x, n):\n"
+        "    a, b, c, d, e = x.shape\n"
+        f"    y = {made.format(sizes=', '.join(['a'] * count))}\n"
+        f"    kernel[(1,)](x, y, None, y.stride({count - 1}), y.stride(-1), 64)\n",
+    )
+    assert (found.values["y"].rank, found.values["stride"]) == (count, 1)

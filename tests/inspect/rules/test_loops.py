@@ -2,6 +2,7 @@
 
 import pytest
 
+import traceview
 from tests.inspect.retried import Retried, allow
 
 OPERANDS = "*fp16:16, *fp16:16, *fp32:16"
@@ -139,3 +140,41 @@ def test_what_is_added_to_a_product_is_not_prefetched_by_itself(retried, rows):
     assert "loads that no tl.dot multiplies" in finding.action
     ahead = retried("recurrent", signature.format(4))
     assert not told(ahead.report((16, 1, 1)).findings, "waits for its loads")
+
+
+UNDER_AN_IF = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def product(a, b, c, flags, K, N, B: tl.constexpr):
+    at = tl.arange(0, B)
+    sums = tl.zeros([B, B], tl.float32)
+    for i in range(0, K, B):
+        left = tl.load(a + at[:, None] * K + i + at[None, :])
+        first = tl.dot(left, tl.load(b + (i + at)[:, None] * N + at[None, :]))
+        sums += first
+        if {test}:
+            sums += tl.dot(left, tl.load(c + (i + at)[:, None] * N + at[None, :]))
+    tl.store(c + at[:, None] * N + at[None, :], sums)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "computed"),
+    [
+        ("tl.load(flags + i) > 0", False),
+        ("(i // B) % 2 == N % 2", False),
+        ("tl.max(first) > 4.0", True),
+        ("tl.sum(tl.sum(sums, 1), 0) < tl.load(flags)", True),
+    ],
+)
+def test_what_is_loaded_under_an_if_on_a_result(tmp_path, test, computed):
+    pytest.importorskip("triton")
+    (tmp_path / "k.py").write_text(UNDER_AN_IF.format(test=test))
+    signature = "*fp16:16, *fp16:16, *fp16:16, *i32:16, i32:16, i32:16, 64"
+    report = traceview.inspect_ptx(f"{tmp_path}/k.py:product", signature=signature, budget_s=0.1)
+    (finding,) = told(report.kernels[0].findings, "an if is around it")
+    # The blocks to visit cannot be listed before their scores are known.
+    assert finding.action.startswith("If most iterations" if computed else "Loop over a list")
+    assert finding.severity == ("low" if computed else "high")

@@ -159,7 +159,9 @@ class Shape:
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            return self
+            rank = self.tensor.rank
+            left = len(range(rank)[at]) if rank else None
+            return replace(self, tensor=replace(self.tensor, rank=left))
         return self.tensor.stride(at) if self.is_strides else self.tensor.size(at)
 
 

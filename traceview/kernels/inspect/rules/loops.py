@@ -44,6 +44,12 @@ _NOT_PREFETCHED: dict[Why, Diagnosis] = {
         "loads and the loads of the next ones run ahead",
         "high",
     ),
+    "result": Diagnosis(
+        f"{_WAITS}an if is around {{operands?it|them}} that tests what this iteration computes",
+        "If most iterations take the branch, load {operands?it|them} before the if, so that the "
+        "loads run ahead",
+        "low",
+    ),
     "narrow": Diagnosis(
         f"{_WAITS}{{operands?it moves|they move}} {{width_bits:bit}} at a time, and an "
         f"asynchronous copy takes at least {LEAST_COPY_BITS}",
@@ -101,8 +107,8 @@ _UNSHARED = Diagnosis(
 _REPEATED = Diagnosis(
     "Each element that the hottest loop loads at {places} is loaded {times} times, as so many "
     "elements of the tile have one offset",
-    "Load each of them once, in a tile {times} times as short along that axis, and unpack it in "
-    "registers (tl.join, or a third axis that is broadcast, then tl.reshape)",
+    "Load each of them once, in a tile {times} times as small, and unpack it in registers "
+    "(tl.join, or a third axis that is broadcast, then tl.reshape)",
     "medium",
 )
 _MOST_STAGES = 3
@@ -170,11 +176,11 @@ def waiting_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
 def repeated_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Operands of products that load an element several times, as packed ones are unpacked."""
     found = repeated_loads(kernel.ttgir) if kernel.ttgir else []
-    lines = [each.source for each in found]
-    if found:
+    for times in dict.fromkeys(each.times for each in found):
+        lines = [each.source for each in found if each.times == times]
         yield CodeClaim(
             _REPEATED,
-            {"times": max(each.times for each in found), "proven": True},
+            {"times": times, "proven": True},
             "TTGIR: the pointers of neighbouring elements along an axis are equal, such as of a "
             "quotient k // 8",
             lines[0],

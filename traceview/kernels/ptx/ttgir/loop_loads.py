@@ -20,7 +20,7 @@ from traceview.kernels.ptx.ttgir.operations import LOOPS, loop_depths_of
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.kernels.ptx.ttgir.vector_limit import pointer_type, vector_limits
 
-Why = Literal["if", "narrow", "unknown"]
+Why = Literal["if", "result", "narrow", "unknown"]
 _DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma")
 _COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
 # What moves an operand without a change of its values.
@@ -41,9 +41,10 @@ LEAST_COPY_BITS = 32
 class WaitingLoad:
     """A load of a tensor that is not pipelined, and why.
 
-    `feeds_dot`: its value is an operand of a matrix product. `why` is an `if` around it, elements
-    that move in less than an asynchronous copy takes, or not known. `width_bits` is what a thread
-    moves in one instruction, None where that is not known.
+    `feeds_dot`: its value is an operand of a matrix product. `why` is an `if` around it, one that
+    tests a result of the loop's products, elements that move in less than an asynchronous copy
+    takes, or not known. `width_bits` is what a thread moves in one instruction, None where that is
+    not known.
     """
 
     source: SourceLine | None
@@ -192,7 +193,9 @@ def _waiting(
     within = next(n for n, r in enumerate(reversed(around)) if r.opcode in LOOPS)
     why: Why = "unknown"
     if within:
-        why = "if"
+        # The condition of the innermost one.
+        made = {each.opcode for each in module.origins(around[-1].inputs[:1])}
+        why = "result" if made.intersection(_DOTS) else "if"
     elif width is not None and width < LEAST_COPY_BITS:
         why = "narrow"
     return WaitingLoad(op.line, _feeds_dot(op, module), why, width)

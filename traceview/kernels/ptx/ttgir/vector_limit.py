@@ -48,7 +48,8 @@ class Culprit:
     """What keeps a vector narrow: an operation, a parameter, a constant, or a loop.
 
     `operands` are the user's names of the variables that the operation combines. `need` is what the
-    `wanted` property of its result would have to be, in elements.
+    `wanted` property of its result would have to be, in elements. `is_added`: a constant that
+    nothing scales, a shift and no pitch.
     """
 
     opcode: str
@@ -58,6 +59,7 @@ class Culprit:
     constant: int | None = None
     need: int = 1
     wanted: Property = "divisibility"
+    is_added: bool = False
 
 
 @record
@@ -221,7 +223,7 @@ class _Trace:
 
     def culprit(self, value: str, wanted: Property, need: int) -> Culprit | None:
         """The operation that keeps a property of a value below `need`; None if it is not found."""
-        axis = self.axis
+        axis, is_added = self.axis, True
         for _ in range(200):
             maker = self.module.makers.get(value)
             if maker is None:
@@ -241,7 +243,9 @@ class _Trace:
                 continue
             if maker.opcode == "arith.constant":
                 constant = self._constant(value)
-                return Culprit(maker.opcode, constant=constant, need=need, wanted=wanted)
+                made = Culprit(maker.opcode, constant=constant, need=need, wanted=wanted)
+                return replace(made, is_added=is_added)
+            is_added &= maker.opcode not in ("arith.muli", "arith.shli", "arith.cmpi")
             step = self._step(maker, wanted, axis, need)
             if step is None:
                 names = [self._variable(value) for value in maker.inputs]

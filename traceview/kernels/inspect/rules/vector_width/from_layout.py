@@ -101,6 +101,10 @@ _STEPS = (
     "Leave the width, and declare no alignment: of elements that are shifted one by one most start "
     "at no vector"
 )
+_SHIFTED = (
+    "Leave the width where the data are to be shifted, as by the taps of a filter: most shifted "
+    "elements start at no vector. Otherwise pad the data in front"
+)
 _OTHER_BLOCKS = (
     f"Let blocks start a multiple of {VECTOR_BYTES} bytes apart: another tile, or several of them "
     "per block"
@@ -394,6 +398,9 @@ def _adjacent(narrow: Narrow, step: Stride) -> str:
 def _of_constant(culprit: Culprit, limit: VectorLimit, compiled: Compiled) -> NarrowReason:
     """The reason where a size or a pitch that was compiled in is no multiple of a vector."""
     value, name = culprit.constant or 0, causes.padded(culprit, compiled)
+    if culprit.is_added:
+        shifted = f"offsets are shifted by {value} elements, no multiple of {culprit.need}"
+        return _reason(shifted, _SHIFTED, conditional=True)
     if name:
         cause = causes.no_multiple(name, value, culprit.need)
         return _reason(cause.clause, cause.remedy)

@@ -20,10 +20,11 @@ from traceview.kernels.inspect.rules.atomics import VECTORS_SINCE, has_wider_for
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.loops import few_loads_in_flight
 from traceview.kernels.inspect.rules.vector_width import causes
-from traceview.kernels.inspect.rules.vector_width.from_layout import tile_bits
+from traceview.kernels.inspect.rules.vector_width.from_layout import limit_of, tile_bits
+from traceview.kernels.inspect.rules.vector_width.inferred import inferred_reason
 from traceview.kernels.inspect.rules.vector_width.proven import KINDS, reason_of
 from traceview.kernels.ptx.addresses.slicing import Array, together
-from traceview.kernels.ptx.addresses.strides import Samples
+from traceview.kernels.ptx.addresses.strides import Samples, Stride
 from traceview.kernels.ptx.model import Access, Instruction
 
 _MOVES = ("load", "store", "async-copy")
@@ -91,7 +92,10 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             minor = hottest[stream] < least * most
             outside = max(a.loop_depth for a in listed) < deepest
             merged = _is_merged(narrow, in_sass.get(stream[0], ()))
-            reason = _reason(narrow, kernel, tiled=tiled)
+            # Threads beyond a tiny tile move nothing.
+            moved = min(narrow.moved, tile_bits(*stream, kernel.compiled))
+            slightest = moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total
+            reason = _reason(narrow, kernel, tiled=tiled, slightest=slightest)
             # 32 coalesced bits take whole sectors: with 128 and as much work per block, four
             # kernels on an H200 gained 0 to 2 %. A recording has the time that shows more.
             whole = reason.coalesced and narrow.width >= _WHOLE_BITS and not _is_alone(kernel)
@@ -100,10 +104,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
                 severity = "medium"
             if severity != "info" and computes:
                 severity = "low"
-            # Threads beyond a tiny tile move nothing.
-            moved = min(narrow.moved, tile_bits(*stream, kernel.compiled))
-            little = moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total
-            if little or (whole and kernel.compiled.how == "given"):
+            if whole and kernel.compiled.how == "given":
                 severity = "info"
             alike[narrow.width, reason].append((narrow, severity))
     claims = [
@@ -178,10 +179,15 @@ def _narrow(
     ):
         return None
     helpers = helper_lines(each for context in narrow for each in context.instructions)
-    return causes.Narrow(
+    found = causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
         _uses_all(kernel, most, samples), shared, _overlap(most, samples),
     )  # fmt: skip
+    limit = limit_of(found, kernel.compiled) if layout.scattered else None
+    # Copies to a transposed tile are in the tile's order, not in memory's.
+    adjacent = limit is not None and min(limit.share.adjacent, limit.contiguity) > 1
+    in_order = replace(layout, step=Stride(layout.width_bytes))
+    return replace(found, layout=in_order) if adjacent else found
 
 
 def _overlap(most: AccessContext, samples: Samples) -> bool:
@@ -342,7 +348,16 @@ def _pitch_of_output(
     return causes.in_words(sorted(output)) if is_pitch else ""
 
 
-def _reason(narrow: causes.Narrow, kernel: KernelContext, *, tiled: bool) -> causes.NarrowReason:
+_SLIGHT = "Leave it: this is so little of what the kernel moves that no change would show"
+
+
+def _reason(
+    narrow: causes.Narrow, kernel: KernelContext, *, tiled: bool, slightest: bool
+) -> causes.NarrowReason:
+    if slightest:
+        # Its cause is worth no recompilation.
+        inferred = inferred_reason(narrow, kernel.compiled, tried=False)
+        return replace(inferred, remedy=_SLIGHT, kept=True)
     sm_count = kernel.sms.count if kernel.sms else None
     reason = reason_of(narrow, kernel.compiled, kernel.trials, tiled=tiled, sm_count=sm_count)
     if pitch := _pitch_of_output(narrow, reason, kernel):

@@ -228,7 +228,9 @@ class _Case:
     def _constants(self) -> list[Cause]:
         """Causes: constexprs that Triton's analysis blames as they are no multiples."""
         limit = limit_of(self.narrow, self.compiled)
-        blamed = [each for each in (limit.culprit, *limit.beside) if each] if limit else []
+        every = (limit.culprit, *limit.beside) if limit else ()
+        # A shift is not padded.
+        blamed = [each for each in every if each and not each.is_added]
         named = {name: each for each in blamed if (name := padded(each, self.compiled))}
         return [no_multiple(name, c.constant or 0, c.need) for name, c in named.items()]
 
