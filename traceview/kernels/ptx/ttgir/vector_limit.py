@@ -243,8 +243,8 @@ class _Trace:
                 continue
             if maker.opcode == "arith.constant":
                 constant = self._constant(value)
-                made = Culprit(maker.opcode, constant=constant, need=need, wanted=wanted)
-                return replace(made, is_added=is_added)
+                number = Culprit(maker.opcode, constant=constant, need=need, wanted=wanted)
+                return replace(number, is_added=is_added)
             is_added &= maker.opcode not in ("arith.muli", "arith.shli", "arith.cmpi")
             step = self._step(maker, wanted, axis, need)
             if step is None:
