@@ -19,6 +19,7 @@ TERMS = re.compile(
     \b(GPU|CPU|rank|device|stream)\ \d+\b     # names made of a number
     | \b\d+(-|\ )bits?\b                      # widths of instructions and types
     | \bfloat4\ \(16\ bytes\)          # a type with its size
+    | \bvectors\ of\ 16\ bytes         # the widest access
     | \b1D\b | \b2D\b | \b3D\b
     """,
     re.VERBOSE,

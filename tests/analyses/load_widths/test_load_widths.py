@@ -57,8 +57,8 @@ def test_narrow_loads_of_a_memory_bound_kernel_cost_the_time_beyond_the_bound(tm
     assert finding.evidence.row["name"] == "k"
     assert finding.share_of_step_pct == pytest.approx(100 * (took - bound // 2) / (2 * took + 100))
     assert finding.action == (
-        "Give each thread adjacent elements, and move them as float4 (16 bytes) where each row is "
-        "so aligned, the rest one by one."
+        "Give each thread adjacent elements, and move them in vectors of 16 bytes (such as float4 "
+        "or double2) where each row is so aligned, the rest one by one."
     )
 
 

@@ -89,6 +89,7 @@ def _of_exports() -> dict[str, dict[str, Kept]]:
             plain = _TEXT[source.table] if name == "text" else _TEXTS_OF_EXPORT.get(name, _NUMBER)
             kept.setdefault(source.table, {})[name] = plain
     kept[ranges.RANGES.table]["binaryData"] = Kept(TextKind.PAYLOAD)
+    kept["CUPTI_ACTIVITY_KIND_RUNTIME"]["returnValue"] = _NUMBER
     return kept
 
 
