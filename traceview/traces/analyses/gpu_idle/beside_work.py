@@ -4,7 +4,6 @@ data made by the program, the same on the CPU to compare with.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ _MOST, _LEAST_NS = 0.5, 1_000_000_000
 _PART, _TIMES = 0.25, 5
 """The part of the run, the times of all GPU work, and the least time from which on CPU work before
 or after all GPU work is what a run is about. By samples at the program's own lines: 5.1 s before
-0.8 s (XSBench), 1.7 s before 0.3 s (GMM of CuPy)."""
+0.8 s (XSBench), 2.3 s before 0.3 s (GMM of CuPy)."""
 _TIMES_UNSEEN = 10
 """Without samples, so many times, and most of the run: 38 s after 0.1 s, 2.2 s before 0.2 s
 (public)."""
@@ -156,25 +155,18 @@ def place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[s
         line = passed.line_at(trace, most) if fits.any() else None
         if line is None:
             return RECORDING, {}, {}
-        words = {"site": line.place, "calling": line.named_function, "source": line.source}
-        known = {name: text for name, text in words.items() if text}
+        said = {"site": line.place, "calling": line.named_function, "source": line.source}
+        known = {name: text for name, text in said.items() if text}
         return line.subject, known, {"line_pct": 100 * float(passed.of_line[most]) / len(site)}
-    each = groups.group(sites.file.codes[site], sites.function.codes[site])
-    names = [
-        (function_name(str(sites.function[row])), str(sites.file[row]).rpartition("/")[2])
-        for row in site[each.first].tolist()
-    ]
-    counts = Counter[tuple[str, str]]()
-    for name, count in zip(names, groups.count(each).tolist(), strict=True):
-        counts[name] += count
-    [((function, module), count)] = counts.most_common(1)
-    if count < _NAMED * len(site):
+    each = groups.group(sites.number[site])
+    count = groups.count(each)
+    most = int(count.argmax())
+    if count[most] < _NAMED * len(site):
         return RECORDING, {}, {}
-    return (
-        RECORDING,
-        {"function": function, "module": module},
-        {"function_pct": 100 * count / len(site)},
-    )
+    row = int(site[each.first[most]])
+    function, module = function_name(str(sites.function[row])), str(sites.file[row])
+    words = {"function": function, "module": module.rpartition("/")[2]}
+    return RECORDING, words, {"function_pct": 100 * int(count[most]) / len(site)}
 
 
 _AFTER = (
