@@ -195,6 +195,13 @@ def test_the_bar_names_launch_late_time_besides_data_loading_as_other(names, lab
     assert all(f"idle: {label}: 40 ns" in bar.drawn for label in labels)
 
 
+@pytest.mark.parametrize("which", ["per step", "per decode on average", "after warm-up", ""])
+def test_a_card_says_which_whole_a_saving_is_of(which):
+    """Where it is of no step, the whole itself."""
+    claim = Claim("up to", "688 ms", f"of 782 ms {which}".rstrip(), share="88.0 %")
+    assert claim.brief() == f"{which or 'of 782 ms'}, 88.0 %"
+
+
 def cards(lengths, severities=("high",) * 5):
     """Findings whose messages have so many words; each has a saving and a remedy of two words."""
     return [

@@ -226,7 +226,7 @@ class Claim:
         """The same in one line, without what the plan and the verdict say: `per step, 60.7 %`."""
         if self.after_others:
             return f"{self.after_others} after those before it"
-        which = self.of.split(" ", 3)[-1] if self.of else ""
+        which = "".join(self.of.split(" ", 3)[3:]) or self.of
         return ", ".join(filter(None, (which, self.share)))
 
 

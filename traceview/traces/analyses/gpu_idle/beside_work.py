@@ -170,12 +170,12 @@ def place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[s
 
 
 _AFTER = (
-    "Look there first. If it checks the results, check a smaller case, or compare on the GPU with "
-    "a library."
+    "Take it out of the run: if it checks the results, check a smaller case, or compare on the GPU "
+    "with a library."
 )
 _BEFORE = (
-    "Look there first. If it prepares the data, prepare it on the GPU or on several threads, or "
-    "load it ready-made; if it is a reference to compare with, leave it out."
+    "Take it out of the run: if it prepares the data, prepare it on the GPU or on several threads, "
+    "or load it ready-made; if it is a reference to compare with, leave it out."
 )
 
 RULE = FindingRule(
