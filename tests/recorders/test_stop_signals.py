@@ -27,9 +27,12 @@ while True:
 """
 
 
+_Popen = subprocess.Popen
+
+
 def telling(**added: str) -> "subprocess.Popen[str]":
     command, environment = [sys.executable, "-c", TELLING], {**os.environ, **added}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    process = _Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
 
@@ -63,6 +66,32 @@ def test_a_recorded_program_gets_no_signal_but_from_the_profiler():
     for process in (profiler, program):
         process.terminate()
         assert process.communicate(timeout=30)[0].split() == [str(int(signal.SIGTERM))]
+
+
+@pytest.mark.parametrize("when", ["before", "while it starts", "afterwards"])
+def test_an_interrupt_reaches_a_process_that_is_starting_once(when, monkeypatch):
+    requests = StopSignals()
+
+    def started(command, **options):
+        assert options == {"process_group": 0}
+        process = telling()
+        if when == "while it starts":
+            requests.take(signal.SIGINT, None)
+        return process
+
+    if when == "before":
+        requests.take(signal.SIGINT, None)
+    monkeypatch.setattr(nsys.subprocess, "Popen", started)
+    process = requests.start(["profiler"])
+    monkeypatch.undo()
+    if when == "afterwards":
+        requests.take(signal.SIGINT, None)
+    if when != "before":
+        assert process.stdout.readline() == f"{int(signal.SIGINT)}\n"
+    assert requests.running == [process]
+    requests.running.clear()
+    process.terminate()
+    assert process.communicate(timeout=30)[0] == f"{int(signal.SIGTERM)}\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the program in /proc")

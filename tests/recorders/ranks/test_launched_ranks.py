@@ -38,12 +38,17 @@ rank = os.environ["RANK"]
 pathlib.Path(f"running{rank}").touch()
 while not os.path.exists(f"running{1 - int(rank)}"):  # Both are recorded before one fails.
     time.sleep(0.05)
-sys.exit(5) if rank == "1" else time.sleep(600)
+if rank == "1":
+    sys.exit(5)
+for _ in range(6000):
+    time.sleep(0.1)
 """
+# In short pieces: a signal right before a sleep begins interrupts none.
 SLEEPS = """
 import os, pathlib, time
 pathlib.Path("running" + os.environ["RANK"]).touch()
-time.sleep(600)
+for _ in range(6000):
+    time.sleep(0.1)
 """
 # Says that it was interrupted, and goes on.
 DEFIES = f"""

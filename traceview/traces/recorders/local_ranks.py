@@ -141,11 +141,7 @@ class _Run:
         with ExitStack() as open_pipes:
             try:
                 for rank, environment in enumerate(self._environments):
-                    before = len(requests.signals)
-                    self._start(rank, environment, open_pipes)
-                    if len(requests.signals) > before:
-                        self._processes[-1].send_signal(signal.SIGINT)
-                    requests.running.append(self._processes[-1])
+                    self._start(rank, environment, open_pipes, requests)
                 running = set(range(len(self._processes)))
                 while running:
                     rank, message = self._messages.get()
@@ -163,18 +159,20 @@ class _Run:
                 self._abort()
                 raise
 
-    def _start(self, rank: int, environment: Mapping[str, str], pipes: ExitStack) -> None:
+    def _start(
+        self,
+        rank: int,
+        environment: Mapping[str, str],
+        pipes: ExitStack,
+        requests: nsys.StopSignals,
+    ) -> None:
         reading, writing = os.pipe()
         pipe = pipes.enter_context(os.fdopen(reading, encoding="utf-8"))
         words = [json.dumps(sys.path), str(self._request), str(writing)]
         try:
             # In a process group of its own: a terminal would interrupt it a second time.
-            process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-P", "-c", _START, *words],
-                env=environment,
-                pass_fds=[writing],
-                process_group=0,
-            )
+            command = [sys.executable, "-P", "-c", _START, *words]
+            process = requests.start(command, env=environment, pass_fds=[writing])
         finally:
             os.close(writing)
         self._processes.append(process)

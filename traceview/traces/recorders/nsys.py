@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from traceview.base.errors import RecordingError, ToolNotFoundError, TraceFormatError, unreadable
 from traceview.base.outputs import cache_folder, private_file
@@ -384,6 +385,20 @@ class StopSignals:
             arguments = (self.patience_s, time.monotonic())
             threading.Thread(target=self._insist, args=arguments, daemon=True).start()
 
+    def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start a process that gets signals from now on, and one that came while it started.
+
+        Raises OSError if the command cannot start.
+        """
+        known = len(self.signals)
+        process = subprocess.Popen(command, process_group=0, **options)  # noqa: S603
+        # No call between the two: Python runs handlers after calls, and `take` would miss it.
+        missed = self.signals[known:]
+        self.running.append(process)
+        if missed:
+            process.send_signal(signal.SIGINT)
+        return process
+
     def _repeat(self) -> None:
         """Interrupt nsys again if it starts the program all the same: it was not listening yet.
 
@@ -446,8 +461,7 @@ def run(
     terminal interrupts the whole foreground group and nsys discards its recording when interrupted
     twice. Raises OSError if the command cannot start.
     """
-    process = subprocess.Popen(command, process_group=0, env=environment)  # noqa: S603
-    requests.running.append(process)
+    process = requests.start(command, env=environment)
     try:
         status = _ended(process)
     except Aborted:
