@@ -56,6 +56,17 @@ def test_cpu_work_that_takes_most_of_a_run_comes_first(tmp_path, where, kind, gp
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("took", [1 * S, 4 * S])
+def test_the_report_opens_with_cpu_work_that_most_of_a_run_is(tmp_path, where, took):
+    export = run(where, "known", took=took, gpu=350 * MS, kernels=5)
+    said = traceview.analyze(export.load(tmp_path)).verdict.text
+
+    begins = f"{took / S:.2f} s of CPU work {where} "
+    assert said.startswith(begins) is (took == 4 * S)
+    assert (begins in said) is (took == 4 * S)
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", ["unknown", "input", "sleep", "calls"])
 def test_waits_are_no_cpu_work(tmp_path, where, kind):
     assert not of_run(run(where, kind), tmp_path)

@@ -25,7 +25,7 @@ from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.rules import FindingRule, TimeClaim
-from traceview.traces.trace import Trace
+from traceview.traces.trace import Trace, fact
 
 _MOST, _LEAST_NS = 0.5, 1_000_000_000
 _PART, _TIMES = 0.25, 5
@@ -47,8 +47,13 @@ class _Work(NamedTuple):
     sites: Integers
 
 
-def beside_gpu_work(trace: Trace) -> Iterator[TimeClaim]:
+@fact
+def beside_gpu_work(trace: Trace) -> tuple[TimeClaim, ...]:
     """The CPU work before or behind all GPU work, where it takes most of a run."""
+    return tuple(_claims(trace))
+
+
+def _claims(trace: Trace) -> Iterator[TimeClaim]:
     ops, calls = operations(trace), api_calls(trace)
     launching = ops.call[ops.launched]
     if trace.selection or not len(launching):

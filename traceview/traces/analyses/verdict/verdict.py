@@ -11,7 +11,7 @@ from traceview.base import intervals, units
 from traceview.base.records import record
 from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
-from traceview.traces.analyses.gpu_idle import line_sites
+from traceview.traces.analyses.gpu_idle import beside_work, line_sites
 from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
@@ -133,7 +133,7 @@ def _limited(trace: Trace) -> Verdict:
         times = parts.span_ns, gaps.long_starts(trace)[parts.device]
         copied, waited = map(units.duration, times)
         phrases = [f"Little but loading was recorded: {copied} of copies, {waited} idle"]
-    text = " · ".join([*phrases, *_outer_phrase(trace, parts)])
+    text = " · ".join([*_beside_phrase(trace), *phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
 
@@ -347,6 +347,14 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"
+
+
+def _beside_phrase(trace: Trace) -> Iterator[str]:
+    """CPU work beside all GPU work where it is what the run is about: "busy" is of the rest."""
+    for work in beside_work.beside_gpu_work(trace):
+        if work.severity == "high":
+            where = work.words["when"].split()[0].lower()
+            yield f"{units.duration(work.saved_ns)} of CPU work {where} the GPU's"
 
 
 def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
