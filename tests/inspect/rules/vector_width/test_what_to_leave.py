@@ -67,7 +67,7 @@ def test_what_padding_holds_where_a_kernel_reduces(tmp_path, result, other):
 
 @pytest.mark.parametrize("shift", [3, 15, 63])
 def test_shifted_elements_are_neither_apart_nor_to_be_padded(tmp_path, shift):
-    signature = f"*fp32:16, *fp32:16, *fp32:16, i32:16, {shift}, {shift + 1}, 64"
+    signature = f"*fp32:16, *fp32:16, *fp32:16, i32:16, {shift}, {shift + 1}, 32"
     shifted = [f for f in narrow(tmp_path, TAPS, "taps", signature) if "shifted" in f.message]
     assert [f.severity in ("medium", "low") for f in shifted] == [True]
     assert f"shifted by {shift} elements" in shifted[0].message
