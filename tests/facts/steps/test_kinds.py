@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tests.build import Export
-from traceview.traces.facts.steps.kinds import LONGER, kinds_by_work
+from traceview.base.tables import Texts
+from traceview.base.tables.arrays import NULL
+from traceview.traces.facts.steps.kinds import LONGER, kinds_by_work, requests_by_name
 from traceview.traces.facts.steps.steps import loop_names, pace, steps
 
 US = 1_000
@@ -67,6 +69,27 @@ def test_series_of_two_kinds(tmp_path, engine, seed):
         own = names.isin([series])
         assert np.count_nonzero(own) == len(took_ns)
         assert np.median(timed.duration_ns[own]) == pytest.approx(np.median(took_ns), rel=0.15)
+
+
+NAMED = {
+    "execute_context_2(512)_generation_3(3)": (5, 515),
+    "execute_context_0(0)_generation_7(7)": (7, 7),
+    "execute_context_1(888_788544)_generation_0(0)": (1, 888),
+    "execute_12_context_1(sq512sk512)_generation_32(sq32sk32785)": (33, 544),
+    "execute_12_context_0_generation_4(4)": (4, 4),
+    "execute_12_context_2_generation_4(4)": (6, NULL),
+    "step[EXTEND bs=4 toks=512]": (4, 512),
+    "step[DECODE bs=4]": (4, NULL),
+    "step[IDLE]": (NULL, NULL),
+    "ProfilerStep#3": (NULL, NULL),
+    f"step[DECODE bs={'9' * 400}]": (999_999_999, NULL),
+}
+
+
+def test_requests_and_tokens_of_serving_engines():
+    requests, tokens = requests_by_name(Texts.of([*NAMED, None]))
+    expected = [*NAMED.values(), (NULL, NULL)]
+    assert list(zip(requests.tolist(), tokens.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -23,6 +23,7 @@ from traceview.traces.facts.idle.step_parts import PARTS, step_parts
 from traceview.traces.facts.operations import HOST, process_hosts
 from traceview.traces.facts.ranges.ranges import RangeTree, range_tree
 from traceview.traces.facts.ranges.selection import selected
+from traceview.traces.facts.steps.kinds import requests_by_name
 from traceview.traces.facts.steps.steps import loop_names, pace, step_names, steps, steps_source
 from traceview.traces.rules import findings
 from traceview.traces.trace import Selection, Trace
@@ -63,6 +64,8 @@ STEPS = TableSpec(
         sync_wait_ns int64: CPU time in synchronizations and blocking copies in the range
         launches int64: launch calls
         operations int64: GPU operations launched in it
+        requests int64?: requests that it serves, as a serving engine names it
+        tokens int64?: tokens that it computes, likewise
         lead_ns int64?: end of its GPU work − end of its range
         cpu_ns int64: duration of its range
         cpu_start_ns int64: start of its range
@@ -289,6 +292,7 @@ def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:
     by_cost = np.lexsort((all_steps.cpu_start_ns, -excess))
     order = row_numbers(by_cost[chosen[by_cost]])
     none = all_steps.operations[order] == 0
+    requests, tokens = requests_by_name(all_steps.names)
     return Table(
         STEPS.columns,
         {
@@ -301,6 +305,8 @@ def _steps(trace: Trace, chosen: Mask, labels: Texts) -> Table:
             "sync_wait_ns": picked(parts.sync_wait_ns, order),
             "launches": picked(parts.launches, order),
             "operations": picked(all_steps.operations, order),
+            "requests": requests[order],
+            "tokens": tokens[order],
             "lead_ns": np.where(none, NULL, (all_steps.gpu_end_ns - all_steps.cpu_end_ns)[order]),
             "cpu_ns": (all_steps.cpu_end_ns - all_steps.cpu_start_ns)[order],
             "cpu_start_ns": all_steps.cpu_start_ns[order],

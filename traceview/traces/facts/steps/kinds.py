@@ -13,12 +13,16 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.tables import Array, Integers, Mask, Texts, arrays
+from traceview.base.tables.arrays import NULL
 
 PREFILL, DECODE, MIXED, LONGER = 1, 2, 3, 4
 _WORDS = {PREFILL: "prefill", DECODE: "decode", MIXED: "prefill and decode"}
 
-_REQUESTS = re.compile(r"execute_(?:\d+_)?context_(\d+).*_generation_(\d+)")
-_MODE = re.compile(r"step\[(\w+)")
+_TOKENS = r"(?:\((?:sq)?(\d+))?"
+_REQUESTS = re.compile(
+    rf"execute_(?:\d+_)?context_(\d+){_TOKENS}.*_generation_(\d+){_TOKENS}", re.ASCII
+)
+_MODE = re.compile(r"step\[(\w+)(?: bs=(\d+))?(?: toks=(\d+))?", re.ASCII)
 _MODES = {
     **dict.fromkeys(("EXTEND", "SPLIT_PREFILL", "PREFILL"), PREFILL),
     **dict.fromkeys(("DECODE", "TARGET_VERIFY"), DECODE),
@@ -43,9 +47,31 @@ def _kind_of(name: str) -> int:
     match = _REQUESTS.match(name)
     if match is None:
         return 0
-    prefills, decodes = (int(digits[:9]) > 0 for digits in match.groups())
+    prefills, decodes = (int(digits[:9]) > 0 for digits in match.group(1, 3))
     kinds = {(True, False): PREFILL, (False, True): DECODE, (True, True): MIXED}
     return kinds.get((prefills, decodes), 0)
+
+
+def requests_by_name(names: Texts) -> tuple[Integers, Integers]:
+    """How many requests each step serves and how many tokens it computes, by its name.
+
+    NULL where the name does not tell.
+    """
+    used = names.used()
+    told = [*(_requests_of(str(name)) for name in used.values), (NULL, NULL)]
+    requests, tokens = np.array(told, np.int64)[used.codes].T
+    return requests, tokens
+
+
+def _requests_of(name: str) -> tuple[int, int]:
+    match, mode = _REQUESTS.match(name), _MODE.match(name)
+    if match:
+        # A part without requests may be without tokens.
+        counts = [int((digits or "0")[:9]) for digits in match.groups()]
+        known = all(tokens or not requests for requests, tokens in (counts[:2], counts[2:]))
+        return counts[0] + counts[2], counts[1] + counts[3] if known else NULL
+    requests, tokens = mode.group(2, 3) if mode else (None, None)
+    return int(requests[:9]) if requests else NULL, int(tokens[:9]) if tokens else NULL
 
 
 def named(series: str, kind: int) -> str:
