@@ -27,6 +27,7 @@ from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, launchin
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import pace, steps_source
 from traceview.traces.trace import Trace, fact
@@ -37,6 +38,9 @@ BUSY_PCT = 90.0
 MOST_PCT, AHEAD = 50.0, 1.5
 """Below BUSY_PCT the largest part of the time is the limit: where it is half of the time, or half
 as much again as the next part. Otherwise the limit is mixed."""
+SMALL_PART = 0.1
+"""GPU work without steps that takes less of what was recorded is not what most of a run is about,
+however busy the GPU is meanwhile: 20 ms of 2.7 s, most of it a first batch (public)."""
 LEAST_OPERATIONS = 4
 """Fewer operations, shorter than LEAST_NS in all, are not a program to judge."""
 WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
@@ -251,7 +255,8 @@ def _phrases(
     trace: Trace, loop: MainLoop, parts: SteadyParts, limit: causes.Limit, drained: bool
 ) -> Iterator[str]:
     yield _steps_phrase(trace, loop, parts)
-    yield f"GPU busy {units.percent(parts.busy_pct)}"
+    meanwhile = " meanwhile" if _small_part(trace, loop, parts) else ""
+    yield f"GPU busy {units.percent(parts.busy_pct)}{meanwhile}"
     if pace := pacing.paced(trace, parts.device):
         waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
         yield f"paced: waits {waited} of the {period} of a pass"
@@ -323,6 +328,9 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
         after = _after_idle(trace, parts.device)
+        if whole_ns := _small_part(trace, loop, parts):
+            worked, whole = units.duration(parts.span_ns), units.duration(whole_ns)
+            return f"GPU work in {worked} of {whole} recorded{after}"
         return f"No steps found in {units.duration(parts.span_ns)}{after}"
     mean = f" (mean {units.duration(loop.mean_ns)})" if loop.is_uneven else ""
     plain_ns = unrecorded_ns(trace, loop.median_ns)
@@ -334,6 +342,14 @@ def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
     after = f" after {units.counted(loop.warm_up, 'warm-up step')}" if loop.warm_up else ""
     counted = units.counted(loop.steps - loop.warm_up, "step")
     return f"{counted} of {units.duration(loop.median_ns)}{mean}{plain}{after}"
+
+
+def _small_part(trace: Trace, loop: MainLoop, parts: SteadyParts) -> int:
+    """The time recorded where GPU work without steps takes a small part of it, else 0."""
+    if trace.selection or loop.median_ns is not None:
+        return 0
+    first, last = recorded_span(trace)
+    return last - first if parts.span_ns < SMALL_PART * (last - first) else 0
 
 
 def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
