@@ -30,6 +30,7 @@ from traceview.traces.facts.launches import cuda_graphs, unpaired, waits
 from traceview.traces.facts.operations import CallKind, Kind, Operations, operations
 from traceview.traces.facts.ranges import origins
 from traceview.traces.facts.ranges.ranges import attributed_operations, main_threads, pattern_of
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.nesting import call_other_modules, within_one_call
 from traceview.traces.facts.steps.repetition import Repetition, find_repetition
 from traceview.traces.facts.steps.series import is_epoch, is_step
@@ -408,6 +409,8 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
         passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked, of_model)
     if passes is None or not _hold_the_work(passes, ops, rows):
         return None
+    if not optimizer.any() and _end_a_start(trace, passes, rows):
+        return None
     # A loop that covers most of the recorded range makes it an epoch. In a range that is a single
     # step, an optimizer's updates of its parameters repeat as well.
     covered = passes.end - int(passes.first[0])
@@ -470,6 +473,20 @@ def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
     time = np.where(runs, end - start, 0)
     enough = np.count_nonzero(runs & inside) >= len(passes.first)
     return bool(enough and time[inside].sum() >= _LEAST_OF_WORK * time.sum())
+
+
+def _end_a_start(trace: Trace, passes: Repetition, rows: Array) -> bool:
+    """Whether few passes of few operations are next to nothing beside the rest of a recording."""
+    inside, ops = rows[passes.first[0] : passes.end], operations(trace)
+    took_ns = int(ops.end_ns[inside].max() - ops.start_ns[inside].min())
+    first, last = recorded_span(trace)
+    few = len(passes.first) < _FEW_PASSES and len(inside) < FEW_IN_ALL
+    return few and took_ns < BESIDE_START * (last - first)
+
+
+_FEW_PASSES, FEW_IN_ALL, BESIDE_START = 20, 100, 0.05
+"""Four passes of a kernel of 32 ms after 3.5 s, and 13 of 32 µs after 20 ms, are what a start ends
+in. Of the loops in less than this part of a shipped recording, the shortest has 1016 operations."""
 
 
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
