@@ -427,13 +427,13 @@ def _remedy_within(trace: Trace, in_loops: bool) -> str:
 
 
 def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
-    """Pageable copies of warm-up, for information."""
+    """Pageable copies of warm-up that no kernel hides, for information."""
     chosen = chosen_copies(trace)
     copies = chosen.copies.take(chosen.early)
     for row in copies_by_kind(trace, copies).rows():
-        total_ns = int(row["total_ns"] or 0)
-        if row["host_memory"] == "pageable" and severity_of(total_ns, gaps.steady_span_ns(trace)):
-            claim = copy_claim(copies, row, {}, total_ns)
+        exposed_ns = int(row["exposed_ns"] or 0)
+        if row["host_memory"] == "pageable" and severity_of(exposed_ns, gaps.steady_span_ns(trace)):
+            claim = copy_claim(copies, row, {}, exposed_ns)
             claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
             words = {"warm_up": "warm-up or " * warms_up(trace)}
             yield replace(claim, window=longest_of(copies, row), words=words, severity="info")
