@@ -534,3 +534,44 @@ def test_loops_one_after_the_other(tmp_path, waits, passes, loops):
     found = steps(with_steps(export.load(tmp_path)))
     assert len(np.unique(found.series)) == loops
     assert abs(len(found) - (sum(passes) if loops > 1 else max(passes))) <= 2
+
+
+@pytest.mark.parametrize("names", [("iter",), ("step_{}",), ("forward", "backward {}")])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("ends", ["never", "at the end"])
+@pytest.mark.parametrize("passes", [6, 30])
+def test_ranges_that_were_never_popped_are_no_steps(tmp_path, names, closed, ends, passes):
+    """Each is pushed within the one before. What is closed in them, a layer, keeps its name."""
+    export, end = Export(), passes * MS
+    for number in range(passes):
+        at = number * MS
+        for place, name in enumerate(names):
+            last = None if ends == "never" else end
+            export.range(name.format(number), at + place, last, kind="push-pop")
+        if closed:
+            export.range("layer", at + 20_000, at + 500_000)
+        for kernel in range(9):
+            start = at + kernel * 50_000 + 30_000
+            span = (start + 9_000, start + 30_000)
+            export.launch((start, start + 5_000), span, name=f"k{kernel}")
+    trace = with_steps(export.load(tmp_path))
+
+    kept = {str(name) for name in trace.recorded("ranges").texts("name").decode()}
+    assert {name for name in kept if not name.startswith("step_")} == (
+        {"layer"} if closed else set()
+    )
+    assert len(steps(trace)) == passes
+    [warning] = trace.warnings
+    assert warning.startswith(f"Left out are {passes * len(names)} ranges never closed: ")
+
+
+@pytest.mark.parametrize("deep", [1, 4])
+def test_ranges_that_a_cut_recording_leaves_open_stay(tmp_path, deep):
+    export = Export()
+    for number in range(8):
+        export.range(f"step_{number}", number * 100, number * 100 + (90 if number < 7 else 100))
+    for level in range(deep):
+        export.range(f"block_{level}", 710 + level, None, kind="push-pop")
+    trace = export.load(tmp_path)
+    assert len(with_steps(trace).recorded("ranges")) == 8 + deep
+    assert not with_steps(trace).warnings

@@ -70,6 +70,34 @@ def with_added_steps(trace: Trace) -> Trace:
     return trace.with_ranges(ranges.take(~incomplete)) if incomplete.any() else trace
 
 
+def without_left_open(trace: Trace) -> Trace:
+    """The trace without ranges that were pushed again and again, and never popped.
+
+    They mark no part of the program. Where a recording is cut, one of each name may be open.
+    """
+    ranges = trace.recorded("ranges")
+    thread, end = ranges["thread"], ranges["end_ns"]
+    last = np.full(len(trace.threads) + 1, NULL)
+    np.maximum.at(last, thread, end)
+    left = np.flatnonzero((end == NULL) | (end == last[thread]))
+    left = left[ranges.texts("kind").take(left).isin(["push-pop"])]
+    if len(left) < _OFTEN_OPEN:
+        return trace
+    names = Texts.of(map(pattern_of, ranges.texts("name").take(left).decode()))
+    alike = groups.group(thread[left], names.codes)
+    often = (groups.count(alike) >= _OFTEN_OPEN)[alike.ids]
+    if not often.any():
+        return trace
+    kept = np.ones(len(ranges), bool)
+    kept[left[often]] = False
+    which = ", ".join(sorted(set(names.take(np.flatnonzero(often)).decode())))
+    text = f"Left out are {len(ranges) - int(kept.sum())} ranges never closed: {which}."
+    return replace(trace.with_ranges(ranges.take(kept)), warnings=(*trace.warnings, text))
+
+
+_OFTEN_OPEN = 5
+"""From so many open ranges of one name on, such as `step_#`, they were never closed: modules within
+modules of their class, as a cut recording leaves open, are seldom so deep."""
 _MOST_OF_A_RANGE = 0.9
 _LEAST_OF_STEPS = 0.5
 _EQUAL_PASSES = 0.8
@@ -104,6 +132,7 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     for needed in (*_NEEDED, *beside):
         pool.submit(needed, trace)
     parts = AnswerParts()
+    trace = parts.part("recognition of open ranges", partial(without_left_open, trace), trace)
     trace = parts.part("recognition of recorded steps", partial(with_added_steps, trace), trace)
     pool.submit(attributed_operations, trace)
     pool.shutdown(wait=False)
