@@ -575,3 +575,48 @@ def test_ranges_that_a_cut_recording_leaves_open_stay(tmp_path, deep):
     trace = export.load(tmp_path)
     assert len(with_steps(trace).recorded("ranges")) == 8 + deep
     assert not with_steps(trace).warnings
+
+
+def three_passes(tmp_path, lengths_ms, *, kernels=12, reads=True, before=0, tuned=0):
+    """Passes of so many ms each; the rest of a long one comes before or between its kernels."""
+    export, at = Export(), 0
+    for number in range(before):
+        export.launch((at, at + 5_000), (at + 8_000, at + 20_000), name=f"init_{number}")
+        at += 30_000
+    for length_ms in lengths_ms:
+        pause = (length_ms - 40) * MS // (kernels if tuned else 1)
+        for kernel in range(kernels):
+            at += pause if tuned or kernel == kernels // 2 else 0
+            start, at = at, at + 40 * MS // kernels
+            export.launch((start, start + 5_000), (start + 8_000, at - 9_000), name=f"k{kernel}")
+        if reads:
+            export.copy((at, at + 20_000), (at + 9_000, at + 18_000), kind="D2H", source="device")
+            at += 30_000
+    return with_steps(export.load(tmp_path))
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("first_ms", [100, 4_000])
+def test_of_three_equal_passes_a_long_first_one_is_warm_up(tmp_path, first_ms, before, tuned):
+    trace = three_passes(tmp_path, (first_ms, 41, 40), before=before, tuned=tuned)
+    report = traceview.analyze(trace)
+    assert (report.verdict.steps, report.verdict.warm_up_steps) == (3, 1)
+    assert 39 * MS < report.verdict.step_median_ns < 45 * MS
+    assert {each.finding.severity for each in report.findings} <= {"low", "info"}
+    assert not any("long pause" in each.finding.message for each in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "more"),
+    [
+        # As long as the others, other sizes, layers of one pass, too few kernels to tell.
+        ((45, 44, 45), {}),
+        ((200, 90, 45), {}),
+        ((400, 45, 45), {"reads": False}),
+        ((400, 45, 45), {"kernels": 3}),
+        ((400, 45, 45), {"before": 30}),
+    ],
+)
+def test_three_other_passes_are_no_loop(tmp_path, lengths, more):
+    assert not len(steps(three_passes(tmp_path, lengths, **more)))

@@ -436,6 +436,7 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
         place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
         sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
         passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked, of_model)
+    passes = passes or _after_a_warm_up(kind, marked, start, end)
     if passes is None or not _hold_the_work(passes, ops, rows):
         return None
     if not optimizer.any() and _end_a_start(trace, passes, rows):
@@ -461,6 +462,32 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
+
+
+def _after_a_warm_up(
+    kind: Integers, marked: Mask, start: Integers, end: Integers
+) -> Repetition | None:
+    """Three passes of the same launches, nearly all there are, of which the first alone is long.
+
+    The host sees something of each, so that they are no layers.
+    """
+    count = len(kind)
+    for lag in range(count // 3, max(int(_LEAST_OF_ALL * count) // 3, _SHORT) - 1, -1):
+        first = count - lag * np.array([3, 2, 1])
+        again = slice(first[0] + lag, None), slice(first[0], count - lag)
+        if kind[-1] != kind[-1 - lag] or (kind[again[0]] != kind[again[1]]).any():
+            continue
+        took = np.diff(np.append(start[first], end[-1]))
+        alike = took[1:].max() < _ALIKE * took[1:].min()
+        seen = np.logical_or.reduceat(marked, first).all()
+        if alike and seen and took[0] >= _FIRST_LONGER * took[1:].max():
+            return Repetition(first, count, lag)
+    return None
+
+
+_LEAST_OF_ALL, _ALIKE, _FIRST_LONGER = 0.8, 1.25, 2.0
+"""Sizes that grow from pass to pass are a sweep. Where two steps follow a warm-up in shipped
+recordings, that is 1.8 times as long at most, besides first uses."""
 
 
 def _around_ranges(ranges: Table, first: Integers, until: Integers) -> tuple[int, Integers]:
