@@ -108,17 +108,10 @@ AS_WHOLE = (
 def inside(trace: Trace, path: str | None, name: str) -> str:
     """` in {name}`, to put behind a phrase; `name` is the evidence value that holds the path.
 
-    Inferred steps are not named, as the program does not know their names, nor where the report
-    tells of none. Without a path the text says that it is outside any range, if the trace has
-    ranges.
+    Inferred steps are not named, as the program does not know their names. Without a path the text
+    says that it is outside any range, if the trace has ranges.
     """
-    # The verdict's parts are worded here as well.
-    from traceview.traces.analyses.verdict.series import shows_first_calls_alone
-
     inferred = steps.steps_source(trace) == "repetition"
-    untold = inferred and shows_first_calls_alone(trace)
-    if untold and (path is None or path in steps.loop_names(trace).values):
-        return ""
     if path is None:
         where = " outside the steps" if inferred else " outside any range"
         return where if len(trace.recorded("ranges")) else ""
