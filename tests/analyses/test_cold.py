@@ -448,3 +448,50 @@ def test_what_is_left_of_a_first_pass_is_notes(tmp_path, kernels, late_ms, pause
     assert (report.scoreboard.gpu_busy_pct, report.scoreboard.launch) == (None, None)
     assert told(report) == {"trace-health"}
     assert report.findings[0].action.startswith("Record more passes")
+
+
+@pytest.mark.parametrize("passes", [4, 13, 19])
+@pytest.mark.parametrize("kernels", [1, 3])
+@pytest.mark.parametrize("pass_us", [32, 3_000, 31_600])
+@pytest.mark.parametrize("uploads", [0, 2])
+def test_a_handful_of_equal_work_at_the_end_of_a_start_is_no_loop(
+    tmp_path, passes, kernels, pass_us, uploads
+):
+    report = traceview.analyze(with_steps(brief_loop(tmp_path, passes, kernels, pass_us, uploads)))
+
+    assert (report.verdict.steps, report.verdict.steps_from) == (0, "none")
+    text = "in the step", "per step", "every step"
+    assert not any(
+        each in f"{found.finding.message} {found.finding.action}"
+        for found in report.findings
+        for each in text
+    )
+    assert is_start_up_alone(report.recording) is (pass_us == 32)
+    if pass_us == 32:
+        assert report.verdict.text.startswith("Next to no GPU work was recorded: ")
+        assert {each.finding.severity for each in report.findings} <= {"info"}
+
+
+@pytest.mark.parametrize(("passes", "kernels", "start"), [(40, 1, 30), (12, 20, 30), (13, 1, 3)])
+def test_more_or_longer_work_after_a_start_is_a_loop(tmp_path, passes, kernels, start):
+    """Many passes, passes of many kernels, or passes that are more than a moment of the run."""
+    trace = with_steps(brief_loop(tmp_path, passes, kernels, 3_000, 0, start))
+    assert traceview.analyze(trace).verdict.steps
+
+
+def brief_loop(tmp_path, passes, kernels, pass_us, uploads, start=30):
+    """Passes that wait at their end, after a start that takes `start` times as long."""
+    export, at = Export(), start * passes * pass_us * 1_000
+    export.call("cudaMalloc", 0, at - 50_000)
+    for _ in range(uploads):
+        export.copy((at, at + 9_000), (at + 6_000, at + 8_000))
+        at += 10_000
+    for _ in range(passes):
+        for number in range(kernels):
+            took = pass_us * 1_000 // kernels
+            times = (at, at + min(4_000, took // 3)), (at + took // 2, at + took)
+            export.launch(*times, name=f"k{number}")
+            at += took
+        export.sync("cudaDeviceSynchronize", at - 100, at + 2_000, sync_type="context")
+        at += 12_000
+    return export.load(tmp_path)

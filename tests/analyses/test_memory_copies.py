@@ -632,3 +632,34 @@ def test_what_copies_save_at_most_is_never_more_than_they_take(tmp_path, seed):
             most_ns = values["total_ns"] + values.get("staging_ns", 0)
             assert found.time_at_stake_ns <= most_ns
             assert "The program gains more" not in found.message
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("api", ["cudaMemcpy", "cudaMemcpyAsync"])
+@pytest.mark.parametrize("staged_ms", [0, 2, 6])
+@pytest.mark.parametrize("copy_ms", [1, 5])
+def test_a_pageable_upload_is_one_story(tmp_path, marked, api, staged_ms, copy_ms):
+    """Also where a mark of the program locates the call."""
+    export, ms, at = Export(), 1_000_000, 0
+    for step in range(12):
+        begin, end = at, at + (staged_ms + copy_ms) * ms
+        if marked:
+            export.range(
+                "traceview:sync:train.py:9 in step: x.to(gpu) [Tensor.to]", at, end + 9_000
+            )
+        times = (at + 1_000, end), (at + staged_ms * ms + 5_000, end - 5_000)
+        export.copy(*times, bytes=9 * ms, api=api)
+        at = end + 50_000
+        export.launch((at, at + 5_000), (at + 8_000, at + 3 * ms), name="work")
+        export.sync("cudaStreamSynchronize_v3020", at + 9_000, at + 3 * ms + 2_000)
+        at += 3 * ms + 9_000
+        export.range(f"step_{step}", begin, at)
+    report = traceview.analyze(export.load(tmp_path))
+
+    told = [each for each in report.findings if each.severity != "info"]
+    assert [each.analysis for each in told if "pin" in each.finding.action.lower()] == [
+        "memory-copies"
+    ]
+    values = told[0].finding.evidence.values
+    assert values.get("staging_ns", 0) == pytest.approx(11 * staged_ms * ms, rel=0.1)
+    assert ("made at train.py:9" in told[0].finding.message) is marked

@@ -107,3 +107,27 @@ def test_a_program_that_waits_for_data_is_not_launch_bound():
     assert report.verdict.limit == report.scoreboard.launch == "data-loading"
     (launches,) = (tile for tile in tiles(report.scoreboard) if tile.field == "launch")
     assert launches.value == "data-bound"
+
+
+@pytest.mark.parametrize("name", ["wait_for(long)", "delay_kernel(long)", "gemm"])
+@pytest.mark.parametrize("copy_us", [900, 8_000])
+def test_copies_under_a_kernel_from_before_the_loop_are_hidden(tmp_path, name, copy_us):
+    """Streams upload and compute beside one kernel that keeps the GPU busy all the time."""
+    export, at = Export(), 100 * US
+    each = (copy_us + 200) * US
+    export.launch((0, 5 * US), (10 * US, 40 * each), name=name, gridX=1, blockX=1)
+    for _ in range(30):
+        copied = at + copy_us * US
+        export.copy((at, copied), (at + 10 * US, copied), bytes=10**6, stream=9)
+        times = (copied + US, copied + 4 * US), (copied + 5 * US, copied + 150 * US)
+        export.launch(*times, name="work", stream=9)
+        at += each
+    report = traceview.analyze(export.load(tmp_path))
+
+    board = scoreboard(report.recording)
+    assert (board.gpu_busy_pct, board.copies_exposed_ns) == (100, 0)
+    assert "copies" not in report.verdict.text
+    assert "autotuner" not in " ".join(each.finding.message for each in report.findings)
+    assert not any(
+        each.finding.time_at_stake_ns for each in report.findings if each.analysis != "kernel-share"
+    )

@@ -198,3 +198,59 @@ def test_a_run_of_the_cpu_with_little_gpu_work_is_about_the_cpu(
     assert (first.analysis, first.severity) == ("gpu-idle", "high")
     assert "GPU work the CPU works for" in first.finding.message
     assert {each.severity for each in others if each.analysis != "trace-health"} <= {"info"}
+
+
+def helped_run(where, took=4 * S, *, waits=True, calls_cuda=False):
+    """A run whose main thread waits while another, sampled every 10 ms, reads a text."""
+    export = run(where, "input" if waits else "unknown", took)
+    begin = 20 * MS if where == "before" else 120 * MS
+    if calls_cuda:
+        export.call("cudaSetDevice_v3020", begin, begin + 1_000, thread=9)
+    for time in range(begin + MS, begin + took, 10 * MS):
+        export.native_sample(time, ("/home/user/app", "read_text"), thread=9)
+        # Nor does it matter which process works beside, nor what its libraries do.
+        export.native_sample(time + 1, ("/home/user/other", "spin"), process=7)
+        export.native_sample(time + 2, ("/usr/lib/libgomp.so.1", "gomp_barrier_wait"), thread=8)
+    return export
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("took", [3 * S, 9 * S])
+def test_work_of_a_thread_without_calls_of_cuda_is_named_where_the_others_wait(
+    tmp_path, where, took
+):
+    said = ask(ANALYSIS, helped_run(where, took), tmp_path).findings
+    [found] = [each for each in said if "GPU work another thread" in each.message]
+
+    assert found.time_at_stake_ns == pytest.approx(took, rel=0.02)
+    assert "100.0 % of it in read_text (app)." in found.message
+
+
+@pytest.mark.parametrize("kept", [{"waits": False}, {"calls_cuda": True}])
+def test_a_thread_that_none_waits_for_is_no_work_beside_the_gpus(tmp_path, kept):
+    said = ask(ANALYSIS, helped_run("before", **kept), tmp_path).findings
+    assert not [each for each in said if "another thread" in each.message]
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("sampled", [10 * MS, 90 * MS])
+def test_a_wait_for_another_thread_names_the_function_it_works_in(tmp_path, scheduled, sampled):
+    export, at = Export(), 0
+    for _ in range(20):
+        stack = ("/usr/lib/libpthread.so.0", "pthread_cond_wait"), ("/home/user/app", "step")
+        export.os_call("pthread_cond_wait", at, at + 60 * MS, *stack)
+        for time in range(at + MS, at + 60 * MS, sampled):
+            export.native_sample(time, ("/home/user/app", "parse"), thread=9)
+        if scheduled:
+            export.off_cpu((at + 1_000, at + 60 * MS))
+        at += 60 * MS
+        export.launch((at, at + 5_000), (at + 8_000, at + 4 * MS))
+        export.sync("cudaStreamSynchronize_v3020", at + 6_000, at + 4 * MS)
+        at += 4 * MS + 10_000
+    [found] = [
+        each
+        for each in ask(ANALYSIS, export, tmp_path).findings
+        if "waited for another thread" in each.message
+    ]
+    assert "in step (app), calling pthread_cond_wait" in found.message
+    assert "another thread worked, 100.0 % of it in parse (app)." in found.message

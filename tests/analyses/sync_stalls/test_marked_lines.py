@@ -4,6 +4,7 @@ import pytest
 
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
+from traceview.traces.analyses.memory_copies import ANALYSIS as COPIES
 from traceview.traces.analyses.sync_stalls import ANALYSIS
 
 LOSS = "traceview:sync:train.py:31 in step: loss.item() [Tensor.item]"
@@ -172,7 +173,9 @@ def test_a_line_that_moves_pageable_bytes_is_to_pin_them(tmp_path):
         )
         export.launch((begin + 8_100, begin + 8_200), (begin + 8_300, begin + 19_900))
 
-    (found,) = ask(ANALYSIS, export, tmp_path).findings
+    assert not ask(ANALYSIS, export, tmp_path).findings
+    (found,) = [each for each in ask(COPIES, export, tmp_path).findings if each.severity != "info"]
 
     assert found.subject.name == "serve.py:16"
-    assert found.action.startswith("Pin what is uploaded (cudaHostAlloc) and copy it early")
+    assert found.evidence.values["staging_ns"] == 9 * 6_900
+    assert found.action.startswith("Pin the host memory (cudaHostAlloc")

@@ -264,7 +264,7 @@ def test_an_allocation_that_fills_a_gap_is_what_it_is_due_to(tmp_path):
         ("cudaFree", "train.py:9 in step", "torch.cuda.empty_cache", 80, 0, 80, 80)
     ]
     assert "during 1 call to cudaFree" in result.findings[0].message
-    assert result.findings[0].action.startswith("If every step does this")
+    assert result.findings[0].action.startswith("If a longer run repeats this")
 
 
 def test_allocations_that_repeat_are_to_be_made_before_the_loop(tmp_path):

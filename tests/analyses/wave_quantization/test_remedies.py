@@ -65,21 +65,25 @@ def test_nothing_is_said_of_grids_that_nobody_can_change(name, blocks, tmp_path)
 
 
 @pytest.mark.parametrize("copied", [0.2, 0.8])
+@pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("threads", [1, 32, 256])
 @pytest.mark.parametrize("name", ["mine", "delay(long)", "spinKernel<int>(long)", "clock_block"])
-def test_a_warp_that_may_only_wait_is_promised_nothing(name, threads, copied, tmp_path):
-    """A delay is known by its name, or by the copies that run beside it."""
+def test_a_warp_that_may_only_wait_is_promised_nothing(name, threads, copied, kernels, tmp_path):
+    """A delay is known by its name, or by the copies or kernels that run beside it."""
     export = Export().gpu(0, smCount=132, computeMajor=9, computeMinor=0)
     for number in range(4):
         at = 10 * MS * number
         export.launch((at, at + 5), (at + 10, at + 9 * MS), name=name, gridX=1, blockX=threads)
         times = (at + 6, at + 9), (at + 20, at + 20 + int(9 * MS * copied))
-        export.copy(*times, bytes=1 << 20, source="pinned", stream=9)
+        if kernels:
+            export.launch(*times, name="work", stream=9, gridX=132, blockX=256)
+        else:
+            export.copy(*times, bytes=1 << 20, source="pinned", stream=9)
         export.launch((at + 9, at + 9), (at + 9 * MS, at + 9 * MS + 10), name="short", gridX=1320)
     found = ask(ANALYSIS, export, tmp_path).findings
     waits = threads <= 32 and (name != "mine" or copied > 0.5)
     assert waits is any(each.action.startswith("If it only waits") for each in found)
     for each in found:
         assert not waits or (each.severity == "info" and each.time_at_stake_ns == 0)
-        assert ("Copies run beside it" in each.message) is (waits and copied > 0.5)
+        assert ("Other work runs beside it" in each.message) is (waits and copied > 0.5)
         assert ("can be saved" in each.message) is not waits

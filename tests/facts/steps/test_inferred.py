@@ -534,3 +534,89 @@ def test_loops_one_after_the_other(tmp_path, waits, passes, loops):
     found = steps(with_steps(export.load(tmp_path)))
     assert len(np.unique(found.series)) == loops
     assert abs(len(found) - (sum(passes) if loops > 1 else max(passes))) <= 2
+
+
+@pytest.mark.parametrize("names", [("iter",), ("step_{}",), ("forward", "backward {}")])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("ends", ["never", "at the end"])
+@pytest.mark.parametrize("passes", [6, 30])
+def test_ranges_that_were_never_popped_are_no_steps(tmp_path, names, closed, ends, passes):
+    """Each is pushed within the one before. What is closed in them, a layer, keeps its name."""
+    export, end = Export(), passes * MS
+    for number in range(passes):
+        at = number * MS
+        for place, name in enumerate(names):
+            last = None if ends == "never" else end
+            export.range(name.format(number), at + place, last, kind="push-pop")
+        if closed:
+            export.range("layer", at + 20_000, at + 500_000)
+        for kernel in range(9):
+            start = at + kernel * 50_000 + 30_000
+            span = (start + 9_000, start + 30_000)
+            export.launch((start, start + 5_000), span, name=f"k{kernel}")
+    trace = with_steps(export.load(tmp_path))
+
+    kept = {str(name) for name in trace.recorded("ranges").texts("name").decode()}
+    assert {name for name in kept if not name.startswith("step_")} == (
+        {"layer"} if closed else set()
+    )
+    assert len(steps(trace)) == passes
+    [warning] = trace.warnings
+    assert warning.startswith(f"Left out are {passes * len(names)} ranges never closed: ")
+
+
+@pytest.mark.parametrize("deep", [1, 4])
+def test_ranges_that_a_cut_recording_leaves_open_stay(tmp_path, deep):
+    export = Export()
+    for number in range(8):
+        export.range(f"step_{number}", number * 100, number * 100 + (90 if number < 7 else 100))
+    for level in range(deep):
+        export.range(f"block_{level}", 710 + level, None, kind="push-pop")
+    trace = export.load(tmp_path)
+    assert len(with_steps(trace).recorded("ranges")) == 8 + deep
+    assert not with_steps(trace).warnings
+
+
+def three_passes(tmp_path, lengths_ms, *, kernels=12, reads=True, before=0, tuned=0):
+    """Passes of so many ms each; the rest of a long one comes before or between its kernels."""
+    export, at = Export(), 0
+    for number in range(before):
+        export.launch((at, at + 5_000), (at + 8_000, at + 20_000), name=f"init_{number}")
+        at += 30_000
+    for length_ms in lengths_ms:
+        pause = (length_ms - 40) * MS // (kernels if tuned else 1)
+        for kernel in range(kernels):
+            at += pause if tuned or kernel == kernels // 2 else 0
+            start, at = at, at + 40 * MS // kernels
+            export.launch((start, start + 5_000), (start + 8_000, at - 9_000), name=f"k{kernel}")
+        if reads:
+            export.copy((at, at + 20_000), (at + 9_000, at + 18_000), kind="D2H", source="device")
+            at += 30_000
+    return with_steps(export.load(tmp_path))
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("first_ms", [100, 4_000])
+def test_of_three_equal_passes_a_long_first_one_is_warm_up(tmp_path, first_ms, before, tuned):
+    trace = three_passes(tmp_path, (first_ms, 41, 40), before=before, tuned=tuned)
+    report = traceview.analyze(trace)
+    assert (report.verdict.steps, report.verdict.warm_up_steps) == (3, 1)
+    assert 39 * MS < report.verdict.step_median_ns < 45 * MS
+    assert {each.finding.severity for each in report.findings} <= {"low", "info"}
+    assert not any("long pause" in each.finding.message for each in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "more"),
+    [
+        # As long as the others, other sizes, layers of one pass, too few kernels to tell.
+        ((45, 44, 45), {}),
+        ((200, 90, 45), {}),
+        ((400, 45, 45), {"reads": False}),
+        ((400, 45, 45), {"kernels": 3}),
+        ((400, 45, 45), {"before": 30}),
+    ],
+)
+def test_three_other_passes_are_no_loop(tmp_path, lengths, more):
+    assert not len(steps(three_passes(tmp_path, lengths, **more)))

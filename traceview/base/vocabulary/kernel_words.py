@@ -75,7 +75,9 @@ _BASE_RULES = rules(
     ),
     (
         K.AUTOTUNER,
-        r"redzone|repeat_?buffer_?kernel|xla_\w*comparison|buffer_comparator|delay_?kernel",
+        r"redzone|repeat_?buffer_?kernel|xla_\w*comparison|buffer_comparator"
+        # Others name kernels so that only wait.
+        r"|stream_executor::.{0,40}delay_?kernel|delay_?kernel.*semaphore",
     ),
     (
         K.ATTENTION,

@@ -159,6 +159,9 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         if severity_of(exposed_ns + staging_ns, span_ns):
             own_ns = exposed_ns + staging_ns
             gain = savings.of_operations(trace, rows[alike], own_ns=own_ns)
+            if gain.saved_ns < staging_ns:
+                # Replayed, the next work waits for the bytes as long as the copy did.
+                gain = Gain(own_ns, staging_ns)
             # Copies that only move hide behind time in which no engine is full, and nothing else.
             moves = _only_moves(trace, copies, row, device)
             hides = span_ns - _engine_ns(trace, copies, device)[0] if moves else own_ns
@@ -327,13 +330,10 @@ def _staging_idle_ns(trace: Trace, uploads: RowNumbers, span_ns: int) -> int:
     """Steady idle time of a device that ended with these uploads, spent inside their calls.
 
     There CUDA moves the bytes through pinned memory of its own. 0 where it is too small for a
-    finding. Time of calls that a mark of the program locates is left out, because `sync-stalls`
-    reports it at their line.
+    finding. `sync-stalls` leaves it out.
     """
-    every, wait = gaps.every_gap(trace), waits.stalls(trace).wait
-    located = np.append(waits.wait_sites(trace).site.codes >= 0, False)[wait]
-    staged = (every.cause == COPY_WAIT) & (wait >= 0) & ~located & ~every.one_time
-    staged &= groups.isin(every.after, uploads)
+    every = gaps.every_gap(trace)
+    staged = waits.staged_uploads(trace) & ~every.one_time & groups.isin(every.after, uploads)
     idle_ns = int(every.idle_ns[staged].sum())
     return idle_ns if severity_of(idle_ns, span_ns) else 0
 
@@ -427,13 +427,13 @@ def _remedy_within(trace: Trace, in_loops: bool) -> str:
 
 
 def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
-    """Pageable copies of warm-up, for information."""
+    """Pageable copies of warm-up that no kernel hides, for information."""
     chosen = chosen_copies(trace)
     copies = chosen.copies.take(chosen.early)
     for row in copies_by_kind(trace, copies).rows():
-        total_ns = int(row["total_ns"] or 0)
-        if row["host_memory"] == "pageable" and severity_of(total_ns, gaps.steady_span_ns(trace)):
-            claim = copy_claim(copies, row, {}, total_ns)
+        exposed_ns = int(row["exposed_ns"] or 0)
+        if row["host_memory"] == "pageable" and severity_of(exposed_ns, gaps.steady_span_ns(trace)):
+            claim = copy_claim(copies, row, {}, exposed_ns)
             claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
             words = {"warm_up": "warm-up or " * warms_up(trace)}
             yield replace(claim, window=longest_of(copies, row), words=words, severity="info")

@@ -36,6 +36,8 @@ from traceview.traces.facts.waits import (
     BLOCKING,
     CallSites,
     at_uploads,
+    pageable_uploads,
+    staged_uploads,
     stall_span_ns,
     stalls,
     wait_sites,
@@ -231,7 +233,9 @@ def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Wa
     """
     every, parts, cost = waits(trace), every_gap(trace), stalls(trace)
     ops, span_ns = operations(trace), stall_span_ns(trace)
-    counted = ~parts.one_time & ~np.isin(parts.device, list(unknown_idle(trace)))
+    # What pageable uploads cost, `memory-copies` says.
+    staged = staged_uploads(trace)
+    counted = ~parts.one_time & ~np.isin(parts.device, list(unknown_idle(trace))) & ~staged
     idle_ns = cost.idle_ns(counted)[listed.row]
     drained_ns = cost.idle_ns(counted & (parts.cause == SYNC_DRAIN))[listed.row]
     took_ns, site = every.duration_ns[listed.row], listed.site.site.codes
@@ -278,9 +282,22 @@ def _places(trace: Trace, listed: ListedWaits, steps: int | None) -> Iterator[Wa
         found.setdefault(at, ([], sampled))[0].append(own)
     for of_line, sampled in found.values():
         own = np.sort(np.concatenate(of_line))
-        lost, first = _caused_by(trace, listed.row[own]), int(own[np.argmax(stake_ns[own])])
+        if _exposed_uploads_ns(trace, every.call[listed.row[own]]) > stake_ns[own].sum():
+            continue
+        lost = _caused_by(trace, listed.row[own]) & ~staged
+        first = int(own[np.argmax(stake_ns[own])])
         figures = first, int(took_ns[own].sum()), lost, int(stake_ns[own].sum())
         yield WaitPlace(own, *figures, bool(kinds[each.ids[first]]), sampled)
+
+
+def _exposed_uploads_ns(trace: Trace, calls: Array) -> int:
+    """The time in which no kernel hides the uploads of pageable memory that these calls make."""
+    ops = operations(trace)
+    rows = np.flatnonzero(pageable_uploads(trace) & ops.launched)
+    rows = rows[groups.isin(ops.call[rows], calls)]
+    at_once = groups.group(np.zeros(len(rows), np.int64))
+    spans = ops.device[rows], ops.start_ns[rows], ops.end_ns[rows]
+    return int(copies.exposure(trace, *spans, at_once).exposed_ns.sum())
 
 
 def _claim(trace: Trace, listed: ListedWaits, place: WaitPlace) -> TimeClaim:
@@ -437,7 +454,7 @@ def _action(trace: Trace, listed: ListedWaits, place: WaitPlace, does: CallKind)
         keep = " (no torch.cuda.empty_cache in the loop)" if framework(trace) == "torch" else ""
         if len(own) == 1:
             return (
-                f"If every step does this, allocate before the loop and keep "
+                f"If a longer run repeats this, allocate before the loop and keep "
                 f"freed memory{keep}. A pool does this once, when it first grows."
             )
         return f"Allocate before the loop or through a pool, and keep freed memory in it{keep}."

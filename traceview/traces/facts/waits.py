@@ -336,6 +336,22 @@ def after_uploads(trace: Trace) -> Mask:
     return uploads(trace)[every_gap(trace).before]
 
 
+@fact
+def pageable_uploads(trace: Trace) -> Mask:
+    """True for the operations that copy pageable memory to a GPU."""
+    memory, result = trace.recorded("copies").texts("source_memory"), uploads(trace).copy()
+    result[result] = memory.isin(["pageable"])[operations(trace).row[result]]
+    return result
+
+
+def staged_uploads(trace: Trace) -> Mask:
+    """True for the gaps, of every_gap, while CUDA moves the bytes of an upload to pinned memory."""
+    every = every_gap(trace)
+    staged = (every.cause == COPY_WAIT) & (stalls(trace).wait >= 0)
+    result: Mask = staged & np.append(pageable_uploads(trace), False)[every.after]
+    return result
+
+
 def at_uploads(trace: Trace) -> Mask:
     """True for the gaps, of every_gap, after a copy from the host or while its bytes are moved."""
     every = every_gap(trace)

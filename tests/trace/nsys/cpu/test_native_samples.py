@@ -58,11 +58,18 @@ def test_a_sample_without_callers_has_no_stack_if_others_have_one(tmp_path):
     assert {row[0] for row in rows(both, "native_frames", "stack")} == {2}
 
 
-def test_threads_that_nothing_else_speaks_of_are_left_out(tmp_path):
+def test_processes_that_nothing_else_speaks_of_are_left_out(tmp_path):
     export = Export().call("cudaMalloc", 0, 1).native_sample(5, *WORK, process=7)
     trace = export.load(tmp_path)
     assert len(trace.table("native_samples")) == len(trace.table("native_frames")) == 0
     assert len(trace.threads) == 1
+
+
+def test_threads_that_call_no_cuda_are_kept(tmp_path):
+    export = Export().call("cudaMalloc", 0, 1).native_sample(5, *WORK, thread=9)
+    trace = export.os_call("poll", 0, 4, thread=9).load(tmp_path)
+    assert len(trace.table("native_samples")) == 1
+    assert len(trace.table("os_calls")) == 0
 
 
 def test_absent_is_not_empty(tmp_path):

@@ -19,7 +19,12 @@ from traceview.traces.analyses.gpu_idle.line_sites import (
     passed_lines,
 )
 from traceview.traces.facts.idle.lines import doing_at, sampled_threads, sampling_period_ns
-from traceview.traces.facts.idle.stack_sites import function_name, stack_sites, unwound_samples
+from traceview.traces.facts.idle.stack_sites import (
+    function_name,
+    helping_samples,
+    stack_sites,
+    unwound_samples,
+)
 from traceview.traces.facts.operations import api_calls, migrations, operations
 from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.recorded import recorded_span
@@ -40,11 +45,15 @@ _NAMED = 0.5
 
 
 class _Work(NamedTuple):
-    """CPU work in a window: `sites` are the rows in StackSites of its samples, if there are any."""
+    """CPU work in a window: `sites` are the rows in StackSites of its samples, if there are any.
+
+    `helper` is True where another thread works, for which the launching one waits.
+    """
 
     worked_ns: int
     window: tuple[int, int]
     sites: Integers
+    helper: bool = False
 
 
 @fact
@@ -85,7 +94,13 @@ def _claims(trace: Trace) -> Iterator[TimeClaim]:
         {},
         saved_ns=seen.worked_ns,
         window=seen.window,
-        words={"when": "After the last" if after else "Before the first", **words},
+        words={
+            "when": "After the last" if after else "Before the first",
+            "who": "another thread, which the launching one waits for,"
+            if seen.helper
+            else "the CPU",
+            **words,
+        },
         remedy=_AFTER if after else _BEFORE,
         # Where steps are found, they are what was recorded.
         severity="low" if steps else severity,
@@ -95,7 +110,8 @@ def _claims(trace: Trace) -> Iterator[TimeClaim]:
 def _by_samples(trace: Trace, thread: int, windows: tuple[tuple[int, int], ...]) -> _Work | None:
     """The window with more samples of a thread at the program's own work; None without samples.
 
-    What a library that launches does, imports and compilation are start-up.
+    Or of a thread that works while that one waits. What a library that launches does, imports and
+    compilation are start-up.
     """
     samples, own = trace.recorded("python_samples"), sampled_threads(trace)[thread]
     rows = np.flatnonzero(samples["thread"] == own)
@@ -105,8 +121,9 @@ def _by_samples(trace: Trace, thread: int, windows: tuple[tuple[int, int], ...])
     else:
         times, _, site = unwound_samples(trace).of_thread(thread)
         works = np.ones(len(times), bool)
+    helped = [_by_helper(trace, thread, window) for window in windows]
     if not len(times):
-        return None
+        return max(filter(None, helped), key=lambda each: each.worked_ns, default=None)
     works &= (stack_sites(trace).number[site] >= 0) & ~launching_sites(trace)[site]
     runs = trace.recorded("thread_runs")
     on_cpu = intervals.covered(runs, np.flatnonzero(runs["thread"] == thread))
@@ -120,7 +137,16 @@ def _by_samples(trace: Trace, thread: int, windows: tuple[tuple[int, int], ...])
             ran_ns = int(intervals.overlap(on_cpu, np.array([start]), np.array([end]))[0])
             worked_ns = round(len(chosen) / max(int(inside.sum()), 1) * ran_ns)
         found.append(_Work(min(worked_ns, end - start), (start, end), site[chosen]))
-    return max(found, key=lambda each: each.worked_ns)
+    return max([*found, *filter(None, helped)], key=lambda each: each.worked_ns)
+
+
+def _by_helper(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | None:
+    """The work of another thread in a window while a thread waits for it; None without any."""
+    within = intervals.Intervals(*(np.array([time]) for time in window))
+    times, _, site = helping_samples(trace, thread, within)
+    site = site[~launching_sites(trace)[site]]
+    worked_ns = len(site) * sampling_period_ns(times)
+    return _Work(min(worked_ns, window[1] - window[0]), window, site, True) if len(site) else None
 
 
 def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> _Work | None:
@@ -185,7 +211,7 @@ _BEFORE = (
 
 RULE = FindingRule(
     beside_gpu_work,
-    "{when} GPU work the CPU works for {worked_ns} of the {run_ns} recorded[, by samples "
+    "{when} GPU work {who} works for {worked_ns} of the {run_ns} recorded[, by samples "
     "{function_pct} of it in {function} ({module})][, by samples {line_pct} of it at {site}]"
     "[ in {calling}][ (`{source}`)]. From first to last, the GPU work takes {gpu_ns}.",
 )

@@ -29,7 +29,7 @@ from traceview.traces.analyses.gpu_idle import (
 )
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit, is_other_work
-from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines
+from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines, stack_sites
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
 from traceview.traces.facts.operations import Kind, gpu_cells, operations
@@ -225,6 +225,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         sentences.in_messages(idle)
     else:
         sentences.in_range(idle)
+    if part.doing == activities.LOCK:
+        _by_helper(idle)
     lone = gap_evidence.lone_gap(trace, within, part=True)
     is_lone = bool(lone and lone.fraction >= gap_evidence.STANDS_OUT)
     if is_lone:
@@ -245,6 +247,24 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         # Nothing tells how long its latency or the other rank makes a message take.
         return replace(claim, saved_ns=0)
     return replace(claim, edit=edit, saving=saving, outside=outside)
+
+
+def _by_helper(idle: IdleClaim) -> None:
+    """Name the function that another thread works in, where it works in most of the idle time."""
+    trace, every = idle.trace, gaps.gaps(idle.trace)
+    threads = every.thread[idle.gaps & (every.thread >= 0)]
+    thread = int(np.bincount(threads).argmax())
+    seen = stack_sites.helping_samples(trace, thread, intervals.covered(every, idle.gaps))
+    worked_ns = len(seen.site) * lines.sampling_period_ns(seen.time_ns)
+    _, words, figures = beside_work.place(trace, seen.site)
+    if words and 2 * worked_ns > idle.idle_ns:
+        idle.say(
+            " Meanwhile, by samples, another thread worked, {helper_pct} of it in {helper} "
+            "({helper_module}).",
+            helper_pct=figures["function_pct"],
+            helper=words["function"],
+            helper_module=words["module"],
+        )
 
 
 def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:

@@ -154,9 +154,14 @@ def busy_by_kind(trace: Trace) -> dict[str, int]:
     """Steady busy time of the main device by class of kernels, whole graphs, memsets and copies.
 
     Of work that runs at once, kernels count before memsets, communication and copies, in this
-    order, and of equals what started first: the sum is the time of their union.
+    order, and of equals what started first: the sum is the time of their union. What began during
+    warm-up and still runs, such as one long kernel, hides what runs beside it.
     """
-    ops, rows = operations.operations(trace), steady_rows(trace, gaps.main_device(trace))
+    ops, device = operations.operations(trace), gaps.main_device(trace)
+    steady = steady_rows(trace, device)
+    busy = intervals.union(ops.start_ns[steady], ops.end_ns[steady])
+    rows = operations.operations_by_device(trace).get(device, groups.NO_ROWS)
+    rows = rows[intervals.overlap(busy, ops.start_ns[rows], ops.end_ns[rows]) > 0]
     names = [*(kind.label for kind in KernelClass), WHOLE_GRAPH, MEMSET, COPY]
     start, end, kind = ops.start_ns[rows], ops.end_ns[rows], ops.kind[rows]
     label = len(KernelClass) + np.array([0, 2, 1, 0])[kind]
@@ -166,7 +171,7 @@ def busy_by_kind(trace: Trace) -> dict[str, int]:
     precedence = np.array([0, 3, 1, 0])[kind]
     communicating = communication_operations(trace)[rows]
     label[communicating], precedence[communicating] = KernelClass.COMMUNICATION, 2
-    own_ns = intervals.exclusive_ns(start, end, precedence, intervals.union(start, end))
+    own_ns = intervals.exclusive_ns(start, end, precedence, busy)
     return dict(zip(names, groups.added(label, own_ns, len(names)).tolist(), strict=True))
 
 

@@ -14,7 +14,13 @@ from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.operations import CallKind, call_kinds, operations
 from traceview.traces.facts.ranges.selection import selected
 from traceview.traces.facts.recorded import recorded_span
-from traceview.traces.facts.steps.inferred import FEW_OPERATIONS, LEAST_NS, NEXT_TO_NOTHING
+from traceview.traces.facts.steps.inferred import (
+    BESIDE_START,
+    FEW_IN_ALL,
+    FEW_OPERATIONS,
+    LEAST_NS,
+    NEXT_TO_NOTHING,
+)
 from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
 from traceview.traces.facts.steps.steps import pace, steady_operations, steps, steps_source
 from traceview.traces.trace import Trace, fact
@@ -152,17 +158,22 @@ def is_start_up_alone(trace: Trace) -> bool:
     """Whether next to no GPU work was recorded, in more time than a program would take for it.
 
     That is less than a hundredth of it in a few operations, or less than a five-hundredth in any
-    number that no loop repeats, or none but an early one or one that is next to nothing itself, or
-    a few copies without a kernel. Of a program without a GPU the steps are all there is to say.
+    number that no loop repeats, or very little in some that half of it has none of, or none but an
+    early loop or one that is next to nothing itself, or a few copies without a kernel. Of a program
+    without a GPU the steps are all there is to say.
     """
     if trace.selection or not gaps.device_work(trace):
         return False
     steady_ns = sum(work.steady_ns for work in gaps.device_work(trace).values())
     first, last = recorded_span(trace)
-    fraction = steady_ns / max(last - first, *gaps.steady_spans_ns(trace).values(), 1)
-    few = int(steady_operations(trace).sum()) < FEW_OPERATIONS
+    spans_ns, many = gaps.steady_spans_ns(trace).values(), int(steady_operations(trace).sum())
+    fraction, few = steady_ns / max(last - first, *spans_ns, 1), many < FEW_OPERATIONS
     of_few = NEXT_TO_NOTHING if steady_ns < _MOST_OF_FEW_NS else _OF_FEW
     if fraction < max(of_few * few, _LOADING * (not runs_kernels(trace))):
+        return True
+    brief = steady_ns < min(LEAST_NS, BESIDE_START * (last - first)) and many < FEW_IN_ALL
+    brief &= max(spans_ns) < COLD_FRACTION * (last - first)
+    if brief and not _every_series(trace):
         return True
     if fraction >= _BESIDE_NOTHING:
         return False

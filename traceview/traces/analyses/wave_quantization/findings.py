@@ -209,8 +209,8 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         values |= {"kernel": of.label, "other_grids": loss.parts - 1}
         claim = _claim(trace, loss, of, values, {"few": few, "rise": rise})
         if remedy is _MAY_DELAY:
-            copying_ns = delays.beside_copies_ns(trace, launched) or None
-            values = {**claim.values, "lost_ns": None, "copying_ns": copying_ns}
+            beside_ns = delays.beside_others_ns(trace, launched) or None
+            values = {**claim.values, "lost_ns": None, "beside_ns": beside_ns}
             claim = replace(claim, values=values, saved_ns=0, lost_ns=None, edit=None)
             claim = replace(claim, severity="info")
         yield replace(claim, remedy=remedy.template, at_most="high" if remedy.sure else "info")
@@ -280,7 +280,7 @@ SMALL_GRIDS = FindingRule(
     partial(_grids, several=False),
     "{kernel} launches {blocks:block}{few} for {sms} SMs[, beside {beside_blocks:block} of other "
     "launches]: {idle_sms:SM} {idle_sms?stays|stay} idle"
-    "[ ({other_grids:other grid size} too)].[ Copies run beside it for {copying_ns} of its "
+    "[ ({other_grids:other grid size} too)].[ Other work runs beside it for {beside_ns} of its "
     "{total_ns}.][ Up to {lost_ns} of {total_ns} can be saved.]",
 )
 IDLE_LANES = FindingRule(

@@ -375,3 +375,24 @@ def unwound_samples(trace: Trace) -> NativeSamples:
     site = native_rows(trace, samples["stack"])
     known = site < len(stack_sites(trace)) - 1
     return NativeSamples(samples["time_ns"][known], samples["thread"][known], site[known])
+
+
+def helping_samples(trace: Trace, thread: int, windows: Intervals) -> NativeSamples:
+    """Samples, at the program's own work, of the thread that works most while another waits.
+
+    It is of the same process, and calls no CUDA. The other waits for something other than CUDA.
+    """
+    samples, process, calls = unwound_samples(trace), trace.threads["process"], api_calls(trace)
+    os_calls = trace.recorded("os_calls")
+    waits = intervals.covered(os_calls, os_calls["thread"] == thread)
+    sides = zip(waits, off_cpu(trace, thread), strict=True)
+    waits = intervals.union(*(np.concatenate(side) for side in sides))
+    waits = intervals.without(waits, intervals.covered(calls, calls.thread == thread))
+    helps = process == process[thread]
+    helps[calls.thread] = False
+    helps[thread] = False
+    time = samples.time_ns
+    own = helps[samples.thread] & (stack_sites(trace).number[samples.site] >= 0)
+    own &= intervals.inside(waits, time) & intervals.inside(windows, time)
+    most = np.bincount(samples.thread[own], minlength=1).argmax()
+    return NativeSamples(*(column[own & (samples.thread == most)] for column in samples))

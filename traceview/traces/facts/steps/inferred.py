@@ -30,6 +30,7 @@ from traceview.traces.facts.launches import cuda_graphs, unpaired, waits
 from traceview.traces.facts.operations import CallKind, Kind, Operations, operations
 from traceview.traces.facts.ranges import origins
 from traceview.traces.facts.ranges.ranges import attributed_operations, main_threads, pattern_of
+from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.nesting import call_other_modules, within_one_call
 from traceview.traces.facts.steps.repetition import Repetition, find_repetition
 from traceview.traces.facts.steps.series import is_epoch, is_step
@@ -69,6 +70,34 @@ def with_added_steps(trace: Trace) -> Trace:
     return trace.with_ranges(ranges.take(~incomplete)) if incomplete.any() else trace
 
 
+def without_left_open(trace: Trace) -> Trace:
+    """The trace without ranges that were pushed again and again, and never popped.
+
+    They mark no part of the program. Where a recording is cut, one of each name may be open.
+    """
+    ranges = trace.recorded("ranges")
+    thread, end = ranges["thread"], ranges["end_ns"]
+    last = np.full(len(trace.threads) + 1, NULL)
+    np.maximum.at(last, thread, end)
+    left = np.flatnonzero((end == NULL) | (end == last[thread]))
+    left = left[ranges.texts("kind").take(left).isin(["push-pop"])]
+    if len(left) < _OFTEN_OPEN:
+        return trace
+    names = Texts.of(map(pattern_of, ranges.texts("name").take(left).decode()))
+    alike = groups.group(thread[left], names.codes)
+    often = (groups.count(alike) >= _OFTEN_OPEN)[alike.ids]
+    if not often.any():
+        return trace
+    kept = np.ones(len(ranges), bool)
+    kept[left[often]] = False
+    which = ", ".join(sorted(set(names.take(np.flatnonzero(often)).decode())))
+    text = f"Left out are {len(ranges) - int(kept.sum())} ranges never closed: {which}."
+    return replace(trace.with_ranges(ranges.take(kept)), warnings=(*trace.warnings, text))
+
+
+_OFTEN_OPEN = 5
+"""From so many open ranges of one name on, such as `step_#`, they were never closed: modules within
+modules of their class, as a cut recording leaves open, are seldom so deep."""
 _MOST_OF_A_RANGE = 0.9
 _LEAST_OF_STEPS = 0.5
 _EQUAL_PASSES = 0.8
@@ -103,6 +132,7 @@ def with_steps(trace: Trace, beside: Sequence[Fact[object]] = ()) -> Trace:
     for needed in (*_NEEDED, *beside):
         pool.submit(needed, trace)
     parts = AnswerParts()
+    trace = parts.part("recognition of open ranges", partial(without_left_open, trace), trace)
     trace = parts.part("recognition of recorded steps", partial(with_added_steps, trace), trace)
     pool.submit(attributed_operations, trace)
     pool.shutdown(wait=False)
@@ -406,7 +436,10 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
         place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
         sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
         passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked, of_model)
+    passes = passes or _after_a_warm_up(kind, marked, start, end)
     if passes is None or not _hold_the_work(passes, ops, rows):
+        return None
+    if not optimizer.any() and _end_a_start(trace, passes, rows):
         return None
     # A loop that covers most of the recorded range makes it an epoch. In a range that is a single
     # step, an optimizer's updates of its parameters repeat as well.
@@ -429,6 +462,32 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
     return int(process), thread, begin, until
+
+
+def _after_a_warm_up(
+    kind: Integers, marked: Mask, start: Integers, end: Integers
+) -> Repetition | None:
+    """Three passes of the same launches, nearly all there are, of which the first alone is long.
+
+    The host sees something of each, so that they are no layers.
+    """
+    count = len(kind)
+    for lag in range(count // 3, max(int(_LEAST_OF_ALL * count) // 3, _SHORT) - 1, -1):
+        first = count - lag * np.array([3, 2, 1])
+        again = slice(first[0] + lag, None), slice(first[0], count - lag)
+        if kind[-1] != kind[-1 - lag] or (kind[again[0]] != kind[again[1]]).any():
+            continue
+        took = np.diff(np.append(start[first], end[-1]))
+        alike = took[1:].max() < _ALIKE * took[1:].min()
+        seen = np.logical_or.reduceat(marked, first).all()
+        if alike and seen and took[0] >= _FIRST_LONGER * took[1:].max():
+            return Repetition(first, count, lag)
+    return None
+
+
+_LEAST_OF_ALL, _ALIKE, _FIRST_LONGER = 0.8, 1.25, 2.0
+"""Sizes that grow from pass to pass are a sweep. Where two steps follow a warm-up in shipped
+recordings, that is 1.8 times as long at most, besides first uses."""
 
 
 def _around_ranges(ranges: Table, first: Integers, until: Integers) -> tuple[int, Integers]:
@@ -470,6 +529,20 @@ def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
     time = np.where(runs, end - start, 0)
     enough = np.count_nonzero(runs & inside) >= len(passes.first)
     return bool(enough and time[inside].sum() >= _LEAST_OF_WORK * time.sum())
+
+
+def _end_a_start(trace: Trace, passes: Repetition, rows: Array) -> bool:
+    """Whether few passes of few operations are next to nothing beside the rest of a recording."""
+    inside, ops = rows[passes.first[0] : passes.end], operations(trace)
+    took_ns = int(ops.end_ns[inside].max() - ops.start_ns[inside].min())
+    first, last = recorded_span(trace)
+    few = len(passes.first) < _FEW_PASSES and len(inside) < FEW_IN_ALL
+    return few and took_ns < BESIDE_START * (last - first)
+
+
+_FEW_PASSES, FEW_IN_ALL, BESIDE_START = 20, 100, 0.05
+"""Four passes of a kernel of 32 ms after 3.5 s, and 13 of 32 µs after 20 ms, are what a start ends
+in. Of the loops in less than this part of a shipped recording, the shortest has 1016 operations."""
 
 
 def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:

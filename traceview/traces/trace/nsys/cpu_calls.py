@@ -189,9 +189,11 @@ _NO_MODULES = ("[Broken backtraces]", "[Unknown]", "[Max depth]")
 
 
 def native_samples(reader: Reader, rows: Rows) -> Staged:
-    """Samples of the threads that occur in other tables, of all if none does, in order of time."""
-    known = reader.owners.has_threads(rows)
-    rows = rows.where(known if known.any() else reader.owners.has_processes(rows))
+    """Samples of the processes that occur in other tables, of all if none does, in order of time.
+
+    A thread that calls no CUDA, and so is in no other table, may be what the others wait for.
+    """
+    rows = rows.where(reader.owners.has_processes(rows))
     thread, process = reader.owners.threads(rows)
     time = rows.nullable("start")
     order = np.argsort(time, kind="stable")

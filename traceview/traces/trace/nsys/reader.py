@@ -45,10 +45,11 @@ _OF_ROWS: Mapping[str, tuple[ExportTable, Callable[[tables.Reader, Rows], Staged
 }
 _OF_KNOWN_THREADS: Mapping[str, tuple[ExportTable, Callable[[tables.Reader, Rows], Staged]]] = {
     "thread_runs": (cpu_calls.SCHEDULING, cpu_calls.thread_runs),
-    "native_samples": (cpu_calls.NATIVE_SAMPLES, cpu_calls.native_samples),
     "os_calls": (cpu_calls.OS_CALLS, cpu_calls.os_calls),
+    "native_samples": (cpu_calls.NATIVE_SAMPLES, cpu_calls.native_samples),
 }
-"""Tables of the whole system, of which the rows of threads in other tables are kept."""
+"""Tables of the whole system, of which the rows of threads in other tables are kept; of samples,
+which come last, those of all threads of their processes."""
 _OF_SEVERAL: Mapping[str, Callable[[tables.Reader], Staged | None]] = {
     "overheads": tables.overheads,
     "host_functions": cpu_calls.host_functions,
