@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     shared_memory.layout_conversions_in_loops,
     shared_memory.narrow_shared_accesses,
     occupancy.tail_wave,
+    launches.unused_axes,
 )
 """All rules in reading order, in which they also spend the budget of recompilations."""
 
