@@ -44,6 +44,9 @@ LAUNCH = "\ngelu[(4,)](torch.empty(4096, device='cuda'), 4096, BLOCK=1024)\n"
         ("x_ptr + att", "x_ptr + at", "at script.py:14, `x = tl.load(x_ptr + att, mask=at < n)`"),
         ("x * scal", "x * 2", "at script.py:8, `return x * scal`: NameError: scal is not defined"),
         ("tl.lod(", "tl.load(", "no attribute 'lod'"),
+        ("helper(x, x), mask", "helper(x), mask", "too many positional arguments"),
+        ("helper(), mask", "helper(x), mask", "missing a required argument: 'x'"),
+        ("{x}, mask", "helper(x), mask", "unsupported AST node type: Set"),
         ("mask=at < n, msk=1)", "mask=at < n)", "unexpected keyword argument 'msk'"),
     ],
 )
@@ -104,12 +107,41 @@ def test_what_other_arguments_would_mend_is_no_mistake_in_the_kernel(tmp_path):
     assert "--signature" in caught.value.remedy
 
 
-def test_a_global_of_triton_2_is_allowed_and_told(tmp_path):
-    path, notes = tmp_path / "script.py", list[str]()
-    path.write_text("FACTOR = 2.5\n" + GELU.replace("x * 2", "x * FACTOR"))
-    (kernel,) = traceview.inspect_ptx(path, note=notes.append).kernels
-    assert "0f40200000" in (kernel.compiled.ptx or "").lower()
-    assert "gelu reads globals that are not tl.constexpr, as Triton 2 allowed" in notes
+@pytest.mark.parametrize("signature", [None, "*fp32:16, i32:16, 1024"])
+@pytest.mark.parametrize(
+    ("defined", "name"),
+    [("FACTOR = 2.5", "FACTOR"), ("from constants import FACTOR as SCALE", "SCALE")],
+)
+def test_a_global_that_is_no_constant_is_the_first_finding(tmp_path, defined, name, signature):
+    path = tmp_path / "script.py"
+    (tmp_path / "constants.py").write_text("FACTOR = 2.5\n")
+    other = GELU.partition("@triton.jit\ndef gelu")[2]
+    # A kernel after it that reads none.
+    kernels = GELU.replace("x * 2", f"x * {name}") + (
+        "" if signature else f"\n\n@triton.jit\ndef plain{other.replace('helper(x)', 'x')}"
+    )
+    path.write_text(f"{defined}\n{kernels}")
+    # The code that it gives all the same is in no cache that the next run takes it from.
+    for _ in range(2):
+        kernel, *others = traceview.inspect_ptx(path, signature=signature).kernels
+        assert "0f40200000" in (kernel.compiled.ptx or "").lower()
+        first = kernel.findings[0]
+        assert first.severity == "high"
+        assert f"at script.py:9 it reads the global {name}, which is no" in first.message
+        assert first.action.startswith(f"Define it as {name} = tl.constexpr(…)")
+        assert not any("Triton refuses" in f.message for each in others for f in each.findings)
+
+
+def test_a_launch_that_fails_by_a_global_says_what_to_do(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(GELU.replace("x * 2", "x * FACTOR") + "\nFACTOR = 2.5" + LAUNCH)
+    with pytest.raises(InputError) as caught:
+        traceview.inspect_ptx(path)
+    assert caught.value.what.endswith(
+        "launched at line 18: it reads the global FACTOR at script.py:8, `return x * FACTOR`, "
+        "which is no tl.constexpr"
+    )
+    assert caught.value.remedy.startswith("define it as a constant, such as NAME = tl.constexpr(4)")
 
 
 def test_kernels_that_a_function_defines_are_found(tmp_path):

@@ -15,13 +15,16 @@ _REPR = re.compile(r"""(\w+)\((["'])(.*)\2\)""", re.DOTALL)
 _UNDEFINED = re.compile(r"(\w+) is not defined")
 _STAND_IN = re.compile(r"<stand-in for ([\w.]+)")
 _PLAIN = re.compile(r"Unsupported function referenced: <function (\w+) at 0x\w+>")
+_PLAIN_GLOBAL = re.compile(r"Cannot access global variable (\w+) from within")
 _NEVER_RIGHT = re.compile(
     rf"{_PLAIN.pattern}|module '[\w.]+' has no attribute|unexpected keyword argument|"
-    rf"{_STAND_IN.pattern}"
+    rf"{_STAND_IN.pattern}|unsupported AST node type|missing a required argument|"
+    r"too many positional arguments"
 )
 _PTXAS = re.compile(r"^ptxas \w+ *: (.+)$", re.MULTILINE)
 NOT_IMPORTED = "which could not be imported"
 OF_TRITON_1 = "which only Triton 1 knew"
+NOT_CONSTEXPR = "which is no tl.constexpr"
 NOT_ASCII = "Unexpected non-ASCII character"
 
 
@@ -36,6 +39,8 @@ def in_words(error: BaseException, functions: Iterable[Any] = ()) -> str:
     gathered = _gathered_keywords(str(message), inner)
     if gathered:
         return f"it takes **{gathered}, {OF_TRITON_1},{_place(inner, functions)}"
+    if named := _PLAIN_GLOBAL.search(str(message)):
+        return f"it reads the global {named[1]}{_place(inner, functions)}, {NOT_CONSTEXPR}"
     if plain := _PLAIN.search(str(message)):
         return (
             f"it calls {plain[1]}{_use(plain[1], functions)}, which is no function of @triton.jit"
@@ -67,6 +72,14 @@ def is_of_source(error: BaseException) -> bool:
     return bool(undefined and source and undefined[1] not in _bound(source))
 
 
+def plain_global(error: BaseException, functions: Iterable[Any]) -> tuple[str, str, int] | None:
+    """The global that a kernel reads and Triton refuses, with file and line; else None."""
+    inner = _innermost(error)
+    named = _PLAIN_GLOBAL.search(str(getattr(inner, "error_message", None) or inner))
+    place = _line_of(inner, functions) if named else None
+    return (named[1], *place) if named and place else None
+
+
 def _gathered_keywords(message: str, error: BaseException) -> str | None:
     """The name of the `**meta` parameter that an error says is not defined; else None."""
     undefined, source = _UNDEFINED.search(message), getattr(error, "src", None)
@@ -94,11 +107,16 @@ def _place(error: BaseException, functions: Iterable[Any]) -> str:
         return ""
     lines = str(source or "").splitlines()
     code = f", `{lines[line - 1].strip()[:100]}`" if line <= len(lines) else ""
+    place = _line_of(error, functions)
+    return f" at {Path(place[0]).name}:{place[1]}{code}" if place else f" at its line {line}{code}"
+
+
+def _line_of(error: BaseException, functions: Iterable[Any]) -> tuple[str, int] | None:
+    """File and line of an error in one of the jitted functions; None elsewhere."""
+    line, source = getattr(getattr(error, "node", None), "lineno", None), getattr(error, "src", "")
     # Triton's source of a function begins at its `def`.
     first = source_of(next((f for f in functions if getattr(f, "src", None) == source), None))
-    if first is None:
-        return f" at its line {line}{code}"
-    return f" at {Path(first[0]).name}:{first[1] + line - 1}{code}"
+    return (first[0], first[1] + line - 1) if first and line else None
 
 
 def _use(name: str, functions: Iterable[Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from traceview.base import errors, units
 from traceview.base.errors import TraceviewError
 from traceview.base.records import record
-from traceview.kernels.ptx.model import Argument, Compiled
+from traceview.kernels.ptx.model import Argument, Compiled, SourceLine
 
 # Sources that Inductor (torch.compile) generated, and the operations fused into each kernel.
 #
@@ -251,4 +251,9 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         launches=variant.launches,
         variant=line["id"],
         launch=variant.launch,
+        plain_global=_global(*line["plain_global"]) if line.get("plain_global") else None,
     )
+
+
+def _global(name: str, file: str, line: int) -> tuple[str, SourceLine]:
+    return name, SourceLine(file, line)

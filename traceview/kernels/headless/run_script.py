@@ -219,7 +219,10 @@ def _in_words(error: BaseException, script: Script, functions: Sequence[Any]) ->
     line = _last_line(error, script)
     place = f" at line {line}" if line else ""
     if line and hasattr(error, "node"):
-        return f"raised {compile_error.in_words(error, functions)}, launched at line {line}"
+        words = compile_error.in_words(error, functions)
+        if words.startswith("it "):
+            return f"raised {type(error).__name__}, launched at line {line}: {words}"
+        return f"raised {words}, launched at line {line}"
     message = compile_error.on_one_line(str(error))
     return f"raised {type(error).__name__}{place}" + (f": {message}" if message else "")
 

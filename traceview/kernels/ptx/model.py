@@ -186,7 +186,8 @@ class Compiled:
     `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
     intermediate code by stage: ttir, ttgir, llir. `configuration` is the autotuner's that it was
     compiled with: constexprs and options by name. `launch` has the source and the arguments of a
-    launch, for a reproducer. `parameter_names` are those of CUDA C++.
+    launch, for a reproducer. `parameter_names` are those of CUDA C++. `plain_global` is a global
+    that Triton refuses to let the kernel read, and where it does; it was compiled all the same.
     """
 
     name: str
@@ -209,6 +210,7 @@ class Compiled:
     configuration: Mapping[str, Any] | None = field(default=None, compare=False)
     launch: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     parameter_names: tuple[str, ...] = ()
+    plain_global: tuple[str, SourceLine] | None = None
 
     @property
     def by_nvvm(self) -> bool:

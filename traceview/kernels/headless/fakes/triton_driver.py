@@ -307,13 +307,23 @@ def listen(compiled: Callable[..., None] | None) -> None:
     knobs.compilation.listener = compiled
 
 
-def allow_plain_globals() -> bool:
-    """Let kernels read plain globals, as Triton 2 did; return False if they already could."""
+def allow_plain_globals(allow: bool) -> None:
+    """Let kernels read plain globals, as Triton 2 did, or only if the user allows it.
+
+    What is compiled then is cached apart, as it has the key of code that Triton refuses.
+    """
     from triton import knobs
 
-    before = knobs.compilation.allow_non_constexpr_globals
-    knobs.compilation.allow_non_constexpr_globals = True
-    return not before
+    allowed, folder = _plain_globals_at_start()
+    knobs.compilation.allow_non_constexpr_globals = allow or allowed
+    knobs.cache.dir = f"{folder}-globals" if allow and not allowed else folder
+
+
+@functools.cache
+def _plain_globals_at_start() -> tuple[bool, str]:
+    from triton import knobs
+
+    return knobs.compilation.allow_non_constexpr_globals, knobs.cache.dir
 
 
 def options_of(target: Any) -> set[str]:

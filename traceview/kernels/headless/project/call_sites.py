@@ -81,7 +81,7 @@ class Aliases:
 _MOST_FILES = 3000
 _MOST_BYTES = 2_000_000
 _MOST_SITES = 6
-_INSTALLED = ("site-packages", "dist-packages", "node_modules")
+INSTALLED = ("site-packages", "dist-packages", "node_modules")
 # How a kernel is launched or compiled with a grid as a keyword.
 _LAUNCHING = ("warmup", "run")
 _NO_PARAMETERS = {"grid", "num_warps", "num_stages", "num_ctas", "maxnreg", "warmup"}
@@ -195,7 +195,7 @@ def _others(file: Path, project: Path | None) -> list[Path]:
 def _sources(root: Path, *, is_project: bool) -> Iterator[Path]:
     """The Python files of a project, without what is installed or hidden in its folders."""
     for folder, below, names in os.walk(root):
-        listed = (each for each in below if each[0] != "." and each not in _INSTALLED)
+        listed = (each for each in below if each[0] != "." and each not in INSTALLED)
         below[:] = sorted(each for each in listed if is_project or _FIRST.search(each))
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 

@@ -45,6 +45,7 @@ class EventLog:
     names of all kernels compiled, written or not. `places` returns remarks on the origin of a
     generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
     no kernel is compiled at all. `configuration` is that of the autotuner which compiles now.
+    `plain_global` is one that the kernel reads although Triton refuses it, with file and line.
     `describe` returns the first launch of a variant as data, for a reproducer.
     """
 
@@ -59,6 +60,7 @@ class EventLog:
     remedy: str = ""
     functions: list[Any] = field(default_factory=list)
     configuration: Mapping[str, Value] | None = None
+    plain_global: tuple[str, str, int] | None = None
     describe: Callable[[CompiledVariant, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -94,6 +96,7 @@ class EventLog:
             cubin=files.get(".cubin"),
             stages={name: files[f".{name}"] for name in STAGES if f".{name}" in files},
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
+            plain_global=self.plain_global,
         )
 
     def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:

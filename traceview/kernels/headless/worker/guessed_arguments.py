@@ -15,9 +15,10 @@ from typing import Any
 
 from traceview.base.records import record
 from traceview.kernels.headless import inference, signatures
-from traceview.kernels.headless.compile_error import in_words, is_of_source
+from traceview.kernels.headless.compile_error import in_words, is_of_source, plain_global
 from traceview.kernels.headless.dataflow import Usage
 from traceview.kernels.headless.inference import TRIED, Defaults
+from traceview.kernels.headless.project.aot import AotSignature
 from traceview.kernels.headless.project.assumed_tensor import (
     SIZE,
     AssumedDescriptor,
@@ -64,13 +65,14 @@ class Attempt:
 class Guesses:
     """The attempts for a kernel: by its calls, and by its source.
 
-    `given` are constexprs that the user sets.
+    `given` are constexprs that the user sets, `aot` what the project compiles it for.
     """
 
     jitted: Jitted
     usage: Usage
     calls: Sequence[LaunchArguments]
     given: Mapping[str, signatures.Value] = field(default_factory=dict)
+    aot: Sequence[AotSignature] = ()
 
     def is_passed(self, name: str) -> bool:
         """Whether a call passes a known value for a parameter."""
@@ -118,6 +120,9 @@ class Guesses:
                 for a in self.jitted.declared
             )
             yield Attempt(tuple(known), how="declared")
+        if not (configuration.constexprs or self.given):
+            for each in self.aot:
+                yield Attempt(each.arguments, each.options, each.place, "declared")
         nothing = LaunchArguments("")
         # Tiles that are computed from assumed sizes may fit no kernel: then those of its names.
         first = [
@@ -265,12 +270,19 @@ _WRITES = re.compile(r"\b(?:st\.(?:\w+\.)*global|atom|red|multimem|cp\.async\.bu
 class Problem:
     """Why a kernel does not compile. `is_kernel`: it does not with any arguments.
 
-    `is_slow`: it may, given more time.
+    `is_slow`: it may, given more time. `plain_global` is one that Triton refuses, with its place.
     """
 
     text: str
     is_kernel: bool = False
     is_slow: bool = False
+    plain_global: tuple[str, str, int] | None = None
+
+
+def problem_of(error: Exception, functions: Sequence[Any]) -> Problem:
+    """The problem that an error of the compiler tells; `functions` are all jitted functions."""
+    refused = plain_global(error, functions)
+    return Problem(in_words(error, functions), is_of_source(error), plain_global=refused)
 
 
 @record
@@ -325,8 +337,7 @@ class TrialCompilations:
                 kernel = compile_for(self.target, jitted, arguments, options)
                 written = _WRITES.search(str(kernel.asm["ptx"]))
             except Exception as error:
-                words = in_words(error, self.log.functions)
-                return asdict(Problem(words, is_of_source(error)))
+                return asdict(problem_of(error, self.log.functions))
             if written or is_test:
                 return None
             return asdict(Problem("it writes nothing with these arguments"))

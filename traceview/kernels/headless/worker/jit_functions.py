@@ -64,9 +64,14 @@ class Jitted:
         return str(self.function.fn.__module__)
 
     @property
-    def is_of_triton(self) -> bool:
-        """Whether it is of Triton's own library."""
-        return self.module.partition(".")[0] == "triton"
+    def file(self) -> str:
+        """The file that it is defined in."""
+        return str(self.function.fn.__code__.co_filename)
+
+    @property
+    def is_of_library(self) -> bool:
+        """Whether it is of Triton's own library, or of PyTorch's."""
+        return self.module.partition(".")[0] in ("triton", "torch")
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from types import FunctionType
@@ -16,14 +19,17 @@ from traceview.base.errors import InputError, TimeUpError
 from traceview.base.records import record
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.headless import inference, signatures
-from traceview.kernels.headless.compile_error import NOT_ASCII, NOT_IMPORTED, OF_TRITON_1, in_words
+from traceview.kernels.headless.compile_error import (
+    NOT_ASCII,
+    NOT_CONSTEXPR,
+    NOT_IMPORTED,
+    OF_TRITON_1,
+)
 from traceview.kernels.headless.compile_options import CompileOptions, Deadline
 from traceview.kernels.headless.fakes import triton_driver
 from traceview.kernels.headless.fakes.triton_driver import Gpu
-from traceview.kernels.headless.project.call_sites import (
-    call_sites,
-    condition_of,
-)
+from traceview.kernels.headless.project.aot import AotSignature, aot_signatures
+from traceview.kernels.headless.project.call_sites import call_sites, condition_of
 from traceview.kernels.headless.project.launch_arguments import (
     LaunchArguments,
     call_kernel_factories,
@@ -38,6 +44,7 @@ from traceview.kernels.headless.worker.guessed_arguments import (
     Guesses,
     Problem,
     TrialCompilations,
+    problem_of,
 )
 from traceview.kernels.headless.worker.jit_functions import (
     AutotuneConfig,
@@ -68,6 +75,8 @@ _ADVICE = {
     "tensordesc<fp16[128, 64]> in --signature",
     "JIT functions do not support **": _NAME_CONSTANTS,
     OF_TRITON_1: _NAME_CONSTANTS,
+    NOT_CONSTEXPR: "define it as a constant, such as NAME = tl.constexpr(4), or pass it to the "
+    "kernel as a tl.constexpr parameter",
     NOT_ASCII: "ptxas reads ASCII alone: name the file and its kernels in ASCII",
 }
 
@@ -137,6 +146,8 @@ class KernelResolution:
     not_installed: tuple[str, ...] = ()
     # The kernels whose arguments have been reported.
     _described: set[str] = field(default_factory=set)
+    # Of kernels that read a plain global, which Triton refuses: that, and its place.
+    _refused: dict[str, tuple[str, str, int]] = field(default_factory=dict)
 
     def run(self) -> None:
         """Compile declared or guessed kernels where needed; log how the script ended.
@@ -189,7 +200,9 @@ class KernelResolution:
 
             undecorated[function.__name__] = Jitted(triton.jit(function))
         defined = {jitted.name: jitted for jitted in jitted_in(self.ending.names)}
-        return self._inner | undecorated | defined
+        known = self._inner | undecorated | defined
+        wanted = self.options.kernel
+        return known if wanted is None or wanted in known else known | self._imported(wanted)
 
     def _callees(self, jitted: Jitted) -> dict[str, Jitted]:
         """The jitted functions that a kernel may call, including those of other modules."""
@@ -199,18 +212,47 @@ class KernelResolution:
             function = waiting.pop().function.fn
             names, known = function.__code__.co_names, function.__globals__
             called = jitted_in({name: known[name] for name in names if name in known})
-            new = [each for each in called if each.name not in functions and not each.is_of_triton]
+            new = [each for each in called if each.name not in functions and not each.is_of_library]
             functions |= {each.name: each for each in new}
             waiting += new
         return functions
 
     @property
+    def _created(self) -> list[Jitted]:
+        """All jitted functions so far, the last first."""
+        # Of a function and its wrappers, the last created is the outermost.
+        return list(jitted_in({str(at): f for at, f in enumerate(reversed(self.log.functions))}))
+
+    @property
     def _inner(self) -> dict[str, Jitted]:
         """The kernels that functions of the script have defined so far."""
-        # Of a function and its wrappers, the last created is the outermost.
-        created = jitted_in({str(at): f for at, f in enumerate(reversed(self.log.functions))})
-        own = [j for j in created if j.function.fn.__code__.co_filename == self.script.path]
+        own = [j for j in self._created if j.file == self.script.path]
         return {jitted.name: jitted for jitted in reversed(own)}
+
+    @property
+    def _first_imported(self) -> str | None:
+        """The first kernel of a project that the script imports, as a target."""
+        own = (j for j in self._created if "site-packages" not in j.file)
+        trees = {j.name: j for j in own if not j.is_of_library}
+        kernels = inference.kernels_among({name: j.tree for name, j in trees.items()})
+        return next((f"{trees[name].file}:{name}" for name in reversed(kernels)), None)
+
+    def _imported(self, kernel: str) -> dict[str, Jitted]:
+        """The kernel of this name in a file that the script imports, also in its functions.
+
+        Raises InputError if several files have one.
+        """
+        package = self.script.package.parent if self.script.package else None
+        for node in ast.walk(ast.parse(Path(self.script.path).read_bytes())):
+            if isinstance(node, ast.ImportFrom) and kernel in (each.name for each in node.names):
+                with suppress(Exception):  # the user's code
+                    importlib.import_module("." * node.level + (node.module or ""), package)
+        named = [j for j in self._created if j.name == kernel and not j.is_of_library]
+        places = sorted({f"{j.file}:{kernel}" for j in named})
+        if len(places) > 1:
+            what = f"{self.script.name} imports {len(places)} kernels {kernel!r}"
+            raise InputError(what, f"name one of: {', '.join(places)}")
+        return {each.name: each for each in named}
 
     @functools.cached_property
     def _kernels(self) -> list[str]:
@@ -254,7 +296,8 @@ class KernelResolution:
             "exit_line": ending.exit_line,
             "inner": self._inner,
             "remedy": self.log.remedy
-            or "name the file with its @triton.jit function, or a launching script",
+            or f"name {self._first_imported or 'the file with its @triton.jit function'}, or a "
+            "launching script",
         }
         what, remedy = next(
             (what, remedy)
@@ -276,12 +319,18 @@ class KernelResolution:
             arguments = signatures.bind(signature, jitted.parameters, constexprs)
             problem = self._compile(jitted, arguments, configuration, {})
             if problem:
-                raise InputError(f"{jitted.name} does not compile as declared: {problem}")
+                raise InputError(f"{jitted.name} does not compile as declared: {problem.text}")
 
     def _compile_guessed(self) -> None:
         names, problems = self._selected(), list[Problem]()
         declared = all(self._jitted[name].declared for name in names)
         how = "those that its decorator declares" if declared else "guessed"
+        aot = [self._aot(self._jitted[name])[:1] for name in names]
+        if all(aot):
+            how = f"those declared at {', '.join(dict.fromkeys(a.place for (a,) in aot))}"
+        for jitted in (self._jitted[name] for name in names):
+            if jitted.file != self.script.path:
+                self.log.note(f"{jitted.name} is in {jitted.file}")
         self.log.note(f"{', '.join(names)}: not launched by the script, so the arguments are {how}")
         for at, name in enumerate(names):
             if at and self.deadline.passed:
@@ -290,6 +339,8 @@ class KernelResolution:
                 break
             problems += self._guess(self._jitted[name], self.deadline.shared(len(names) - at))
         self._trials.close()
+        # They may be compiled again.
+        triton_driver.allow_plain_globals(bool(self._refused))
         if not self.log.variants:
             raise InputError(problems[0].text, self._remedy(problems[0]))
         # Configurations of a kernel mostly fail for one reason.
@@ -307,10 +358,15 @@ class KernelResolution:
         return f"{longer if self.deadline.passed or problem.is_slow else ''}{_DECLARE}"
 
     def _guess(self, jitted: Jitted, deadline: Deadline) -> list[Problem]:
+        triton_driver.allow_plain_globals(False)
         signatures.check_names(self.options.constexprs, [p.name for p in jitted.parameters])
         helpers = {name: j.tree for name, j in self._callees(jitted).items()}
         guesses = Guesses(
-            jitted, jitted.usage(helpers), self._calls(jitted), self.options.constexpr_values
+            jitted,
+            jitted.usage(helpers),
+            self._calls(jitted),
+            self.options.constexpr_values,
+            self._aot(jitted),
         )
         configurations, problems = self._configurations(jitted), list[Problem | None]()
         for at, configuration in enumerate(configurations):
@@ -357,10 +413,9 @@ class KernelResolution:
                 is_known = attempt.how == "declared" or jitted.name in self._described
                 remarks = () if is_known else (shown,)
                 self._described.add(jitted.name)
-                wrong = self._compile(
+                return self._compile(
                     jitted, attempt.arguments, configuration, attempt.options, remarks
                 )
-                return Problem(wrong) if wrong else None
             verb = "does not compile" + (" " if failed.is_slow else ": ")
             text = f"{jitted.name} {verb}{failed.text}"
             if failed.is_kernel:
@@ -387,13 +442,17 @@ class KernelResolution:
         seconds = max(_LEAST_S, deadline.left_s * (_OF_CALL if attempt.origin else 0.5))
         options = self._options(attempt.options, configuration)
         problem = self._trials.problem(jitted, attempt.arguments, options, seconds)
-        is_global = problem is not None and "global variable" in problem.text
-        if is_global and triton_driver.allow_plain_globals():
-            self.log.note(
-                f"{jitted.name} reads globals that are not tl.constexpr, as Triton 2 allowed"
-            )
+        if self._is_now_allowed(jitted, problem):
             return self._tried(jitted, attempt, configuration, deadline)
         return problem
+
+    def _is_now_allowed(self, jitted: Jitted, problem: Problem | None) -> bool:
+        """Allow the kernel to read plain globals, if that is its problem, for code to show."""
+        if problem is None or problem.plain_global is None or jitted.name in self._refused:
+            return False
+        self._refused[jitted.name] = problem.plain_global
+        triton_driver.allow_plain_globals(True)
+        return True
 
     def _options(self, options: Mapping[str, Any], configuration: AutotuneConfig) -> dict[str, Any]:
         return dict(options) | dict(configuration.options) | self.options.launch_options
@@ -402,9 +461,14 @@ class KernelResolution:
     def _trials(self) -> TrialCompilations:
         return TrialCompilations(self.gpu.target, self.log)
 
+    def _aot(self, jitted: Jitted) -> list[AotSignature]:
+        """What its project compiles a kernel for ahead of time."""
+        project = self.script.package.project if self.script.package else None
+        return list(aot_signatures(jitted.name, Path(jitted.file), project, jitted.parameters))
+
     def _calls(self, jitted: Jitted) -> list[LaunchArguments]:
         """The calls of a kernel in the source of its project."""
-        file = Path(jitted.function.fn.__code__.co_filename)
+        file = Path(jitted.file)
         project = self.script.package.project if self.script.package else None
         parameters = jitted.parameters
         own = jitted.function.fn.__globals__
@@ -421,15 +485,20 @@ class KernelResolution:
         configuration: AutotuneConfig,
         options: Mapping[str, Any],
         remarks: tuple[str, ...] = (),
-    ) -> str | None:
+    ) -> Problem | None:
+        self.log.plain_global = self._refused.get(jitted.name)
         self.log.remarks = (*remarks, *filter(None, [configuration.label]))
-        options = self._options(options, configuration)
+        whole = self._options(options, configuration)
         values = {**configuration.constexprs, **configuration.options}
         self.log.configuration = values if configuration.label else None
         try:
-            compile_for(self.gpu.target, jitted, arguments, options)
+            compile_for(self.gpu.target, jitted, arguments, whole)
         except Exception as error:
-            return in_words(error, self.log.functions)
+            problem = problem_of(error, self.log.functions)
+        else:
+            return None
         finally:
             self.log.configuration = None
-        return None
+        if self._is_now_allowed(jitted, problem):
+            return self._compile(jitted, arguments, configuration, options, remarks)
+        return problem

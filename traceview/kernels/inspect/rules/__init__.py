@@ -12,6 +12,7 @@ from traceview.kernels.inspect.recompilations import Outcome
 from traceview.kernels.inspect.rules import (
     arithmetic,
     global_memory,
+    launches,
     loops,
     occupancy,
     shared_memory,
@@ -22,6 +23,7 @@ from traceview.kernels.inspect.rules.remedies import Reconciliation
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
 RULES: tuple[Rule, ...] = (
+    launches.plain_globals,
     occupancy.small_launch,
     occupancy.serialized_wgmma,
     occupancy.scalar_blocks,
@@ -52,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     shared_memory.layout_conversions_in_loops,
     shared_memory.narrow_shared_accesses,
     occupancy.tail_wave,
+    launches.unused_axes,
 )
 """All rules in reading order, in which they also spend the budget of recompilations."""
 

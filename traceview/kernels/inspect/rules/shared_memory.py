@@ -15,6 +15,7 @@ from traceview.kernels.inspect.recompilations import Outcome, widths, widths_tex
 from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy
+from traceview.kernels.inspect.rules.shared_arrays import array_conflict
 from traceview.kernels.ptx.accesses import COPIES, AsyncWait, async_waits
 from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.instruction_mix import instruction_mix
@@ -24,8 +25,9 @@ from traceview.kernels.ptx.ttgir import operations
 _POOR, _BAD = 2.0, 4.0
 _MINOR_SHARE = 0.25
 _CONFLICTS = Diagnosis(
-    "Bank conflicts: shared-memory accesses at {line} take {wavefronts_per_request} wavefronts per "
-    "request instead of {ideal_wavefronts_per_request}",
+    "Bank conflicts: shared-memory accesses[ of {array}] at {line} take {wavefronts_per_request} "
+    "wavefronts per request instead of {ideal_wavefronts_per_request}[ ({ways}-way): neighbouring "
+    "threads are {stride_words:word} of 4 bytes apart]",
     "Load and store the tile along the same axis, or use another tile shape or num_warps, so that "
     "Triton lays shared memory out differently",
 )
@@ -114,7 +116,9 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
     reduced = {r.source for r in operations.warp_reductions(kernel.ttgir)} if kernel.ttgir else ()
     tries = remedies.tested_remedies(remedies.more_warps(kernel.compiled), kernel.trials, halved)
     worst = max(conflicting, key=lambda access: _passes([access]).taken)
-    ways, cost = _passes([worst]).factor, worst.cost or RequestCost()
+    array = array_conflict(kernel, worst)
+    cost = array.cost if array else worst.cost or RequestCost()
+    ways = _passes([replace(worst, cost=cost)]).factor
     basis = f"addresses in PTX of {worst.count} × {worst.opcode} at loop depth {worst.loop_depth}"
     advised = ""
     for best in tries[:1]:
@@ -127,7 +131,9 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
             "line": line_name(worst.source),
             "wavefronts_per_request": cost.wavefronts,
             "ideal_wavefronts_per_request": cost.ideal_wavefronts,
-            "ways": ways,
+            "ways": round(ways) if ways == round(ways) else ways,
+            "array": array.name if array else None,
+            "stride_words": array.stride_bytes // 4 if array else None,
             "instructions": sum(access.count for access in conflicting),
             "shared_wavefronts": every.taken,
             "ideal_shared_wavefronts": every.needed,
@@ -139,7 +145,13 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
             worst,
             costly=every.factor >= _POOR and ways >= _BAD and worst.source not in reduced,
         ),
-        remedy=advised or (_PAD if kernel.compiled.is_cuda(worst.source) else ""),
+        remedy=advised
+        or (
+            f"Declare it {array.padded}, so that its rows start in different banks"
+            if array and array.padded
+            else ""
+        )
+        or (_PAD if kernel.compiled.is_cuda(worst.source) else ""),
     )
 
 

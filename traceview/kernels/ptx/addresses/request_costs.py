@@ -189,6 +189,16 @@ class RequestCosts:
             ideal_wavefronts=passes[1] if passes else None,
         )
 
+    def stride(self, instruction: Instruction) -> int | None:
+        """The bytes between neighbouring threads of each warp; None if uneven or not known."""
+        strides = set[int]()
+        for registers in self.each:
+            warps = self._warps(registers, instruction, _brackets(instruction)[0])
+            if warps is None:
+                return None
+            strides |= set(map(int, np.unique(np.diff(warps[0], axis=1))))
+        return strides.pop() if len(strides) == 1 else None
+
     def used_fraction(self, instructions: Sequence[Instruction], width: int) -> float | None:
         """The fraction of the bytes in the sectors a block touches that it needs, if known."""
         fractions = []

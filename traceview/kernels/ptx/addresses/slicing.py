@@ -73,6 +73,19 @@ class Slices:
         """The origin of the address of a load, store, copy or atomic."""
         return self._origin(registers_in(address_text(access.operands)))
 
+    def symbols(self, access: Instruction) -> set[str]:
+        """The names, such as those of shared arrays, that the address of an access adds up."""
+        text = address_text(access.operands)
+        names, waiting, seen = set(re.findall(r"[\w$]+", text)), registers_in(text), set[str]()
+        while waiting:
+            register = waiting.pop()
+            new = [] if register in seen else self.writers(register)
+            seen.add(register)
+            for writer in (each for each in new if not each.opcode.startswith(_LOADS)):
+                names |= set(re.findall(r"[\w$]+", writer.operands))
+                waiting += reads(writer)
+        return names
+
     def guard(self, access: Instruction) -> Origin:
         """The origin of the predicate (the mask) of an access."""
         return self._origin([access.predicate.lstrip("!")] if access.predicate else [])

@@ -78,7 +78,7 @@ def deepest_loop(module: IrModule) -> DeepestLoop | None:
     loads = tuple(
         _waiting(op, around, module, widths)
         for op, around in here
-        if op.opcode == "tt.load" and op.shape
+        if op.opcode == "tt.load" and op.shape and not _runs_ahead(op, around, module)
     )
     loop = next(region for region in reversed(here[0][1]) if region.opcode in LOOPS)
     opcodes = {op.opcode for op, _ in here}
@@ -89,6 +89,16 @@ def deepest_loop(module: IrModule) -> DeepestLoop | None:
         bool(opcodes & {*_COPIES, "ttg.async_wait"}),
         "tt.store" in opcodes and bool(_CARRIED_FLOATS.search(loop.rest)),
     )
+
+
+def _runs_ahead(op: IrOperation, around: list[IrOperation], module: IrModule) -> bool:
+    """Whether a loop only hands a loaded value to its next iteration, as a prefetch by hand."""
+    waiting, last = list(op.results), set[tuple[str, int]]()
+    while waiting:
+        for user in module.users.get(waiting.pop(), ()):
+            waiting += user.results if user.opcode in _MOVED else ()
+            last |= set() if user.opcode in _MOVED else {(user.opcode, user.depth)}
+    return around[-1].opcode in LOOPS and last == {("scf.yield", op.depth)}
 
 
 @record

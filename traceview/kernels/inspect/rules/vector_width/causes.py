@@ -59,6 +59,7 @@ class Narrow:
     them. `helpers` are the lines of inlined helpers that make them. `used`: all of the array's
     accesses together need all that they move. `shared`: neighbouring threads of the kernel read
     the same elements, shifted, as in a stencil; `overlapping`: all of them store to the same.
+    `assembled`: the line shifts the loaded bytes into words.
     """
 
     place: Place
@@ -74,6 +75,7 @@ class Narrow:
     used: bool = False
     shared: bool = False
     overlapping: bool = False
+    assembled: bool = False
 
     @property
     def coalesced(self) -> bool:

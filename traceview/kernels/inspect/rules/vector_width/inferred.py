@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from traceview.base import units
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
 from traceview.kernels.inspect.rules.vector_width.from_layout import (
@@ -49,6 +50,11 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
         return _OVERLAPPING
     if cuda and narrow.shared and narrow.coalesced:
         return _STENCIL
+    sectors = narrow.cost.sectors if narrow.cost else None
+    is_far = SECTOR_BYTES * (sectors or 0) >= 2 * WARP_THREADS * narrow.moved / 8
+    is_far |= narrow.layout.lane is not None and narrow.layout.lane.parameter is not None
+    if narrow.assembled and not is_far and (narrow.layout.consecutive or _is_run(narrow)):
+        return _ASSEMBLED
     # What is far from thread to thread costs more than how a thread's own elements lie.
     apart = threads_apart(narrow, cuda=True) if cuda and not _is_run(narrow) else None
     if apart:
@@ -271,6 +277,14 @@ _STENCIL = NarrowReason(
     proven=True,
     kept=True,
     coalesced=True,
+)
+
+_ASSEMBLED = NarrowReason(
+    "each thread assembles words from bytes, whose address may be any",
+    "Leave it where the address or the order of bytes is not known. If each word starts at a "
+    "multiple of its size, load it at once, and reverse its bytes with __byte_perm where needed",
+    "PTX: loads of adjacent bytes, which the line shifts; nothing shows their alignment",
+    kept=True,
 )
 
 _OVERLAPPING = NarrowReason(

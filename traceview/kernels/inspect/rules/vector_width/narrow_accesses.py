@@ -30,6 +30,7 @@ from traceview.kernels.ptx.model import Access, Instruction
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
 _SECTOR_BITS = 256
+_SHIFTS = ("shl.b", "prmt.", "bfi.")
 # Of the bytes that a structure's members share sectors with, nearly all are needed.
 _USED, _MOST_OF_ARRAY = 0.9, 16
 _WHOLE_BITS = 32
@@ -181,13 +182,23 @@ def _narrow(
     helpers = helper_lines(each for context in narrow for each in context.instructions)
     found = causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
-        _uses_all(kernel, most, samples), shared, _overlap(most, samples),
+        _uses_all(kernel, most, samples), shared, _overlap(most, samples), _assembled(kernel, most),
     )  # fmt: skip
     limit = limit_of(found, kernel.compiled) if layout.scattered else None
     # Copies to a transposed tile are in the tile's order, not in memory's.
     adjacent = limit is not None and min(limit.share.adjacent, limit.contiguity) > 1
     in_order = replace(layout, step=Stride(layout.width_bytes))
     return replace(found, layout=in_order) if adjacent else found
+
+
+def _assembled(kernel: KernelContext, most: AccessContext) -> bool:
+    """Whether CUDA C++ loads several bytes one by one and shifts them into words there."""
+    source, kind, _ = most.place
+    several = len(most.instructions) > 1 and (kind, most.access.width_bits) == ("load", 8)
+    if not (several and kernel.compiled.is_cuda(source) and kernel.code.ptx):
+        return False
+    here = (i.opcode for i in kernel.code.ptx.instructions if i.source == source)
+    return any(opcode.startswith(_SHIFTS) for opcode in here)
 
 
 def _overlap(most: AccessContext, samples: Samples) -> bool:
