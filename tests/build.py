@@ -445,6 +445,12 @@ class Export(ExportFile):
         where["overheadType"] = QUEUE_FULL
         return self.raw("CUPTI_ACTIVITY_KIND_OVERHEAD", start=start, end=end, **where)
 
+    def printed(self, text: str) -> Self:
+        """Add what a program printed, one file of several."""
+        self._tables["ProcessStreams"] = "contentId!"
+        self._rows.setdefault("ProcessStreams", [])
+        return self.raw("ProcessStreams", contentId=self.string(text))
+
     def off_cpu(
         self, *spans: Span, process: int = 1, thread: int | None = None, cpu: int = 0
     ) -> Self:

@@ -94,7 +94,14 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
 
 @pytest.mark.parametrize(
     ("work_ms", "start_ms", "alone"),
-    [(1, 900, True), (3, 900, True), (9, 900, False), (3, 100, False), (9, 4_000, True)],
+    [
+        (1, 900, True),
+        (3, 900, True),
+        (9, 900, True),
+        (3, 100, False),
+        (18, 900, False),
+        (9, 4_000, True),
+    ],
 )
 def test_one_pass_in_a_long_start(tmp_path, work_ms, start_ms, alone):
     """Vectors are copied, added and copied back, once."""

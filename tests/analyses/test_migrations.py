@@ -102,6 +102,24 @@ def test_pages_that_move_outside_the_work_of_their_gpu(work_ns, work, severity, 
         assert (found.time_at_stake_ns, found.share_of_step_pct) == (30 * MS, None)
 
 
+@pytest.mark.parametrize("prefetched", [0, 1, 3])
+@pytest.mark.parametrize("up", [False, True])
+def test_what_is_prefetched_needs_no_prefetch(tmp_path, prefetched, up):
+    export, end = Export(), 90 * MS
+    if up:
+        export.migration((0, 20 * MS), cause="user prefetch")
+    export.launch((50 * MS - 10, 50 * MS - 5), (50 * MS, end))
+    for number in range(3):
+        cause = "user prefetch" if number < prefetched else "page fault"
+        span = (end + number * 10 * MS, end + (number + 1) * 10 * MS)
+        export.migration(span, kind="UVM D2H", cause=cause)
+
+    [found] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert ("refetch" in found.action) is (prefetched < 3)
+    assert "ompute on the GPU what the CPU needs of it" in found.action
+
+
 @pytest.mark.parametrize("schema", ["3.0.0", "3.20.3"])
 def test_migrations_without_the_table_of_their_names(tmp_path, schema):
     result = ask(ANALYSIS, Export(schema).migration((200, 300)), tmp_path)

@@ -379,8 +379,10 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
         if row.analysis == gpu_idle.ANALYSIS.name
         and row.severity == "high"
         and row.finding.share_of_step_pct is None
-        and row.finding.time_at_stake_ns >= max(run_ns / 2, _LEAST_OF_RUN_NS)
+        and row.finding.time_at_stake_ns >= _LEAST_OF_RUN_NS
     ]
+    if 2 * sum(row.finding.time_at_stake_ns for row in most) < run_ns:
+        most = []
     notes = (
         RankedFinding(
             row.analysis,

@@ -79,11 +79,47 @@ def test_little_cpu_work_is_not_what_a_run_is_about(tmp_path, where, took, gpu):
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-def test_pages_that_the_cpu_waits_for_are_reported_as_migrations(tmp_path, where):
-    export = run(where, "known")
-    at = 2 * S
-    export.migration((at, at + MS), bytes=10**6, kind="UVM D2H")
-    assert not of_run(export, tmp_path)
+@pytest.mark.parametrize("number", [1, 7, 4000])
+@pytest.mark.parametrize(("moved", "is_told"), [(100 * MS, True), (900 * MS, True), (2 * S, False)])
+def test_pages_that_the_cpu_waits_for_are_reported_as_migrations(
+    tmp_path, where, number, moved, is_told
+):
+    """Where they move for little of the CPU's work, they are taken from it."""
+    export, every = run(where, "known", gpu=10 * MS), 3 * S // number
+    for start in range(S // 2, S // 2 + number * every, every):
+        export.migration((start, start + moved // number), bytes=10**6, kind="UVM D2H")
+    found = of_run(export, tmp_path)
+
+    assert len(found) == is_told
+    for each in found:
+        assert each.time_at_stake_ns == pytest.approx(4 * S - moved, rel=0.01)
+        assert "Pages of unified memory that it touches move for another" in each.message
+        assert ("cudaMemPrefetchAsync to cudaCpuDeviceId" in each.action) is (where == "after")
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 5), (6, 2), (3, 3)])
+@pytest.mark.parametrize(("gpu", "kernels"), [(4 * MS, 1), (500 * MS, 5)])
+@pytest.mark.parametrize("paged", [False, True])
+def test_cpu_work_before_and_after_all_gpu_work_is_what_a_run_is_about_together(
+    tmp_path, before, after, gpu, kernels, paged
+):
+    """Neither needs to be most of the run: data is made, and results are checked."""
+    export, second = run("before", "known", before * S, gpu, kernels), int(after * S)
+    end = 20 * MS + before * S + gpu + MS
+    export.os_call("write", end + second, end + second + 5_000)
+    export.call("cudaFree_v3020", end + second + 10_000, end + second + before * S // 2)
+    if paged:
+        for start in range(end, end + second, second // 50):
+            export.migration((start, start + MS), bytes=10**6, kind="UVM D2H")
+    report = traceview.analyze(export.load(tmp_path))
+    found = [each for each in report.findings if "CPU works for" in each.finding.message]
+
+    assert {each.severity for each in found} == {"high"}
+    assert [each.finding.message[:5] for each in found] == (
+        ["After", "Befor"] if after > before else ["Befor", "After"]
+    )
+    assert report.findings[0] is found[0]
+    assert "s of CPU work before and after the GPU's" in report.verdict.text
 
 
 def sampled_run(where, frames, took=4 * S, gpu=400 * MS):

@@ -351,3 +351,33 @@ def test_calls_alone_leave_the_range_with_most_other_time(tmp_path, took_ms, nam
     messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
     said = [each for each in messages if f" passed in {name} ({counted} calls)" in each]
     assert len(said) == (took_ms > 50)
+
+
+LOADED = [
+    ("symbol lookup error: /opt/x/libToolsInjectionProxy64.so: undefined symbol: __libc_dlclose, "
+     "version GLIBC_PRIVATE", "libToolsInjectionProxy64.so: undefined symbol: __libc_dlclose"),
+    ("error while loading shared libraries: libcudart.so.11.0: cannot open shared object file: No "
+     "such file or directory", "libcudart.so.11.0: cannot open shared object file: No such file"),
+    ("symbol lookup error: ./app: undefined symbol: cudaFoo", "app: undefined symbol: cudaFoo"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "told"), LOADED)
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("schema", ["3.7.2", "3.20.3"])
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_program_that_the_loader_ended_says_why(printed, told, before, schema, ran, tmp_path):
+    export = Export(schema)
+    for number in range(before):
+        export.printed(f"line {number}")
+    export.printed(f"warning\n/usr/bin/app: {printed}\n")
+    if ran:
+        # A child may fail to load, and the program goes on.
+        export.call("cudaMalloc", 0, 10)
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    assert any(told in each.message for each in found) is not ran
+    if not ran:
+        [finding] = found
+        assert finding.action.startswith("Record with a newer nsys") is ("Injection" in printed)

@@ -36,3 +36,17 @@ def test_the_last_wave_tells_nothing_where_blocks_wait_for_pages(tmp_path, block
 def test_prefetched_pages_hold_no_block_up(tmp_path):
     [finding] = findings(tmp_path, 1, 8, cause="user prefetch")
     assert finding.time_at_stake_ns == pytest.approx(9.9 * MS * 131 / 132, rel=1e-3)
+
+
+@pytest.mark.parametrize("late_us", [2, 400, 900])
+@pytest.mark.parametrize("blocks", [1, 16])
+def test_a_kernel_waits_until_its_first_page_is_there(tmp_path, late_us, blocks):
+    """A few additions: nothing that more blocks would make faster runs before."""
+    first, end = 10 + late_us * 1_000, 10 + late_us * 1_000 + 500_000
+    export = Export().launch((0, 5), (10, end), gridX=blocks, blockX=256)
+    export.migration((first, first + 3_000)).migration((first + 3_000, first + 7_000))
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    # No grid undercuts 100 µs.
+    of_rest = (end - 10 - 100_000) * 493_000 / (end - 10) * (1 - blocks / 132)
+    assert finding.time_at_stake_ns == pytest.approx(of_rest, rel=0.01)

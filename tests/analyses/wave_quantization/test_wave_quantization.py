@@ -6,6 +6,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.wave_quantization.launches import ALONE, BIG, MS, kernel, only
 from tests.build import Export
 from tests.conftest import SHIPPED
+from traceview.base import units
 from traceview.base.findings import Subject
 from traceview.traces.analyses.base import Result, Skipped
 from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS
@@ -267,6 +268,24 @@ def test_an_unknown_capability_is_reported(tmp_path):
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "the SM limits of '13.0' are not known (GPU 0)"
     assert skipped.remedy == "give its figures: --peak capability=9.0"
+
+
+@pytest.mark.parametrize(("major", "minor"), [(5, 0), (5, 2), (6, 0), (6, 1)])
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (1, 1024), (7, 256)])
+def test_a_gpu_before_volta_is_known_by_its_own_row(tmp_path, major, minor, blocks, threads):
+    of_sm = {"maxRegistersPerSm": 65_536, "maxShmemPerSm": 98_304, "maxShmemPerBlockOptin": 49_152}
+    of_sm |= {"maxBlocksPerSm": 32, "maxWarpsPerSm": 64}
+    export = kernel(Export(), 10**8, blocks, blockX=threads, registersPerThread=32)
+    export.gpu(0, smCount=10, computeMajor=major, computeMinor=minor, **of_sm)
+
+    result = ask(ANALYSIS, export, tmp_path)
+
+    assert only(result)["blocks_per_sm"] == min(2048 // max(threads, 32), 32)
+    [finding] = result.findings
+    assert f"for 10 SMs: {units.counted(10 - blocks, 'SM')} stay idle" in finding.message
+
+    without = export.gpu(0, maxBlocksPerSm=None, computeMajor=major, computeMinor=minor)
+    assert isinstance(ANALYSIS.run(without.load(tmp_path)), Skipped)
 
 
 def test_one_unknown_gpu_of_two_is_a_note(tmp_path):

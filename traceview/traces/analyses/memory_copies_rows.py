@@ -247,9 +247,9 @@ def copy_claim(
 _ON_DEMAND, _PREFETCH = ("page fault", "speculative prefetch"), "user prefetch"
 _OUTER_LEAST_NS, _OUTER_LEAST, _MOST = 1_000_000, 0.1, 0.5
 _BEFORE = "create the data on the GPU where that is possible"
-_AFTER = (
-    "prefetch to the CPU what it reads (cudaMemPrefetchAsync to cudaCpuDeviceId), or compute on "
-    "the GPU what the CPU needs of it"
+_AFTER = "compute on the GPU what the CPU needs of it"
+_AFTER_FAULTS = (
+    f"prefetch to the CPU what it reads (cudaMemPrefetchAsync to cudaCpuDeviceId), or {_AFTER}"
 )
 
 
@@ -333,10 +333,12 @@ def _outer(trace: Trace) -> Iterator[TimeClaim]:
     own = chosen.copies.take(chosen.outer & (chosen.copies["device"] == device))
     directions = own.texts("direction")
     up, down = (own["bytes"][directions.isin([way])] for way in ("UVM H2D", "UVM D2H"))
+    prefetched = own.texts("migration_cause").isin([_PREFETCH])[directions.isin(["UVM D2H"])]
+    after = _AFTER if prefetched.all() else _AFTER_FAULTS
     values: dict[str, Cell] = {"outer_ns": moved_ns, "work_ns": work_ns}
     values |= {"up_bytes": int(up.sum())} if len(up) else {}
     values |= {"down_bytes": int(down.sum())} if len(down) else {}
-    remedies = [text for text, moves in ((_BEFORE, up), (_AFTER, down)) if len(moves)]
+    remedies = [text for text, moves in ((_BEFORE, up), (after, down)) if len(moves)]
     remedy = ", and ".join(remedies)
     yield replace(
         copy_claim(own, next(copies_by_kind(trace, own).rows()), values, moved_ns, figures=()),

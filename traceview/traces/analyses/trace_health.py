@@ -43,6 +43,7 @@ from traceview.traces.facts.launches import cuda_graphs, cut_window, loses_graph
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.facts.steps.steps import steps
 from traceview.traces.trace import Trace, model
+from traceview.traces.trace.nsys import export_info
 
 
 def compute(trace: Trace) -> base.Result:
@@ -104,6 +105,8 @@ _BLIND_INSIDE = (
 def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
     if trace_health_work.without_gpu(trace) or trace_health_work.other_accelerator(trace):
+        return
+    if export_info.LOADER_ERROR in trace.run:
         return
     if "api_calls" not in trace.tables:
         missing = (

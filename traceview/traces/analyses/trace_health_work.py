@@ -24,6 +24,9 @@ from traceview.traces.trace.nsys import export_info
 def gpu_work(trace: Trace) -> list[Check]:
     """Whether GPU work was recorded, and why not."""
     ops = operations.operations(trace)
+    if error := trace.run.get(export_info.LOADER_ERROR):
+        remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
+        return [Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})]
     if "kernels" in trace.unread:
         values: dict[str, Value] = {"reason": trace.unread["kernels"]}
         template = "The kernels were not read, so GPU time is unknown: {reason}."
@@ -103,6 +106,15 @@ def _counted(trace: Trace, operations: int) -> Check:
     return Check("GPU work", "ok", text, values=counts)
 
 
+_NOT_BEGUN = "The program did not start, so nothing was recorded: {error}."
+_OF_NSYS = re.compile("(?i)ToolsInjection|nsys|nsight")
+_NEWER_NSYS = (
+    "Record with a newer nsys: this one loads a library into the program that does not fit this "
+    "system's C library."
+)
+_RUN_ALONE = (
+    "Run the program without the recorder: a library that it needs is missing, or does not fit."
+)
 _NO_KERNEL = (
     "No kernel was launched: {others:copy or memset|copies and memsets} and their start are all "
     "that was recorded."

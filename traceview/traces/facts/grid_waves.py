@@ -37,6 +37,9 @@ _OF_ROW = {
     "opt_in_shared_bytes_per_block": "max_shared_memory_per_block_bytes",
 }
 """Field of SmLimits, and the column in devices that takes precedence."""
+_MAXWELL, _VOLTA, _HALVED = 5.0, 7.0, 6.0
+"""From Maxwell on, registers and shared memory are allocated in the units of Volta; in the P100 by
+two sub-partitions (cuda_occupancy.h of CUDA 13.0)."""
 
 
 @record
@@ -59,8 +62,9 @@ class UnknownLimits:
 def gpu_limits(trace: Trace) -> tuple[GpuLimits | UnknownLimits, ...]:
     """The limits of each row of devices.
 
-    The trace's own GPU row takes precedence. The units in which registers and shared memory are
-    allocated are not in it: they follow from the compute capability.
+    The trace's own GPU row takes precedence, and is all that is known of GPUs before Volta. The
+    units in which registers and shared memory are allocated are not in it: they follow from the
+    compute capability.
     """
     rows = zip(trace.devices.rows(), peaks(trace), strict=True)
     return tuple(_limits(row, known) for row, known in rows)
@@ -73,10 +77,16 @@ def _limits(row: Mapping[str, Cell], known: Peaks) -> GpuLimits | UnknownLimits:
         words = {"capability": "compute capability", "sms": "number of SMs"}
         missing = " and ".join(words[name] for name in lacking)
         return UnknownLimits(f"the trace does not have the {missing} of {gpu}", lacking)
+    capability = known["capability"].value
+    whole = all(row[column] is not None for column in (*_OF_ROW.values(), "max_warps_per_sm"))
+    earlier = whole and _MAXWELL <= capability < _VOLTA
     try:
-        limits = limits_of(f"{known['capability'].value:.1f}")
+        limits = limits_of(f"{_VOLTA if earlier else capability:.1f}")
     except errors.InputError as error:
         return UnknownLimits(f"{error.what} ({gpu})", ("capability",))
+    if earlier:
+        parts = 2 if capability == _HALVED else limits.sub_partitions
+        limits = replace(limits, compute_capability=f"{capability:.1f}", sub_partitions=parts)
     recorded: dict[str, Any] = {
         field: row[column] for field, column in _OF_ROW.items() if row[column] is not None
     }

@@ -19,13 +19,14 @@ from traceview.traces.analyses.gpu_idle.line_sites import (
     passed_lines,
 )
 from traceview.traces.facts.idle.lines import doing_at, sampled_threads, sampling_period_ns
+from traceview.traces.facts.idle.page_migrations import fault_times
 from traceview.traces.facts.idle.stack_sites import (
     function_name,
     helping_samples,
     stack_sites,
     unwound_samples,
 )
-from traceview.traces.facts.operations import api_calls, migrations, operations
+from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.steps import pace
@@ -40,20 +41,28 @@ or after all GPU work is what a run is about. By samples at the program's own li
 _TIMES_UNSEEN = 10
 """Without samples, so many times, and most of the run: 38 s after 0.1 s, 2.2 s before 0.2 s
 (public)."""
+_MOVING = 0.25
+"""The CPU may wait for pages that move for more of its work than this. A check of 2.1 GB of results
+takes 4.3 s where they are there, 4.9 s with 104 ms of migrations (3.6 with 110, 5.9 with 918 on
+other machines; public recordings): what the faults cost besides is of that size."""
 _NAMED = 0.5
 """A place with less of the work than this is not named."""
+
+_HELPER = "another thread, which the launching one waits for,"
 
 
 class _Work(NamedTuple):
     """CPU work in a window: `sites` are the rows in StackSites of its samples, if there are any.
 
-    `helper` is True where another thread works, for which the launching one waits.
+    `helper` is True where another thread works, for which the launching one waits. In `moved_ns` of
+    the window pages of unified memory move.
     """
 
     worked_ns: int
     window: tuple[int, int]
     sites: Integers
     helper: bool = False
+    moved_ns: int = 0
 
 
 @fact
@@ -73,45 +82,57 @@ def _claims(trace: Trace) -> Iterator[TimeClaim]:
         return
     begin, end = int(work.start[0]), int(work.end[-1])
     start, stop = recorded_span(trace)
-    steps = bool(pace(trace).timed.any())
-    seen, part, times = _by_samples(trace, thread, ((start, begin), (end, stop))), _PART, _TIMES
-    if seen is None and not steps:
+    steps, sides = bool(pace(trace).timed.any()), ((start, begin), (end, stop))
+    seen = [found for side in sides if (found := _by_samples(trace, thread, side))]
+    part, times = _PART, _TIMES
+    if not seen and not steps:
         seen, part, times = _by_calls(trace, thread, begin, end), _MOST, _TIMES_UNSEEN
     run_ns, gpu_ns = stop - start, end - begin
-    if seen is None or seen.worked_ns < max(part * run_ns, times * gpu_ns, _LEAST_NS):
+    seen = [_besides_pages(trace, found) for found in seen]
+    works = [found for found in seen if found.worked_ns >= _LEAST_NS]
+    worked_ns = sum(found.worked_ns for found in works)
+    if worked_ns < max(part * run_ns, times * gpu_ns):
         return
-    moved = (trace.copies["start_ns"] < seen.window[1]) & (trace.copies["end_ns"] > seen.window[0])
-    if moved[migrations(trace)].any():
-        # The CPU waits for pages, which memory-copies reports.
-        return
-    after = seen.window[1] > end
-    severity: Severity = "high" if seen.worked_ns >= _MOST * run_ns else "medium"
-    subject, words, figures = place(trace, seen.sites)
-    yield TimeClaim(
-        subject,
-        {"worked_ns": seen.worked_ns, "run_ns": run_ns, "gpu_ns": gpu_ns, **figures},
-        None,
-        {},
-        saved_ns=seen.worked_ns,
-        window=seen.window,
-        words={
-            "when": "After the last" if after else "Before the first",
-            "who": "another thread, which the launching one waits for,"
-            if seen.helper
-            else "the CPU",
-            **words,
-        },
-        remedy=_AFTER if after else _BEFORE,
-        # Where steps are found, they are what was recorded.
-        severity="low" if steps else severity,
-    )
+    severity: Severity = "high" if worked_ns >= _MOST * run_ns else "medium"
+    for found in works:
+        after = found.window[1] > end
+        subject, words, figures = place(trace, found.sites)
+        moved = {"moved_ns": found.moved_ns} if found.moved_ns else {}
+        yield TimeClaim(
+            subject,
+            {"worked_ns": found.worked_ns, "run_ns": run_ns, "gpu_ns": gpu_ns, **moved, **figures},
+            None,
+            {},
+            saved_ns=found.worked_ns,
+            window=found.window,
+            words={
+                "when": "After the last" if after else "Before the first",
+                "who": _HELPER if found.helper else "the CPU",
+                **words,
+            },
+            remedy=_AFTER + _PAGES * bool(moved) if after else _BEFORE,
+            # Where steps are found, they are what was recorded.
+            severity="low" if steps else severity,
+        )
 
 
-def _by_samples(trace: Trace, thread: int, windows: tuple[tuple[int, int], ...]) -> _Work | None:
-    """The window with more samples of a thread at the program's own work; None without samples.
+def _besides_pages(trace: Trace, work: _Work) -> _Work:
+    """CPU work without the faults that move pages of unified memory; none where it is mostly that.
 
-    Or of a thread that works while that one waits. What a library that launches does, imports and
-    compilation are start-up.
+    It may wait for the pages then, which memory-copies reports.
+    """
+    within = [np.array([time]) for time in work.window]
+    moving = (intervals.overlap(pages, *within) for pages in fault_times(trace).values())
+    moved_ns = sum(int(each[0]) for each in moving)
+    left_ns = work.worked_ns - moved_ns if moved_ns <= _MOVING * work.worked_ns else 0
+    return work._replace(worked_ns=left_ns, moved_ns=moved_ns)
+
+
+def _by_samples(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | None:
+    """The work of a thread in a window by samples at the program's own lines; None without any.
+
+    Or that of a thread that works while this one waits, where it is more. What a library that
+    launches does, imports and compilation are start-up.
     """
     samples, own = trace.recorded("python_samples"), sampled_threads(trace)[thread]
     rows = np.flatnonzero(samples["thread"] == own)
@@ -121,23 +142,22 @@ def _by_samples(trace: Trace, thread: int, windows: tuple[tuple[int, int], ...])
     else:
         times, _, site = unwound_samples(trace).of_thread(thread)
         works = np.ones(len(times), bool)
-    helped = [_by_helper(trace, thread, window) for window in windows]
+    helped = _by_helper(trace, thread, window)
     if not len(times):
-        return max(filter(None, helped), key=lambda each: each.worked_ns, default=None)
+        return helped
     works &= (stack_sites(trace).number[site] >= 0) & ~launching_sites(trace)[site]
+    start, end = window
+    inside = (times >= start) & (times < end)
+    chosen = np.flatnonzero(works & inside)
+    worked_ns = len(chosen) * sampling_period_ns(times)
     runs = trace.recorded("thread_runs")
     on_cpu = intervals.covered(runs, np.flatnonzero(runs["thread"] == thread))
-    period_ns, found = sampling_period_ns(times), []
-    for start, end in windows:
-        inside = (times >= start) & (times < end)
-        chosen = np.flatnonzero(works & inside)
-        worked_ns = len(chosen) * period_ns
-        if len(on_cpu.start) and not len(rows):
-            # Native code is sampled by cycles of user code: not while pages are made, for example.
-            ran_ns = int(intervals.overlap(on_cpu, np.array([start]), np.array([end]))[0])
-            worked_ns = round(len(chosen) / max(int(inside.sum()), 1) * ran_ns)
-        found.append(_Work(min(worked_ns, end - start), (start, end), site[chosen]))
-    return max([*found, *filter(None, helped)], key=lambda each: each.worked_ns)
+    if len(on_cpu.start) and not len(rows):
+        # Native code is sampled by cycles of user code: not while pages are made, for example.
+        ran_ns = int(intervals.overlap(on_cpu, np.array([start]), np.array([end]))[0])
+        worked_ns = round(len(chosen) / max(int(inside.sum()), 1) * ran_ns)
+    found = _Work(min(worked_ns, end - start), window, site[chosen])
+    return helped if helped and helped.worked_ns > found.worked_ns else found
 
 
 def _by_helper(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | None:
@@ -149,8 +169,8 @@ def _by_helper(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | No
     return _Work(min(worked_ns, window[1] - window[0]), window, site, True) if len(site) else None
 
 
-def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> _Work | None:
-    """The longest time on the CPU between two calls of CUDA, before `begin` or after `end`.
+def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> list[_Work]:
+    """The longest times on the CPU between two calls of CUDA, before `begin` and after `end`.
 
     Imports and other start-up come before the first call.
     """
@@ -160,15 +180,16 @@ def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> _Work | None:
     away = off_cpu(trace, thread)
     if not len(between.start) or not (len(waits.start) or len(away.start)):
         # It may sleep, or wait for input.
-        return None
+        return []
     outside = intervals.without(between, intervals.union(np.array([begin]), np.array([end])))
     outside = intervals.without(intervals.without(outside, waits), away)
-    each = np.bincount(
-        np.searchsorted(between.end, outside.start, "right"), outside.length, len(between.end)
-    )
-    most = int(each.argmax())
-    window = int(between.start[most]), int(between.end[most])
-    return _Work(int(each[most]), window, np.zeros(0, np.int64))
+    row, found = np.searchsorted(between.end, outside.start, "right"), list[_Work]()
+    for side in (outside.end <= begin, outside.start >= end):
+        each = np.bincount(row[side], outside.length[side], len(between.end))
+        most = int(each.argmax())
+        window = int(between.start[most]), int(between.end[most])
+        found.append(_Work(int(each[most]), window, np.zeros(0, np.int64)))
+    return found
 
 
 def place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[str, float]]:
@@ -204,6 +225,10 @@ _AFTER = (
     "Take it out of the run: if it checks the results, check a smaller case, or compare on the GPU "
     "with a library."
 )
+_PAGES = (
+    " Unified memory comes back page by page as the CPU reads it: prefetch it before "
+    "(cudaMemPrefetchAsync to cudaCpuDeviceId)."
+)
 _BEFORE = (
     "Take it out of the run: if it prepares the data, prepare it on the GPU or on several threads, "
     "or load it ready-made; if it is a reference to compare with, leave it out."
@@ -213,5 +238,6 @@ RULE = FindingRule(
     beside_gpu_work,
     "{when} GPU work {who} works for {worked_ns} of the {run_ns} recorded[, by samples "
     "{function_pct} of it in {function} ({module})][, by samples {line_pct} of it at {site}]"
-    "[ in {calling}][ (`{source}`)]. From first to last, the GPU work takes {gpu_ns}.",
+    "[ in {calling}][ (`{source}`)].[ Pages of unified memory that it touches move for another "
+    "{moved_ns}.] From first to last, the GPU work takes {gpu_ns}.",
 )

@@ -45,6 +45,8 @@ _MANY_PASSES = 10
 _MOST_OF_FEW_NS, _OF_FEW = 5_000_000, 0.003
 """First programs add two vectors in four operations, 3.1 ms of 1.1 s (a public recording). Longer
 work of a few is a smaller part: 5.1 ms of 4.2 s, 13 of 4.7, 30 of 16, of CPU work."""
+_FEWEST, _MOST_OF_FEWEST_NS, _OF_FEWEST = 4, 10_000_000, 0.018
+"""So few without long pauses may take more: 5.2 ms of 0.57 s, 6.0 of 0.34 (public recordings)."""
 
 
 @record
@@ -157,10 +159,10 @@ def shows_first_calls_alone(trace: Trace) -> bool:
 def is_start_up_alone(trace: Trace) -> bool:
     """Whether next to no GPU work was recorded, in more time than a program would take for it.
 
-    That is less than a hundredth of it in a few operations, or less than a five-hundredth in any
-    number that no loop repeats, or very little in some that half of it has none of, or none but an
-    early loop or one that is next to nothing itself, or a few copies without a kernel. Of a program
-    without a GPU the steps are all there is to say.
+    That is less than a hundredth of it in a few operations, or a little more in fewer, or less than
+    a five-hundredth in any number that no loop repeats, or very little in some that half of it has
+    none of, or none but an early loop or one that is next to nothing itself, or a few copies
+    without a kernel. Of a program without a GPU the steps are all there is to say.
     """
     if trace.selection or not gaps.device_work(trace):
         return False
@@ -174,6 +176,10 @@ def is_start_up_alone(trace: Trace) -> bool:
     brief = steady_ns < min(LEAST_NS, BESIDE_START * (last - first)) and many < FEW_IN_ALL
     brief &= max(spans_ns) < COLD_FRACTION * (last - first)
     if brief and not _every_series(trace):
+        return True
+    ops = operations(trace)
+    took_ns = int(ops.end_ns.max() - ops.start_ns.min())
+    if len(ops) <= _FEWEST and took_ns < min(_MOST_OF_FEWEST_NS, _OF_FEWEST * (last - first)):
         return True
     if fraction >= _BESIDE_NOTHING:
         return False

@@ -122,7 +122,8 @@ def _limited(trace: Trace) -> Verdict:
         cold = series.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
-        text = " · ".join([text, *compiled, *_outer_phrase(trace, parts)])
+        beside = [*_beside_phrase(trace), *_outer_phrase(trace, parts)]
+        text = " · ".join([text, *compiled, *beside])
         busy_pct = None if series.shows_first_calls_alone(trace) else parts.busy_pct
         return Verdict(text, loop.steps, loop.median_ns, busy_pct, _once(trace), source)
     if series.shows_first_calls_alone(trace):
@@ -367,10 +368,11 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
 
 def _beside_phrase(trace: Trace) -> Iterator[str]:
     """CPU work beside all GPU work where it is what the run is about: "busy" is of the rest."""
-    for work in beside_work.beside_gpu_work(trace):
-        if work.severity == "high":
-            where = work.words["when"].split()[0].lower()
-            yield f"{units.duration(work.saved_ns)} of CPU work {where} the GPU's"
+    works = [each for each in beside_work.beside_gpu_work(trace) if each.severity == "high"]
+    if works:
+        where = " and ".join(each.words["when"].split()[0].lower() for each in works)
+        worked = units.duration(sum(each.saved_ns for each in works))
+        yield f"{worked} of CPU work {where} the GPU's"
 
 
 def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:

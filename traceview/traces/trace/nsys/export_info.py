@@ -209,6 +209,30 @@ def launch_error(database: Database, present: Mapping[str, Table]) -> dict[str, 
     return {LAUNCH_ERROR: _NO_CODE[int(str(failed[0][0]))]} if failed else {}
 
 
+def loader_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
+    """The error of the loader that ended a program of which nothing was recorded.
+
+    nsys keeps what the program printed.
+    """
+    streams, strings = "ProcessStreams", "StringIds"
+    ran = any(len(present[name]) for name in ("api_calls", "os_calls") if name in present)
+    if ran or streams not in database.tables:
+        return {}
+    rows = [row for (row,) in database.lines(streams, ("contentId",)) if isinstance(row, int)]
+    for (text,) in database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]}):
+        if found := _LOADER_ERROR.search(str(text)[:_MOST_PRINTED]):
+            # Without the folders of a machine.
+            return {LOADER_ERROR: re.sub(r"\S*/", "", found[1])}
+    return {}
+
+
+LOADER_ERROR, _MOST_STREAMS, _MOST_PRINTED = "loader_error", 100, 10_000
+_LOADER_ERROR = re.compile(
+    r"(?:symbol lookup error|error while loading shared libraries): (.{1,500}?)(?:, version \S+)?$",
+    re.MULTILINE,
+)
+
+
 LAUNCH_ERROR = "launch_error"
 _NO_CODE = {
     98: "cudaErrorInvalidDeviceFunction",
