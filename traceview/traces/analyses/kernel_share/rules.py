@@ -175,7 +175,7 @@ def _chains(trace: Trace) -> Iterator[rules.TimeClaim]:
     others = fusion.unfused_attention(trace)
     others[fusion.tensor_loops(trace).rows] = True
     for claim in fusion.unfused_kernels(trace, others):
-        yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
+        yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace, 0) else "")
 
 
 def _optimizers(trace: Trace) -> Iterator[rules.TimeClaim]:
