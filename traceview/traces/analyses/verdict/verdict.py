@@ -319,6 +319,9 @@ def _after_idle(trace: Trace, device: int) -> str:
 
 
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
+    if batch := series.first_batch(trace):
+        loading, work = map(units.duration, batch)
+        return f"One batch: the DataLoader takes {loading}, the GPU {work} from first to last work"
     cold = series.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)
