@@ -306,9 +306,19 @@ def test_a_saving_that_may_be_nothing_is_a_bound(error_ns, claimed):
 
 
 def test_no_more_per_step_than_there_is_to_save():
-    found = forecast(finding("medium", 500_000, 20.0), [loop(1_700 * MS)])
+    found = forecast(finding("medium", 500_000, 20.0), [loop(1_700 * MS, total_ns=1_700 * MS)])
     assert found
     assert found.saved_per_step_ns == 500_000
+
+
+@pytest.mark.parametrize("gpu_ms", [2.5, 4.3, 4.9])
+def test_a_share_of_a_step_is_that_of_the_time_it_names(gpu_ms):
+    """A GPU that works for less than the step: of another GPU, or behind the CPU."""
+    of_gpu = finding("high", 2 * MS, 200.0 / gpu_ms)
+    found = forecast(of_gpu, [loop(5 * MS, total_ns=5 * MS)])
+    assert found
+    assert found.saved_per_step_ns == pytest.approx(2 * MS, rel=0.03)
+    assert found.share_of_step_pct == pytest.approx(40.0, rel=0.03)
 
 
 def test_at_most_seven_findings_stand_above_info_and_keep_their_order():
@@ -337,7 +347,7 @@ def test_no_finding_claims_more_than_the_steady_time():
     ],
 )
 def test_forecast_by_amdahls_law(share, step_ns, expected):
-    loops = [loop(step_ns, total_ns=int(1e10 * MS / share))] if step_ns and share else []
+    loops = [loop(step_ns, total_ns=int(1e4 * MS / share))] if step_ns and share else []
     found = forecast(finding("high", 100 * MS, share), loops)
     if expected is None or found is None:
         assert found is expected

@@ -41,11 +41,12 @@ LOADER = "/usr/lib/python3/site-packages/torch/utils/data/dataloader.py"
         ("forward Net", "/work/gp.py", False),
         ("load", "/work/dataloader.py", False),
         (f"{PREFIX}data loading", None, True),
-        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", None, True),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", None, True),
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", None, False),
         (None, LOADER, True),
     ],
 )
-def test_workers_are_named_where_a_loader_is_used(tmp_path, kernel, range_, file, has_loader):
+def test_workers_are_named_where_a_loader_has_none(tmp_path, kernel, range_, file, has_loader):
     export = Export().launch((0, 2), (10, 50), name=kernel)
     if range_:
         export.range(range_, 0, 60)
@@ -71,8 +72,9 @@ def test_what_is_pinned_is_not_to_be_pinned(tmp_path, kernel, others):
     assert said == usual or others != "H2D"
 
 
-def test_a_compiled_program_is_not_told_to_compile(tmp_path):
-    export = Export().launch((0, 2), (10, 50), name="triton_poi_fused_add_0")
+@pytest.mark.parametrize("name", ["triton_poi_fused_add_0", "triton__0d1d2de"])
+def test_a_compiled_program_is_not_told_to_compile(tmp_path, name):
+    export = Export().launch((0, 2), (10, 50), name=name)
     assert "reduce-overhead" in wording.fewer_launches(export.load(tmp_path))
 
 

@@ -23,18 +23,18 @@ def verdict(*, drained=False, full_ns=0, **idle_ns):
         ("sync-drained", {"drained": True, "full_ns": 1}),
         ("gpu-bound", {"launch_late": 110}),  # 110 of 1,110 is less than 10 %
         ("mixed", {"launch_late": 120}),  # it works for 89 %
-        ("mixed", {"launch_late": 240}),
-        ("launch-bound", {"launch_late": 260}),
-        ("launch-bound", {"launch_late": 260, "sync_drain": 50}),
+        ("mixed", {"launch_late": 320}),
+        ("launch-bound", {"launch_late": 340}),
+        ("launch-bound", {"launch_late": 340, "sync_drain": 50}),
         ("sync-drained", {"launch_late": 50, "sync_drain": 120}),
         ("mixed", {"launch_late": 80, "sync_drain": 80}),
-        ("launch-bound", {"launch_late": 90, "graph_launch": 80, "sync_drain": 150}),
+        ("launch-bound", {"launch_late": 100, "graph_launch": 90, "sync_drain": 160}),
         # Where most of the idle time is that of queued work, launching earlier cannot help.
         ("mixed", {"dependency": 120}),
-        ("dependency-bound", {"dependency": 260}),
-        ("dependency-bound", {"dependency": 260, "drained": True}),
+        ("dependency-bound", {"dependency": 340}),
+        ("dependency-bound", {"dependency": 340, "drained": True}),
         ("dependency-bound", {"dependency": 500, "launch_late": 100}),
-        ("launch-bound", {"dependency": 250, "launch_late": 320}),
+        ("launch-bound", {"dependency": 500, "launch_late": 600}),
         ("mixed", {"dependency": 90, "launch_late": 80, "sync_drain": 50}),
     ],
 )

@@ -6,7 +6,7 @@ import traceview
 from tests.build import Export
 from tests.places import DATA
 from traceview.traces.analyses.verdict import verdict
-from traceview.traces.analyses.verdict.loops import RunShares, shares_text
+from traceview.traces.analyses.verdict.loops import LoopShare, RunShares, shares_text
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.reporting import duration_ns
 from traceview.traces.trace import Selection
@@ -147,3 +147,10 @@ def test_late_launches_of_two_loops_are_two_findings(tmp_path, pause_us, apart, 
     assert len(late) == 1 + apart
     patterns = {each.evidence.values["range_pattern"] for each in late}
     assert len(patterns) == len(late)
+
+
+@pytest.mark.parametrize("share", [10.0, 24.0, 60.0, 90.0])
+def test_loops_that_run_at_once_have_no_share_in_all(share):
+    loops = tuple(LoopShare(f"loop {n}", 1, 4, 1_000, 1_000, share) for n in range(5))
+    text = shares_text(RunShares(100_000, loops, 0, 0, 0))
+    assert text.endswith(f"2 other loops {2 * share:.1f} %" if share < 21 else "2 other loops")

@@ -51,6 +51,7 @@ PATHS = [
 ]
 DRY = {
     "launch-bound": (LAUNCH_LATE, GRAPH_LAUNCH),
+    "cpu-bound": (LAUNCH_LATE, GRAPH_LAUNCH),
     "data-loading": (LAUNCH_LATE, GRAPH_LAUNCH),
     "dependency-bound": (DEPENDENCY,),
 }
@@ -114,7 +115,7 @@ def test_the_limit_the_launches_and_the_idle_time_agree(report: Report):
         assert "launch-bound" not in {row["verdict"] for row in phases.tables["phases"].rows()}
     said = [each for each in report.findings if each.analysis == "run-ahead"]
     gpu = f"GPU {board.device_id}"
-    words = {"data-loading": "data-bound", "gpu-bound": "GPU-bound"}.get(board.launch, board.launch)
+    words = board.launch.replace("loading", "bound").replace("gpu", "GPU").replace("cpu", "CPU")
     own = [each.finding for each in said if each.finding.message.startswith(gpu)]
     assert board.launch == "unknown" or all(words in each.message for each in own), own
 

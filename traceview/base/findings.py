@@ -311,7 +311,7 @@ def forecast(
     if 0 < part < most:
         return of_run
     of_step = share
-    if part < _ARE_ALL or loop.total_ns < _ARE_ALL * steady_ns:
+    if part < _ARE_ALL or not _ARE_ALL * steady_ns <= loop.total_ns <= steady_ns / _ARE_ALL:
         # Else the steps are the steady time: a share of it is a share of a step.
         of_step = min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)
     if not of_step:

@@ -302,6 +302,15 @@ def named(trace: Trace, names: Names) -> Mask:
     return picked(matches, texts.codes)
 
 
+BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|(?<!wino)grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
+
+
+def trains(trace: Trace) -> bool:
+    """Whether kernels of a backward pass or an optimizer were recorded."""
+    optimizes = kernel_classes(trace) == KernelClass.OPTIMIZER
+    return bool((named(trace, BACKWARD) | optimizes).any())
+
+
 @fact
 def _distinct_names(trace: Trace) -> list[tuple[int, str]]:
     """The names of kernels that ran, each with its code."""

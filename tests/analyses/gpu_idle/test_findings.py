@@ -345,3 +345,53 @@ def test_the_remedy_for_allocation_is_that_of_its_calls(export, call, action, tm
     assert f"was in {call}." in finding.message
     assert action in finding.action
     assert finding.edit is not None
+
+
+K = "void at::native::vectorized_elementwise_kernel<4>(int)"
+
+
+@pytest.mark.parametrize(
+    ("operators", "call"),
+    [
+        (("aten::randn", "aten::normal_"), "torch.randn"),
+        (("aten::rand", "aten::uniform_"), "torch.rand"),
+        (("aten::normal_",), "torch.normal_"),
+        (("aten::zeros", "aten::zero_"), "torch.zeros"),
+        (("aten::sort",), None),
+        ((), None),
+    ],
+)
+def test_what_the_cpu_fills_is_to_be_made_on_the_gpu(tmp_path, operators, call):
+    """Steps that make their input on the CPU, and copy it."""
+    export = Export()
+    for step in range(8):
+        at = step * 40_000_000
+        export.range(f"step_{step}", at, at + 39_000_000)
+        for depth, name in enumerate(operators):
+            export.range(name, at + 1_000 + depth, at + 30_000_000 - depth)
+        export.launch(
+            (at + 30_000_100, at + 30_000_200), (at + 30_001_000, at + 31_000_000), name=K
+        )
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert ("torch's CPU code in" in finding.message) == bool(operators)
+    assert (f"pass device='cuda' to {call}, which" in finding.action) == bool(call)
+
+
+@pytest.mark.parametrize(("small", "works"), [(5, True), (200, False)])
+def test_other_work_is_the_remedy_where_it_takes_most_of_the_time(tmp_path, small, works):
+    """A millisecond of other work per step, then small kernels every 20 µs."""
+    export = Export()
+    for step in range(8):
+        took = 1_000_000 + small * 20_000
+        at = step * took
+        export.range(f"step_{step}", at, at + took - 10_000)
+        export.range("load", at, at + 1_000_000)
+        for kernel in range(small):
+            begin = at + 1_000_000 + kernel * 20_000
+            export.range(f"layer {kernel % 7}a", begin - 15_000 * (kernel > 0), begin + 4_900)
+            export.launch((begin, begin + 4_000), (begin + 4_500, begin + 5_000), name=K)
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    start = "Take this CPU work out of the loop" if works else "Launch less"
+    assert finding.action.startswith(start)

@@ -82,8 +82,18 @@ def test_convolutions_in_fp32_before_tf32(tmp_path):
 
     less = 1 - 15.7 / 125 + 0.5
     assert finding.time_at_stake_ns == pytest.approx(2_000 * US * less, rel=1e-3)
-    assert "GradScaler" in finding.action
     assert "TF32" not in finding.message + finding.action
+
+
+@pytest.mark.parametrize(
+    ("other", "scales"),
+    [(RELU, False), ("cudnn::bn_bw_1C11_kernel_new", True), ("FusedAdamMathFunctor<float>", True)],
+)
+def test_gradients_are_scaled_where_there_are_some(other, scales, tmp_path):
+    [finding] = advice(in_turn(V100, VOLTA, RELU, other), tmp_path, "Convolutions in fp32")
+
+    assert (" to fp16, with torch.amp.GradScaler: the" in finding.action) == scales
+    assert "to fp16: the" in finding.action or scales
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
@@ -315,6 +316,8 @@ def test_a_first_batch_that_takes_longer_than_its_work(tmp_path, name, loading_m
     assert len(found) == warned
     text = "takes 800 ms for the first batch, and what the GPU does then 20.0 ms"
     assert not warned or text in found[0][1]
+    report = traceview.analyze(export.load(tmp_path))
+    assert report.verdict.text.startswith("One batch: the DataLoader takes 800 ms") == warned
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -364,3 +364,34 @@ def test_ranges_that_launch_nothing_are_no_steps_where_others_launch(tmp_path):
 @given(data=st.data())
 def test_no_name_of_a_step_or_an_epoch_is_passed_over(rule, near, data):
     assert near.search(data.draw(st.from_regex(rule)))
+
+
+@pytest.mark.parametrize("step", ["ProfilerStep#1", "ProfilerStep#7", "iterate"])
+@pytest.mark.parametrize(
+    ("parts", "passes", "are_parts"),
+    [
+        (("attn(F)", "attn(B)", "mlp(W)"), 4, True),
+        (("forward", "backward"), 9, True),
+        # One kind is a loop, and what comes less often is beside it.
+        (("train",), 6, False),
+        (("train", "evaluate/2"), 6, False),
+    ],
+)
+def test_kinds_that_take_turns_in_the_only_profiler_step_are_its_parts(
+    tmp_path, step, parts, passes, are_parts
+):
+    export, at = Export(), 10
+    for number in range(passes):
+        for part in parts:
+            name, _, every = part.partition("/")
+            if number % int(every or 1) == 0:
+                export.range(name, at, at + 90)
+                export.launch((at + 10, at + 20), (at + 30, at + 80))
+                at += 100
+    export.range(step, 0, at)
+    found = steps(export.load(tmp_path))
+    if are_parts and step != "iterate":
+        assert found.names.decode() == [step]
+    else:
+        assert step not in found.names.decode()
+        assert len(found) > 1

@@ -92,7 +92,7 @@ class Framework:
 FRAMEWORKS: tuple[Framework, ...] = (
     Framework(
         name="torch",
-        kernels=r"\bat::native::|\btriton_(?:poi|per|red|tem)_fused",
+        kernels=r"\bat::native::|\btriton_(?:(?:poi|per|red|tem)_fused|_0d1d)",
         ranges=r"aten::|torch\.|Optimizer\.step#",
         # torch.compile took 1.8 of the 18.3 ms of a step of nanoGPT off, with this mode 12.3; a
         # replay with one launch per step says 13.7 (docs/accuracy.md).

@@ -31,7 +31,9 @@ from traceview.traces.trace import Trace, fact, schema
 
 OVER_THE_LINK = ("H2D", "D2H", f"{schema.UNIFIED}H2D", f"{schema.UNIFIED}D2H")
 _FASTEST_LINK = 63e9
-"""Bytes per second and direction of PCIe 5, where the link is not known."""
+_LINKS = {**dict.fromkeys(("6.1", "7.5"), 16e9), **dict.fromkeys(("8.0", "8.6", "8.9"), 32e9)}
+"""Bytes per second and direction of PCIe 5 where the link is not known, and by compute capability
+of PCIe 3 and 4, where no GPU of it has more (data sheets)."""
 _LATENCY_NS = 10_000
 _START_UP_FRACTION, _LEAST_TIMES = 0.05, 8
 """A program that computes at fewer times than this makes one pass: of 14 public recordings of one
@@ -140,7 +142,9 @@ def kept_ns(trace: Trace, copies: Table, device: int) -> int:
     if not is_one_pass(compute):
         return 0
     known = peaks(trace)[device].get("link")
-    least = int(copies["bytes"].sum() / (known.value if known else _FASTEST_LINK) * 1e9)
+    capability = str(trace.devices["compute_capability"][device])
+    rate = known.value if known else _LINKS.get(capability, _FASTEST_LINK)
+    least = int(copies["bytes"].sum() / rate * 1e9)
     # Short copies are all latency, and faster ones than the link did not use it.
     used = _LATENCY_NS <= least <= copies.duration_ns.sum()
     return max(least - compute.total(), 0) if used else 0

@@ -91,7 +91,7 @@ VERDICTS = {
         "little.",
     ),
     "other work": (
-        _LATE,
+        f"is CPU-bound: {_SITS_IDLE} because the CPU does other work, then launches late.",
         "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long "
         "that fewer launches would help little.",
     ),
@@ -176,9 +176,10 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         return "data"
     if waits_in(trace, device, activities.RESULT_WAIT):
         return "results"
-    if device in launching.long_launches(trace) and launching.long_launches(trace)[device].is_most:
-        return "long calls"
-    return "other work" if does_other_work(trace, device) else verdict
+    if does_other_work(trace, device):
+        return "other work"
+    long = launching.long_launches(trace).get(device)
+    return "long calls" if long and long.is_most else verdict
 
 
 def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from traceview.base import groups, intervals
+from traceview.base import groups
 from traceview.base.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.base.tables import NULL, Table, Texts
 from traceview.base.units import Value
@@ -35,13 +35,13 @@ from traceview.traces.analyses.trace_health_checks import (
 )
 from traceview.traces.analyses.verdict.series import (
     cold_passes,
+    first_batch,
     runs_kernels,
 )
 from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, loses_graphs, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
-from traceview.traces.facts.steps.steps import steps
 from traceview.traces.trace import Trace, model
 from traceview.traces.trace.nsys import export_info
 
@@ -272,21 +272,9 @@ def _cold(trace: Trace) -> Iterator[Check]:
 
 
 def _first_batch(trace: Trace) -> Iterator[Check]:
-    """A warning where a program without steps loads its first batch for longer than the GPU works.
-
-    A public recording of one call of a model waited 5.1 s for it, and then worked for 67 ms.
-    """
-    ops, ranges = operations(trace), trace.recorded("ranges")
-    if not len(ops) or len(steps(trace)) or trace.selection:
-        return
-    first_ns, last_ns = int(ops.start_ns.min()), int(ops.end_ns.max())
-    loads = ranges.texts("name").matching(wording.LOADS.match)
-    own = ranges.take(loads & (ranges["end_ns"] != NULL) & (ranges["end_ns"] <= first_ns))
-    values = {
-        "loading_ns": intervals.union(own["start_ns"], own["end_ns"]).total(),
-        "work_ns": last_ns - first_ns,
-    }
-    if values["loading_ns"] > values["work_ns"]:
+    """A warning where one batch is all that was recorded, most of it the wait for its data."""
+    if times := first_batch(trace):
+        values = dict(zip(("loading_ns", "work_ns"), times, strict=True))
         yield Check("first batch", "warning", _LOADED, _RECORD_BATCHES, values, all_in_doubt=True)
 
 

@@ -65,12 +65,14 @@ def rows_at_once(trace: Trace) -> str:
 _LOADER = re.compile(r"torch/utils/data/\w+\.py::")
 LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
 """Ranges around a batch: of `traceview record`, and of torch.profiler."""
+_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 
 
 def elsewhere(trace: Trace) -> str:
-    """Where CPU work can move; a program that shows a DataLoader has workers for it."""
-    loads = trace.recorded("ranges").texts("name").matching(LOADS.match).any()
-    loads = loads or stacks_through(trace, _LOADER).any()
+    """Where CPU work can move: to workers of a DataLoader, if it shows one that has none yet."""
+    names = trace.recorded("ranges").texts("name")
+    loads = names.matching(LOADS.match).any() or stacks_through(trace, _LOADER).any()
+    loads &= not names.matching(_WORKERS.search).any()
     return f"on another thread or process{' (DataLoader workers)' if loads else ''}"
 
 
@@ -241,9 +243,9 @@ def _mostly(trace: Trace, stacks: Mask) -> bool:
     return len(stack) > 0 and bool(stacks[stack].mean() > 0.5)
 
 
-def is_compiled(trace: Trace) -> bool:
-    """Whether more than a tenth of the kernels are TorchInductor's."""
-    return _part(trace, lambda name: name.startswith(_INDUCTOR)) > 0.1
+def is_compiled(trace: Trace, part: float = 0.1) -> bool:
+    """Whether more than this part of the kernels are TorchInductor's."""
+    return _part(trace, lambda name: name.startswith(_INDUCTOR)) > part
 
 
 def has_recurrent_layers(trace: Trace) -> bool:
@@ -258,7 +260,8 @@ def _part(trace: Trace, of: Callable[[str], object]) -> float:
     return int(names.isin(own).sum()) / max(len(names), 1)
 
 
-_INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_")
+# Without descriptive names a kernel is called `triton_`, and Triton 2 appends its arguments.
+_INDUCTOR = ("triton_poi_", "triton_per_", "triton_red_", "triton_tem_", "triton__0d1d")
 
 
 # The time that findings are about.

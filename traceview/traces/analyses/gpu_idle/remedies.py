@@ -335,6 +335,7 @@ _MAKE_ON_GPU = (
     "Make these tensors on the GPU: pass device='cuda' to {call}, which now fills them on the CPU "
     "before they are copied."
 )
+_OPERATORS = re.compile(r"(?:(?:^|/)aten::\w+)+$")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
 
@@ -489,6 +490,18 @@ def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
     if line and line.inner and _MAKES.match(line.inner) and framework(trace) == "torch":
         return _MAKE_ON_GPU.format(call=line.inner)
     return take_out(trace)
+
+
+def operators_in(pattern: str | None) -> list[str]:
+    """The operators of torch at the end of a range path, the outermost first."""
+    found = _OPERATORS.search(pattern or "")
+    return re.findall(r"aten::(\w+)", found[0]) if found else []
+
+
+def in_operators(trace: Trace, pattern: str | None) -> str:
+    """The remedy for CPU work other than launching in this range, by the operator that fills."""
+    makes = next((name for name in operators_in(pattern) if _MAKES.match(name.rstrip("_"))), None)
+    return _MAKE_ON_GPU.format(call=f"torch.{makes}") if makes else take_out(trace)
 
 
 def lost_by(trace: Trace, cause: int) -> str:

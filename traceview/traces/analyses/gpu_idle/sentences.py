@@ -119,6 +119,7 @@ def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     trace, pattern = idle.trace, late_parts.range_pattern(idle.trace, site)
     library = late_parts.is_in_library(trace, site)
     own_code = "Python code" if site.python else "CPU code outside CUDA"
+    own_code = "torch's CPU code" if remedies.operators_in(pattern) else own_code
     doing = {
         cpu_activity.OUTSIDE_CUDA: "CPU code of a library" if library else own_code,
         cpu_activity.QUEUE_FULL: "spent at a full launch queue",
@@ -130,7 +131,7 @@ def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     where = wording.inside(trace, pattern, "range_pattern")
     idle.say_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
     if late_parts.is_other_work(trace, None, site):
-        idle.remedy = remedies.take_out(trace)
+        idle.remedy = remedies.in_operators(trace, pattern)
 
 
 def in_messages(idle: IdleClaim) -> bool:

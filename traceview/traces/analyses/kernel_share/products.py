@@ -333,7 +333,8 @@ def _narrower(
                 "halved_ns": int(duration_ns[others].sum()),
             }
             claim = rules.kernel_claim(trace, device, rows, values, faster(less_ns), gaining)
-            yield replace(claim, values={**claim.values, "nchw_ns": 0})
+            scaled = {"scaler": "torch.amp.GradScaler"} if rules.trains(trace) else {}
+            yield replace(claim, values={**claim.values, "nchw_ns": 0}, words=scaled)
 
     return claims
 
@@ -404,8 +405,8 @@ IN_FP32 = rules.FindingRule(
     _narrower(_is_fp32, _FIRST_TENSOR_CORES, _FIRST_TF32, "fp32", "fp16"),
     "Convolutions in fp32 take {total_ns} ({total_pct} of kernel time after warm-up) and do not "
     "use the tensor cores; fp16 is up to {speedup_factor} faster.",
-    "Run the forward pass under torch.autocast to fp16, with torch.amp.GradScaler: the tensor "
-    "cores of this GPU take nothing wider.",
+    "Run the forward pass under torch.autocast to fp16[, with {scaler}]: the tensor cores of this "
+    "GPU take nothing wider.",
     (_HALVED,),
 )
 # What another layout gains beyond the conversions is not known: channels_last saved 14.7 ms where

@@ -49,7 +49,6 @@ _FORWARD = (
     r"|fused_dropout_kernel|batch_norm_(?:transform_input|collect_statistics)|\bbn_fw_"
     r"|\bflash_fwd_|fmha_cutlassF|flash_fprop|max_pool_forward"
 )
-_BACKWARD = r"(?i)backward|_bwd|\bbn_bw_|(?<!wino)grad(?:_|Kernel)|[dw]grad|cutlassB|_bprop"
 _LEAST_LAUNCHES = 2
 # A thread that launches less than this part of the backward pass's kernels runs the forward pass.
 _FORWARD_THREAD = 0.05
@@ -87,7 +86,7 @@ def recomputed_kernels(trace: Trace) -> Mask:
     """True for the kernels of the forward pass that the backward pass launches once more."""
     kernels = trace.recorded("kernels")
     result = np.zeros(len(kernels), bool)
-    forward, backward = (rules.named(trace, rule) for rule in (_FORWARD, _BACKWARD))
+    forward, backward = (rules.named(trace, rule) for rule in (_FORWARD, rules.BACKWARD))
     forward = forward & ~backward
     if not forward.any() or not backward.any():
         return result
@@ -176,7 +175,7 @@ def _chains(trace: Trace) -> Iterator[rules.TimeClaim]:
     others = fusion.unfused_attention(trace)
     others[fusion.tensor_loops(trace).rows] = True
     for claim in fusion.unfused_kernels(trace, others):
-        yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace) else "")
+        yield replace(claim, remedy=_COMPILED_IN_PART if is_compiled(trace, 0) else "")
 
 
 def _optimizers(trace: Trace) -> Iterator[rules.TimeClaim]:
@@ -322,8 +321,7 @@ _MUCH_OF_TIME_PCT = 5.0
 
 def _statistics_of_batches(trace: Trace) -> Iterator[rules.TimeClaim]:
     """Batch norm in training mode, in a program that never trains."""
-    kinds = kernel_classes(trace)
-    if trace.selection or (rules.named(trace, _BACKWARD) | (kinds == KernelClass.OPTIMIZER)).any():
+    if trace.selection or rules.trains(trace):
         return
     normalizing = rules.steady(trace, rules.named(trace, _OF_A_BATCH))
     for device, chosen in rules.costliest_gpu(trace, normalizing):

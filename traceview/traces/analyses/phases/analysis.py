@@ -106,8 +106,9 @@ PHASES = TableSpec(
         end_ns int64: end time
         duration_ns int64: end − start
         {_BUSY}
-        verdict text: what limited it: gpu-bound, launch-bound, paced, paused, message-bound,
-            data-loading, sync-drained, dependency-bound, mixed, compilation or no-gpu-work
+        verdict text: what limited it: gpu-bound, launch-bound, cpu-bound, paced, paused,
+            message-bound, data-loading, sync-drained, dependency-bound, mixed, compilation or
+            no-gpu-work
         compiler text?: what compiled during most of a compilation
     """),
     brief="phase start_ns duration_ns busy_pct verdict compiler",

@@ -122,8 +122,10 @@ def _loops_parts(shares: RunShares, work: str) -> Iterator[str]:
         yield f"{shortened(name, _LONGEST_NAME)} {share} ({counted}{threads})"
     more = shares.loops[_MOST_LOOPS:]
     if more:
-        share = units.percent(sum(loop.share_of_run_pct for loop in more))
-        yield f"{units.counted(len(more), 'other loop')} {share}"
+        shares_pct = [loop.share_of_run_pct for loop in shares.loops]
+        # Loops that run at once have no share in all.
+        share = f" {units.percent(sum(shares_pct[_MOST_LOOPS:]))}" if sum(shares_pct) <= 100 else ""
+        yield f"{units.counted(len(more), 'other loop')}{share}"
 
 
 def _outside_parts(shares: RunShares) -> Iterator[str]:

@@ -39,8 +39,8 @@ SCOREBOARD = column_list("""
     step_median_ns int64?: median step after warm-up
     launch text?: gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or
         unknown, as in run-ahead; where the CPU launches late, data-loading for want of data, paced
-        for its turn, paused in few long pauses, message-bound in calls of MPI; null for under four
-        operations, or next to no GPU work
+        for its turn, paused in few long pauses, message-bound in calls of MPI, cpu-bound for other
+        work of the CPU; null for under four operations, or next to no GPU work
     communication_ns int64?: steady time in communication that no other work covers; null for no
         communication
     communication_pct float64?: that time as a share of steady_ns

@@ -7,8 +7,9 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import UNEVEN
 from traceview.base.records import record
-from traceview.base.tables import Integers
+from traceview.base.tables import NULL, Integers
 from traceview.base.vocabulary.causes import FIRST_USES
+from traceview.traces.analyses import wording
 from traceview.traces.facts import code, compilation
 from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.operations import CallKind, call_kinds, operations
@@ -152,7 +153,25 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
 def shows_first_calls_alone(trace: Trace) -> bool:
     """Whether a recording holds a start and first calls: what is left of these, its share of GPU
     work, or how early the CPU launches, is of no loop, and no later pass can be told from it."""
-    return is_start_up_alone(trace) or cold_passes(trace) is not None
+    alone = is_start_up_alone(trace) or cold_passes(trace) is not None
+    return alone or first_batch(trace) is not None
+
+
+@fact
+def first_batch(trace: Trace) -> tuple[int, int] | None:
+    """How long a program without steps loads its first batch, and the GPU's span after that, which
+    is shorter; else None.
+
+    A public recording of one call of a model waited 5.1 s for it, and then worked for 67 ms.
+    """
+    ops, ranges = operations(trace), trace.recorded("ranges")
+    if not len(ops) or len(steps(trace)) or trace.selection:
+        return None
+    first_ns, last_ns = int(ops.start_ns.min()), int(ops.end_ns.max())
+    loads = ranges.texts("name").matching(wording.LOADS.match)
+    own = ranges.take(loads & (ranges["end_ns"] != NULL) & (ranges["end_ns"] <= first_ns))
+    loading_ns = intervals.union(own["start_ns"], own["end_ns"]).total()
+    return (loading_ns, last_ns - first_ns) if loading_ns > last_ns - first_ns else None
 
 
 @fact

@@ -11,7 +11,7 @@ from traceview.base import intervals, units
 from traceview.base.records import record
 from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
-from traceview.traces.analyses.gpu_idle import beside_work, line_sites
+from traceview.traces.analyses.gpu_idle import beside_work, late_parts, line_sites
 from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
@@ -244,8 +244,9 @@ def late_word(trace: Trace) -> str:
         return "paused"
     if waits_for_data(trace, parts.device):
         return "data-loading"
-    waits = waits_in(trace, parts.device, activities.RESULT_WAIT)
-    return "sync-drained" if waits else "launch-bound"
+    if waits_in(trace, parts.device, activities.RESULT_WAIT):
+        return "sync-drained"
+    return "cpu-bound" if late_parts.does_other_work(trace, parts.device) else "launch-bound"
 
 
 def _of(parts: SteadyParts, limit: causes.Limit) -> int:
@@ -324,6 +325,9 @@ def _after_idle(trace: Trace, device: int) -> str:
 
 
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
+    if batch := series.first_batch(trace):
+        loading, work = map(units.duration, batch)
+        return f"One batch: the DataLoader takes {loading}, the GPU {work} from first to last work"
     cold = series.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)

@@ -139,7 +139,18 @@ def step_ranges(trace: Trace) -> Integers:
         kind[part] = picked(number, kind[part])
     of_steps = pattern[repeating]
     kinds = _Kinds(kind, own, thread[repeating], of_steps, tree.patterns.depth[of_steps])
-    return np.flatnonzero(kinds.mask(_chosen(tree, kinds)))
+    chosen = _chosen(tree, kinds)
+    rows = np.flatnonzero(kinds.mask(chosen))
+    only = np.flatnonzero(marked)
+    if len(only) == 1 and np.count_nonzero(chosen) > 1 and len(rows):
+        # Kinds that take turns in the only step of a profiler, such as forward and backward of its
+        # layers, are parts of it. A loop in it is of one kind.
+        often = groups.frequencies(kinds.of[rows], len(repeating))[chosen]
+        inside = tree.nesting.start[rows] >= tree.nesting.start[only[0]]
+        inside &= tree.nesting.end[rows] <= tree.nesting.end[only[0]]
+        if inside.all() and (often == often[0]).all():
+            return only
+    return rows
 
 
 def _in_layers(tree: RangeTree) -> Mask:
