@@ -156,13 +156,8 @@ _SEPARATOR = " · "
 _PLAN_LINES = 4
 _WARNING, _WARNING_LINES = "Warning: ", 3
 _MORE = ("More: --all every table", "--only NAME one", "--explain NAME its meaning", "--html")
-_STYLES = {
-    "launch-bound": "yellow",
-    "data-bound": "yellow",
-    "drained": "yellow",
-    "mixed": "yellow",
-    "GPU-bound": "green",
-}
+_LATE_WORDS = ("-bound", "-drained", "mixed", "paced", "paused")
+"""What a launch verdict other than GPU-bound ends with."""
 
 
 def render_screen(
@@ -266,7 +261,8 @@ def _tile(tile: ScoreTile, name: int, width: int) -> Text:
         whole, value = detail.partition(", ")[0], f"{tile.value:<8}"
         fits = detail.startswith("of ") and cell_len(f"{value}{whole}") <= room
         detail = whole if fits else ""
-    text.append(value, _STYLES.get(tile.value, "bold"))
+    late = "yellow" if tile.value.endswith(_LATE_WORDS) else "bold"
+    text.append(value, "green" if tile.value == "GPU-bound" else late)
     return text.append(f"  {detail}", "dim") if detail else text
 
 
