@@ -34,6 +34,7 @@ from traceview.traces.analyses import (
     sync_stalls,
     trace_health,
 )
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import (
     RankedFinding,
@@ -371,8 +372,8 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
     """The findings of a recording that shows no habit: its start matters, and what it lacks.
 
     How early a program launches, and what to do about idle time, copies and waits, is of a habit.
-    Nor is a little of it worth a word. What takes most of the whole run, of `run_ns`, comes first:
-    the run is about that.
+    Nor do SMs that idle for a little of it need a word. What takes most of the whole run, of
+    `run_ns`, comes first: the run is about that.
     """
     most = [
         row
@@ -398,7 +399,7 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
         for row in findings
         if row.analysis not in (*_OF_STARTS, run_ahead.ANALYSIS.name)
         and row not in most
-        and row.severity != "low"
+        and not (row.analysis == WAVES.name and row.severity == "low")
     )
     return (*most, *(row for row in findings if row.analysis in _OF_STARTS), *notes)
 
