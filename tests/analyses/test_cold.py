@@ -210,6 +210,20 @@ def test_what_is_missing_in_a_recording_stays_a_finding():
     assert [each.analysis for each in kept] == ["trace-health"]
 
 
+@pytest.mark.parametrize("blocks", [1, 16])
+@pytest.mark.parametrize(("late_us", "told"), [(2, True), (300, True), (950, False)])
+def test_a_little_of_a_start_is_not_worth_a_word(tmp_path, blocks, late_us, told):
+    """One small kernel waits for its first page, and has idle SMs for the rest of its 1 ms."""
+    export, at = Export().call("cudaMalloc", 0, 400 * MS), 400 * MS
+    export.launch((at - 9_000, at - 5_000), (at, at + MS), gridX=blocks, blockX=256)
+    export.migration((at + late_us * 1_000, at + late_us * 1_000 + 7_000))
+    export.call("cudaFree", 401 * MS, 402 * MS)
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Next to no GPU work")
+    assert any("stay idle" in each.finding.message for each in report.findings) is told
+
+
 def late_kernel(tmp_path, uploads, pause_ms, kernels):
     """A program that uploads its data, works on the CPU, and computes once at last."""
     export, at = Export(), 0

@@ -34,6 +34,7 @@ from traceview.traces.analyses import (
     sync_stalls,
     trace_health,
 )
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.plan import (
     RankedFinding,
@@ -371,7 +372,8 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
     """The findings of a recording that shows no habit: its start matters, and what it lacks.
 
     How early a program launches, and what to do about idle time, copies and waits, is of a habit.
-    What takes most of the whole run, of `run_ns`, comes first: the run is about that.
+    Nor do SMs that idle for a little of it need a word. What takes most of the whole run, of
+    `run_ns`, comes first: the run is about that.
     """
     most = [
         row
@@ -395,7 +397,9 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
             ),
         )
         for row in findings
-        if row.analysis not in (*_OF_STARTS, run_ahead.ANALYSIS.name) and row not in most
+        if row.analysis not in (*_OF_STARTS, run_ahead.ANALYSIS.name)
+        and row not in most
+        and not (row.analysis == WAVES.name and row.severity == "low")
     )
     return (*most, *(row for row in findings if row.analysis in _OF_STARTS), *notes)
 
