@@ -1,6 +1,7 @@
 """What a call in the source of a project says about the arguments of a kernel."""
 
 import ast
+import itertools
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,50 @@ def test_unpacked_strides_are_those_that_are_named_so(tmp_path, ranks, known):
     for each in strides:
         assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
     assert (found.values["scale"], found.values["SIZE"]) == (2.0, 64)
+
+
+NAMED = {
+    "{tensor}_stride_{axis}": "q_stride_b",
+    "stride_{tensor}{axis}": "stride_qb",
+    "stride_{tensor}_{axis}": "stride_q_b",
+    "{tensor}_stride{axis}": "q_strideb",
+}
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("ranks", [(4, 3), (2, 4, 3), (3, 3, 1, 4), (1, 4)])
+def test_tensors_that_follow_one_another_have_the_strides_named_after_them(tmp_path, named, ranks):
+    tensors, axes = "qkvo"[: len(ranks)], "bhmd"
+    strides = [
+        [named.format(tensor=tensor, axis=axis) for axis in axes[:rank]]
+        for tensor, rank in zip(tensors, ranks, strict=True)
+    ]
+    unpacked = ", ".join(f"*{tensor}.stride()" for tensor in tensors)
+    found = arguments(
+        tmp_path,
+        f"def f({', '.join(tensors)}):\n    kernel[(1,)](q, {unpacked}, 2.0)\n",
+        [Parameter(name) for name in ("q_ptr", *itertools.chain(*strides), "scale")],
+    )
+    for each in strides:
+        assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
+    assert found.values["scale"] == 2.0
+
+
+@pytest.mark.parametrize("mode", ["up", "p"])
+def test_the_branch_of_a_call_decides_the_branches_before_it(tmp_path, mode):
+    """What another branch makes of a tensor does not reach the call."""
+    source = (
+        "def f(x, mode):\n    if mode == 'p':\n        x = x.reshape(x.shape[0], -1)\n"
+        "    if mode == 'p':\n        other[(1,)](x)\n"
+        "    elif mode == 'up':\n        kernel[(1,)](x, x.stride(1), x.stride(2))\n"
+    )
+    if mode == "p":
+        source = source.replace("kernel", "third").replace("other[(1,)](x)", (
+            "kernel[(1,)](x, x.stride(0), x.stride(1))"
+        ))  # fmt: skip
+    names = ("x_ptr", "outer", "inner")
+    found = arguments(tmp_path, source, [Parameter(name) for name in names])
+    assert (found.values["outer"], found.values["inner"]) == (1024, 1)
 
 
 def test_what_does_not_follow_is_left_open(tmp_path):

@@ -105,8 +105,23 @@ def _scope_in(
     for value in scope.known.values() if channels_last else ():
         if isinstance(value, AssumedTensor):
             value.channels_last = (value.rank or 0) >= 3
+    for name, value in _required(function, call):
+        if scope.known.get(name) is assumed_tensor.UNKNOWN:
+            scope.known[name] = value
     scope.run(function.body, call)
     return scope
+
+
+def _required(function: Function, call: ast.Call) -> Iterator[tuple[str, Any]]:
+    """The names, with their values, that the branches around a call compare: `if mode == "up"`."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If) or not isinstance(test := node.test, ast.Compare):
+            continue
+        value = test.comparators[0]
+        if isinstance(test.left, ast.Name) and isinstance(value, ast.Constant):
+            inside = any(each is call for part in node.body for each in ast.walk(part))
+            if inside and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+                yield test.left.id, value.value
 
 
 def _allocated(module: ast.Module, scope: Scope) -> dict[str, Any]:
@@ -403,9 +418,11 @@ def _passed(
     for at, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
             # Those named as strides are for the unpacked values that follow one another.
-            run = sum(1 for _ in itertools.takewhile(_STRIDE.search, names))
-            following = itertools.takewhile(_is_several_strides, call.args[at:])
-            most = run // max(sum(1 for _ in following), 1) or share
+            run = list(itertools.takewhile(_STRIDE.search, names))
+            following = sum(1 for _ in itertools.takewhile(_is_several_strides, call.args[at:]))
+            groups = [len([*each]) for _, each in itertools.groupby(run, _strided)]
+            equal = len(run) // max(following, 1)
+            most = (groups[0] if groups and len(groups) == following else equal) or share
             yield from _unpacked(argument, names, most, unpacked[id(argument)])
         else:
             yield names.popleft() if names else "", scope.value(argument)
@@ -415,6 +432,12 @@ def _passed(
             yield keyword.arg, value
         elif isinstance(value, dict):
             yield from value.items()
+
+
+def _strided(name: str) -> str:
+    """The part of a stride's name that names its tensor: q of q_stride_b, stride_q of stride_qb."""
+    head = name.rpartition("_")[0]
+    return name[:-1] if head in ("", "stride") else head
 
 
 def _is_several_strides(argument: ast.expr) -> bool:
