@@ -8,7 +8,7 @@ import pytest
 
 from traceview.kernels.headless.project.assumed_tensor import AssumedSize, AssumedTensor
 from traceview.kernels.headless.project.call_sites import call_sites
-from traceview.kernels.headless.project.launch_arguments import launch_arguments
+from traceview.kernels.headless.project.launch_arguments import globals_of, launch_arguments
 from traceview.kernels.headless.signatures import Parameter
 
 torch = pytest.importorskip("torch")
@@ -180,6 +180,54 @@ def test_tensors_that_follow_one_another_have_the_strides_named_after_them(tmp_p
     for each in strides:
         assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
     assert found.values["scale"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("value", "passed"),
+    [
+        ("x.stride(3)", 1),
+        ("(x.stride(3) if x is not None else 7)", 7),
+        ("(0 if x is None else x.stride(3))", 0),
+        ("(x.stride(3) if x else 7)", 7),
+    ],
+)
+@pytest.mark.parametrize("annotation", ["", ": Optional[torch.Tensor]"])
+@pytest.mark.parametrize("off", ["paged=False", "*, paged=False"])
+def test_a_tensor_that_is_none_by_default(tmp_path, value, passed, annotation, off):
+    """It is passed where its strides are taken unasked; branches that are off show no rank."""
+    found = arguments(
+        tmp_path,
+        f"def f(y, x{annotation} = None, {off}):\n"
+        "    if paged:\n        assert y.dim() == 5 and y.stride(4) == 1\n"
+        f"    kernel[(1,)](x, {value}, y.stride(2), y.stride(3))\n",
+        [Parameter(name) for name in ("x_ptr", "of_x", "outer", "inner")],
+    )
+    assert (found.values["of_x"], found.values["outer"]) == (passed, 1024)
+    assert found.values["inner"] == 1
+    assert (found.values["x_ptr"] is None) == ("if x" in value or "else x" in value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from ops.core.sizes import BLOCK",
+        "from .core.sizes import BLOCK",
+        "from ops.core.sizes import WIDE as BLOCK",
+    ],
+)
+def test_constants_that_a_call_imports_from_its_project(tmp_path, line):
+    for name, text in (("sizes", "WARPS = 4\nBLOCK = 32 * WARPS\nWIDE = BLOCK\n"), ("a", "")):
+        (tmp_path / "ops/core").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"ops/core/{name}.py").write_text(text)
+    file = tmp_path / "ops/run.py"
+    file.write_text(
+        f"{line}\nfrom ops.core.a import gone\nfrom os import path\n"
+        "def f(x):\n    kernel[(1,)](x, x, None, 1, 1024, BLOCK=BLOCK)\n"
+    )
+    (site,) = call_sites("kernel", file, None)
+    known = globals_of(site.module, {"torch": torch}, file)
+    assert launch_arguments(site, KERNEL, known).values["BLOCK"] == 128
+    assert "gone" not in known
 
 
 @pytest.mark.parametrize("mode", ["up", "p"])

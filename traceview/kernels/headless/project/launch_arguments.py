@@ -39,6 +39,8 @@ _SIZED = re.compile(
 )
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
 _BLOCK = 64
+# Of folders above a file, and of a file of constants: larger ones take long to parse.
+_MOST_LEVELS, _MOST_BYTES = 8, 200_000
 _BY_ANNOTATION = {"int": _BLOCK, "float": 1.0, "bool": False, "str": ""}
 _DTYPES = {
     "Long": "int64",
@@ -258,17 +260,22 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
     listed = [*zip(positional, defaults, strict=True)]
     listed += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     documented, tested = documented_types(function), _parametrized(function, scope)
+    needed = assumed_tensor.needed_tensors(function)
     for argument, default in listed:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
         if argument.arg in tested:
             yield argument.arg, tested[argument.arg]
-        elif default is not None:
+        elif default is not None and not (_is_none(default) and argument.arg in needed):
             yield argument.arg, scope.value(default)
         elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
             dtype = _annotated_dtype(annotation) or _OF_TRITON.get(documented.get(argument.arg, ""))
             yield argument.arg, AssumedTensor(argument.arg, _torch_dtype(dtype))
         else:
             yield argument.arg, _typical(argument.arg, annotation)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _parametrized(function: Function, scope: Scope) -> dict[str, Any]:
@@ -391,9 +398,16 @@ def _needed(
     return guesses | known
 
 
-def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The constants of a module that is not imported, on top of the names in `known`."""
-    scope = Scope({"torch": assumed_tensor.torch_(), **known})
+def globals_of(
+    module: ast.Module, known: Mapping[str, Any], file: Path | None = None
+) -> dict[str, Any]:
+    """The constants of a module that is not imported, on top of the names in `known`.
+
+    With its `file`, also those that it imports by name from a file of its project.
+    """
+    imported = dict(_imported_constants(module, file)) if file else {}
+    scope = Scope({"torch": assumed_tensor.torch_(), **imported, **known})
+    scope.known |= imported
     for node in module.body:
         if isinstance(node, ast.Assign):
             value = scope.value(node.value)
@@ -401,6 +415,23 @@ def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:
                 scope.assign(target, value)
     modules = {n: v for n, v in known.items() if isinstance(v, types.ModuleType)}
     return {"torch": assumed_tensor.torch_(), **modules, **scope.known}
+
+
+def _imported_constants(module: ast.Module, file: Path) -> Iterator[tuple[str, Any]]:
+    """The numbers and texts that a file imports by name from another one of its project."""
+    for node in module.body:
+        if not isinstance(node, ast.ImportFrom) or not node.module:
+            continue
+        place = Path(*node.module.split(".")).with_suffix(".py")
+        folders = file.parents[node.level - 1 :][:1] if node.level else file.parents[:_MOST_LEVELS]
+        path = next((folder / place for folder in folders if (folder / place).is_file()), None)
+        if path is None or path.stat().st_size > _MOST_BYTES:
+            continue
+        with suppress(OSError, ValueError, SyntaxError):
+            values = globals_of(ast.parse(path.read_bytes()), {})
+            for name in node.names:
+                if isinstance(value := values.get(name.name), (int, float, str)):
+                    yield name.asname or name.name, value
 
 
 def _passed(
