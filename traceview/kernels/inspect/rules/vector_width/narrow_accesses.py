@@ -96,7 +96,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             outside = max(a.loop_depth for a in listed) < deepest
             merged = _is_merged(narrow, in_sass.get(stream[0], ()))
             moved = min(narrow.moved, of_tiles[stream]) * _waste(narrow)
-            little = min(_NEGLIGIBLE_SHARE * total, _MINOR_SHARE * sum(of_tiles.values()))
+            little = min(_NEGLIGIBLE_SHARE * total, _MINOR_SHARE * max(of_tiles.values()))
             slightest = moved < little
             reason = _reason(narrow, kernel, tiled=tiled, slightest=slightest)
             # 32 coalesced bits take whole sectors: with 128 and as much work per block, four
