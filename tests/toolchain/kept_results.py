@@ -31,11 +31,12 @@ class KeptResults:
         source: bytes | None,
         suffix: str = "",
         timeout_s: float = tools.COMPILE_TIMEOUT_S,
+        folder: Path | None = None,
     ) -> ProcessResult:
         """Take the place of traceview.kernels.toolchain.tools.run."""
         is_of_test = path.is_relative_to(self._folder.parents[1])
         if source is None or is_of_test:
-            return _run(path, arguments, source, suffix, timeout_s)
+            return _run(path, arguments, source, suffix, timeout_s, folder)
         words = [*map(str, arguments(Path("input"), Path("output")))]
         key = sha256(repr((path, words, suffix)).encode() + source).hexdigest()
         kept = self._folder / key

@@ -137,6 +137,34 @@ def test_a_header_and_a_macro_of_the_project(program):
     assert re.search(r"[, -]640;", ptx)
 
 
+@pytest.mark.parametrize("place", ["vendor/step.h", "include/parts/step.h", "step.h"])
+def test_a_header_below_the_current_folder(program, place, monkeypatch):
+    """Where no file marks the project, it is the folder in which the user is."""
+    need_compiler()
+    root = program.parent
+    (root / "src").mkdir()
+    source = program.rename(root / "src/copy.cu")
+    (root / place).parent.mkdir(parents=True, exist_ok=True)
+    (root / "step.h").rename(root / place)
+    missing = "copy.cu:1: step.h: No such file or directory"
+    assert cuda_cpp.project_flags(missing, source) == []
+    monkeypatch.chdir(root)
+    assert cuda_cpp.project_flags(missing, source) == [f"-I{(root / place).parent}"]
+    assert "copy" in compile_cuda(source)[0]
+
+
+def test_folders_that_the_user_names_begin_at_the_current_one(program, monkeypatch):
+    need_compiler()
+    here = program.parent / "here"
+    (program.parent / "src").mkdir()
+    (here / "parts").mkdir(parents=True)
+    program.with_name("step.h").rename(here / "parts/step.h")
+    source = program.rename(program.parent / "src/copy.cu")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-Iparts")
+    assert "copy" in compile_cuda(source)[0]
+
+
 @pytest.mark.parametrize(
     ("folder", "header"),
     [

@@ -81,6 +81,28 @@ def test_a_header_of_the_project_loses_its_host_code_too(tmp_path):
     assert "4321" in compile_cuda(program)[0]
 
 
+@pytest.mark.parametrize("name", ["time.h", "string.h", "limits.h", "math.h"])
+def test_a_header_that_is_named_as_one_of_the_system(name, tmp_path):
+    need_compiler()
+    (tmp_path / name).write_text("#pragma once\n#define WIDTH 4321\n")
+    program = tmp_path / "program.cu"
+    run = "void run(float* x) { check(start()); tiled<float, WIDTH><<<1, 32>>>(x, x); }\n"
+    program.write_text(f'#include <chrono>\n#include "{name}"\n{KERNELS}{run}')
+    assert "4321" in compile_cuda(program)[0]
+
+
+def test_templates_alone_are_not_left_without_the_host_code(tmp_path):
+    need_compiler()
+    program = tmp_path / "program.cu"
+    text = KERNELS[: KERNELS.index("__constant__")]
+    program.write_text(
+        f"#include <of_nobody.h>\n{text}\ntemplate <class T> void go(Handle_t h, T* x) {{\n"
+        "  tiled<T, 8><<<1, 32>>>(x, x);\n}\ntemplate void go<float>(Handle_t, float*);\n"
+    )
+    with pytest.raises(TraceviewError, match=r"of_nobody\.h: No such file.*NVCC_APPEND_FLAGS"):
+        compile_cuda(program)
+
+
 @pytest.mark.parametrize(
     "text",
     [

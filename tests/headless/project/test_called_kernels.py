@@ -457,3 +457,33 @@ def test_strides_that_are_passed_as_a_tuple(tmp_path, axes):
     assert names == [f"x_stride[{axis}]" for axis in range(axes)]
     widths = {a.width_bits for a in kernel.accesses if (a.level, a.kind) == ("ptx", "load")}
     assert widths == ({128} if axes > 1 else {32})
+
+
+ROWS = """@triton.jit
+def scaled(x_ptr, y_ptr, C: tl.constexpr, BLOCK_C: tl.constexpr):
+    at = tl.program_id(0) * C + tl.arange(0, BLOCK_C)
+    tl.store(y_ptr + at, 2 * tl.load(x_ptr + at))
+
+
+def run(x, y):
+    C = x.shape[1]
+    scaled[(x.shape[0],)](x, y, C=C, BLOCK_C={block}{warps})
+"""
+
+
+@pytest.mark.parametrize(
+    ("warps", "block", "length"),
+    [
+        (", num_warps=1", "C", 128),
+        (", num_warps=2", "C", 256),
+        (", num_warps=4", "C", 1024),
+        ("", "C", 1024),
+        (", num_warps=1", "512", 512),
+    ],
+)
+def test_an_assumed_row_of_few_warps_is_short(tmp_path, warps, block, length):
+    """What a call states stays."""
+    (tmp_path / "script.py").write_text(HEAD + ROWS.format(warps=warps, block=block))
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    values = {a.name: a.value for a in kernel.compiled.arguments}
+    assert values["BLOCK_C"] == length

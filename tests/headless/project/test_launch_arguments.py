@@ -1,13 +1,14 @@
 """What a call in the source of a project says about the arguments of a kernel."""
 
 import ast
+import itertools
 from pathlib import Path
 
 import pytest
 
 from traceview.kernels.headless.project.assumed_tensor import AssumedSize, AssumedTensor
 from traceview.kernels.headless.project.call_sites import call_sites
-from traceview.kernels.headless.project.launch_arguments import launch_arguments
+from traceview.kernels.headless.project.launch_arguments import globals_of, launch_arguments
 from traceview.kernels.headless.signatures import Parameter
 
 torch = pytest.importorskip("torch")
@@ -152,6 +153,98 @@ def test_unpacked_strides_are_those_that_are_named_so(tmp_path, ranks, known):
     for each in strides:
         assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
     assert (found.values["scale"], found.values["SIZE"]) == (2.0, 64)
+
+
+NAMED = {
+    "{tensor}_stride_{axis}": "q_stride_b",
+    "stride_{tensor}{axis}": "stride_qb",
+    "stride_{tensor}_{axis}": "stride_q_b",
+    "{tensor}_stride{axis}": "q_strideb",
+}
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("ranks", [(4, 3), (2, 4, 3), (3, 3, 1, 4), (1, 4)])
+def test_tensors_that_follow_one_another_have_the_strides_named_after_them(tmp_path, named, ranks):
+    tensors, axes = "qkvo"[: len(ranks)], "bhmd"
+    strides = [
+        [named.format(tensor=tensor, axis=axis) for axis in axes[:rank]]
+        for tensor, rank in zip(tensors, ranks, strict=True)
+    ]
+    unpacked = ", ".join(f"*{tensor}.stride()" for tensor in tensors)
+    found = arguments(
+        tmp_path,
+        f"def f({', '.join(tensors)}):\n    kernel[(1,)](q, {unpacked}, 2.0)\n",
+        [Parameter(name) for name in ("q_ptr", *itertools.chain(*strides), "scale")],
+    )
+    for each in strides:
+        assert [found.values[n] for n in each] == [1024] * (len(each) - 1) + [1]
+    assert found.values["scale"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("value", "passed"),
+    [
+        ("x.stride(3)", 1),
+        ("(x.stride(3) if x is not None else 7)", 7),
+        ("(0 if x is None else x.stride(3))", 0),
+        ("(x.stride(3) if x else 7)", 7),
+    ],
+)
+@pytest.mark.parametrize("annotation", ["", ": Optional[torch.Tensor]"])
+@pytest.mark.parametrize("off", ["paged=False", "*, paged=False"])
+def test_a_tensor_that_is_none_by_default(tmp_path, value, passed, annotation, off):
+    """It is passed where its strides are taken unasked; branches that are off show no rank."""
+    found = arguments(
+        tmp_path,
+        f"def f(y, x{annotation} = None, {off}):\n"
+        "    if paged:\n        assert y.dim() == 5 and y.stride(4) == 1\n"
+        f"    kernel[(1,)](x, {value}, y.stride(2), y.stride(3))\n",
+        [Parameter(name) for name in ("x_ptr", "of_x", "outer", "inner")],
+    )
+    assert (found.values["of_x"], found.values["outer"]) == (passed, 1024)
+    assert found.values["inner"] == 1
+    assert (found.values["x_ptr"] is None) == ("if x" in value or "else x" in value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from ops.core.sizes import BLOCK",
+        "from .core.sizes import BLOCK",
+        "from ops.core.sizes import WIDE as BLOCK",
+    ],
+)
+def test_constants_that_a_call_imports_from_its_project(tmp_path, line):
+    for name, text in (("sizes", "WARPS = 4\nBLOCK = 32 * WARPS\nWIDE = BLOCK\n"), ("a", "")):
+        (tmp_path / "ops/core").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"ops/core/{name}.py").write_text(text)
+    file = tmp_path / "ops/run.py"
+    file.write_text(
+        f"{line}\nfrom ops.core.a import gone\nfrom os import path\n"
+        "def f(x):\n    kernel[(1,)](x, x, None, 1, 1024, BLOCK=BLOCK)\n"
+    )
+    (site,) = call_sites("kernel", file, None)
+    known = globals_of(site.module, {"torch": torch}, file)
+    assert launch_arguments(site, KERNEL, known).values["BLOCK"] == 128
+    assert "gone" not in known
+
+
+@pytest.mark.parametrize("mode", ["up", "p"])
+def test_the_branch_of_a_call_decides_the_branches_before_it(tmp_path, mode):
+    """What another branch makes of a tensor does not reach the call."""
+    source = (
+        "def f(x, mode):\n    if mode == 'p':\n        x = x.reshape(x.shape[0], -1)\n"
+        "    if mode == 'p':\n        other[(1,)](x)\n"
+        "    elif mode == 'up':\n        kernel[(1,)](x, x.stride(1), x.stride(2))\n"
+    )
+    if mode == "p":
+        source = source.replace("kernel", "third").replace("other[(1,)](x)", (
+            "kernel[(1,)](x, x.stride(0), x.stride(1))"
+        ))  # fmt: skip
+    names = ("x_ptr", "outer", "inner")
+    found = arguments(tmp_path, source, [Parameter(name) for name in names])
+    assert (found.values["outer"], found.values["inner"]) == (1024, 1)
 
 
 def test_what_does_not_follow_is_left_open(tmp_path):

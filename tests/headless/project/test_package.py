@@ -39,6 +39,21 @@ def test_a_folder_without_init_inside_a_package_belongs_to_it(tree):
     assert (package.root, package.module) == (root, "awq.modules.triton.gemm")
 
 
+@pytest.mark.parametrize("name", ["triton", "torch", "numpy", "cuda"])
+@pytest.mark.parametrize(("above", "text"), [("ops", ""), ("a/ops", "from ..x import y")])
+@pytest.mark.parametrize("has_init", [True, False])
+def test_a_folder_named_as_what_kernels_are_made_of(tree, name, above, text, has_init):
+    file = f"{above}/{name}/gelu.py"
+    root = tree(file, f"{above}/{name}/{'__init__' if has_init else 'other'}.py")
+    package = package_of(root / file, ast.parse(text))
+    if not has_init and not text:
+        assert package is None
+    elif name == "cuda" and has_init:
+        assert package.module == "cuda.gelu"
+    else:
+        assert package.module.endswith(f"ops.{name}.gelu")
+
+
 def test_relative_imports_find_the_project(tree):
     root = tree("pyproject.toml", "kernels/layers/norm.py", "kernels/ops/gelu.py")
     package = package_of(root / "kernels/layers/norm.py", RELATIVE)

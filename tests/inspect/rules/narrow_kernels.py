@@ -237,3 +237,22 @@ def quantized(x_ptr, y_ptr, scale, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets, mask=offsets < n)
     tl.store(y_ptr + offsets, (x * scale).to(tl.int8), mask=offsets < n)
+
+
+@triton.jit
+def copy(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets).to(y_ptr.dtype.element_ty))
+
+
+@triton.jit
+def of_neighbours(x_ptr, w_ptr, near_ptr, y_ptr, count, steps, BLOCK: tl.constexpr):
+    m, n, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for at in range(count * steps):
+        neighbour, start = at // steps, at % steps * BLOCK
+        rows = tl.load(near_ptr + m * count + neighbour).to(tl.int64)
+        x = tl.load(x_ptr + rows[:, None] * 256 + start + k[None, :])
+        w = tl.load(w_ptr + (neighbour * 256 + start + k[:, None]) * BLOCK + n[None, :])
+        total = tl.dot(x, w, total)
+    tl.store(y_ptr + m[:, None] * BLOCK + n[None, :], total)

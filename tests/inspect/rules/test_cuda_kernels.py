@@ -306,6 +306,39 @@ def test_atomics_of_all_threads_at_one_address(tmp_path, type_, body, severity):
     assert contended.message.startswith("All threads of all blocks") == (severity != "low")
 
 
+MOVING = """
+__global__ void k(const float* __restrict__ x, const int* __restrict__ ids, float* sum, int n) {{
+  __shared__ int own[256];
+  own[threadIdx.x] = ids[blockIdx.x * blockDim.x + threadIdx.x];
+  __syncthreads();
+  float v = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int j = 0; j < n; j++) {{
+    v *= 0.5f;
+    {body}
+  }}
+}}
+"""
+OF_WARPS = "for (int o = 16; o; o /= 2) v += __shfl_down_sync(~0u, v, o);"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        # One address per iteration, which another iteration does not have.
+        ("atomicAdd(&sum[own[j]], v);", "Sum within each warp"),
+        ("atomicAdd(&sum[2 * own[j]], v); atomicAdd(&sum[2 * own[j] + 1], -v);", "Sum within each"),
+        ("atomicAdd(&sum[own[threadIdx.x]], v);", None),
+        (OF_WARPS + " if (threadIdx.x % 32 == 0) atomicAdd(&sum[own[j]], v);", None),
+        ("if (v > 1) atomicAdd(&sum[7], v);", "Sum in a register over the loop"),
+    ],
+)
+def test_atomics_of_all_threads_in_a_loop(tmp_path, body, says):
+    found = findings(tmp_path, MOVING.format(body=body))
+    contended = [f for f in found if "one address" in f.message]
+    assert [f.action.startswith(says) for f in contended] == ([True] if says else [])
+    assert all(f.severity == "medium" for f in contended)
+
+
 @pytest.mark.parametrize(
     ("body", "is_counted"),
     [

@@ -8,10 +8,10 @@ from tests.inspect.retried import Retried, allow
 from traceview.kernels.headless.signatures import argument
 from traceview.kernels.inspect.target_report import inspect
 
-SMALL = 64 * 1024
+SMALL = 128 * 1024
 
 
-@pytest.mark.parametrize("length", [5, 1000, 1025, 8190, 8197, 1 << 20])
+@pytest.mark.parametrize("length", [5, 1000, 1025, 16380, 16390, 1 << 20])
 def test_a_launch_too_small_to_judge(triton_cache, monkeypatch, length):
     allow(triton_cache, monkeypatch)
     from tests.inspect.rules.narrow_kernels import gelu

@@ -21,6 +21,7 @@ from traceview.kernels.toolchain.device_code import (
     GCC_ERROR,
     NO_HEADER,
     NVIDIA_ERROR,
+    folder_of,
     with_one_kernel,
     without_host_code,
 )
@@ -186,7 +187,7 @@ def _with_nvcc(
         note(f"other kernels of {path.name} are left out: nvcc takes long to compile all")
         one = with_one_kernel(path.absolute(), kernel, folder)
         flags[flags.index(str(path.absolute()))] = str(one)
-        flags.append(f"-I{path.absolute().parent}")
+        flags.append(folder_of(path.absolute()))
         result = _run_nvcc(nvcc, flags)
     while not result.ok or result.written is None:
         error = _first_error(result.err, path) or result.evidence
@@ -198,7 +199,8 @@ def _with_nvcc(
         elif not more:
             others = _missing_too(error, path, nvcc, flags)
             alone = without_host_code(path, flags, folder / "device", run)
-            if alone:
+            # Of templates alone, nothing is left without the code that uses them.
+            if alone and b".entry" in (alone[1].written or b""):
                 flags, result = alone
                 missing = [m["header"] for m in [NO_HEADER.search(error)] if m]
                 why = f"{', '.join([*missing, *others])} missing" if missing else error
@@ -245,7 +247,10 @@ def _missing_too(error: str, path: Path, nvcc: Path, flags: Sequence[str]) -> li
 def _run_nvcc(
     nvcc: Path, flags: Sequence[str], most_s: float = tools.COMPILE_TIMEOUT_S
 ) -> tools.ProcessResult:
-    return tools.run(nvcc, lambda _, target: (*flags, "-o", target), None, timeout_s=most_s)
+    # In the current folder, from which folders in NVCC_APPEND_FLAGS are named.
+    return tools.run(
+        nvcc, lambda _, target: (*flags, "-o", target), None, timeout_s=most_s, folder=Path.cwd()
+    )
 
 
 # Of twelve kernels of public-key arithmetic, nvcc compiled one in 5 s and all in 110 s.
@@ -381,9 +386,14 @@ def _shared_folders(file: Path, path: Path) -> int:
 
 
 def _project_files(path: Path) -> Iterator[Path]:
-    """The files of the project around a file; those of its folder alone where none is known."""
+    """The files of the project around a file.
+
+    Where no file marks one, it is the current folder, if the file is in it, else the file's folder.
+    """
     above = path.absolute().parents[:_MOST_LEVELS]
-    root = next((f for f in above if any((f / mark).exists() for mark in _ROOTS)), above[0])
+    marked = (f for f in above if any((f / mark).exists() for mark in _ROOTS))
+    here = Path.cwd()
+    root = next(marked, here if here in above else above[0])
     return islice(_walked(root), _MOST_FILES)
 
 

@@ -113,7 +113,7 @@ def without_host_code(
     roots = [source.parent, *(Path(flag[2:]) for flag in flags if flag.startswith("-I"))]
     codes = {str(source): _read(source)}
     flags = [str(folder / source.name) if each == str(source) else each for each in flags]
-    flags[:0] = [f"-I{folder}", f"-I{source.parent}"]
+    flags[:0] = [f"-I{folder}", folder_of(source)]
     for _ in range(_MOST_ROUNDS):
         for name, code in codes.items():
             root = next(each for each in roots if each in Path(name).parents)
@@ -139,6 +139,14 @@ def without_host_code(
             return None
         codes = {name: code for name, code in changed.items() if code}
     return None
+
+
+def folder_of(source: Path) -> str:
+    """The flag for headers beside a source that is compiled elsewhere.
+
+    With -I a `time.h` there would take the place of the system's.
+    """
+    return f"-Xcompiler=-iquote{source.parent}"
 
 
 def _is_below(file: Path, roots: Sequence[Path]) -> bool:

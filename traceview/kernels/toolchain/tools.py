@@ -178,19 +178,20 @@ def run(
     source: bytes | None,
     suffix: str = "",
     timeout_s: float = COMPILE_TIMEOUT_S,
+    folder: Path | None = None,
 ) -> ProcessResult:
-    """Run a tool on one input file, in a temporary folder, and read the output file.
+    """Run a tool on one input file, in a temporary folder or `folder`, and read the output file.
 
     `arguments` maps the paths of the input, which ends in `suffix`, and of the output to the
     command-line arguments. With `source` None there is no input file. Raises ToolNotFoundError if
     the tool cannot run and TimeUpError at the time limit.
     """
-    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        source_path, target = Path(folder, f"input{suffix}"), Path(folder, "output")
+    with tempfile.TemporaryDirectory(prefix="traceview-") as temporary:
+        source_path, target = Path(temporary, f"input{suffix}"), Path(temporary, "output")
         if source is not None:
             source_path.write_bytes(source)
         command = [path, *arguments(source_path, target)]
-        result = run_process(command, timeout_s=timeout_s, folder=Path(folder))
+        result = run_process(command, timeout_s=timeout_s, folder=folder or Path(temporary))
         if result.timed_out:
             raise TimeUpError(f"{path.name} did not end within {timeout_s:g} s")
         if result.status is None:

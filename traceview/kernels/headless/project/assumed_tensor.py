@@ -228,6 +228,7 @@ def tensor_ranks(function: Function) -> dict[str, int | None]:
     shown: dict[str, int] = defaultdict(int)
     # Where x is rebound if it has 4 dimensions, it has another number behind that.
     rebinding = {id(each) for node in ast.walk(function) for each in _rebinding(node)}
+    rebinding |= {id(each) for part in _switched_off(function) for each in ast.walk(part)}
     for node in ast.walk(function):
         if id(node) in rebinding:
             continue
@@ -282,6 +283,36 @@ def _rebinding(node: ast.AST) -> list[ast.Compare]:
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     compared = (each for each in ast.walk(node.test) if isinstance(each, ast.Compare))
     return [each for each in compared if _shape_of(each.left, ("ndim", "dim")) in bound]
+
+
+def _switched_off(function: Function) -> Iterator[ast.stmt]:
+    """The statements under `if option:` of an option that is False by default."""
+    of = function.args
+    defaults = [*zip([*of.posonlyargs, *of.args][::-1], of.defaults[::-1], strict=False)]
+    defaults += [(a, d) for a, d in zip(of.kwonlyargs, of.kw_defaults, strict=True) if d]
+    off = {a.arg for a, d in defaults if isinstance(d, ast.Constant) and d.value is False}
+    for node in ast.walk(function):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id in off:
+            yield from node.body
+
+
+def needed_tensors(function: Function) -> frozenset[str]:
+    """The names whose shapes and strides are taken, though no condition asks whether they are."""
+    tests = [n.test for n in ast.walk(function) if isinstance(n, (ast.If, ast.IfExp, ast.Assert))]
+    tests += [n for n in ast.walk(function) if isinstance(n, (ast.Compare, ast.BoolOp))]
+    named = {n.id for test in tests for n in _tested(test)}
+    used = {name for node in ast.walk(function) for name, _ in _uses(node)}
+    return frozenset(used - named)
+
+
+def _tested(test: ast.expr) -> Iterator[ast.Name]:
+    """The names in a condition, without those of whose attributes it is."""
+    if isinstance(test, ast.Name):
+        yield test
+    elif not isinstance(test, ast.Attribute):
+        parts = (part for part in ast.iter_child_nodes(test) if isinstance(part, ast.expr))
+        for part in parts:
+            yield from _tested(part)
 
 
 def _with_last(call: ast.Call) -> Iterator[tuple[str, int]]:

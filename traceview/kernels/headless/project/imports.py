@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from traceview.base import units
-from traceview.kernels.headless.project.package import Package
+from traceview.kernels.headless.project.package import TAKEN, Package
 
 # Stand-ins for modules that a kernel file imports and that this machine lacks.
 #
@@ -29,8 +29,6 @@ _IS_QUERY = re.compile(r"(available|installed|importable)$")
 _HANDLERS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _IMPORTLIB = ("<frozen importlib", "importlib/__init__.py")
 _OURS = str(Path(__file__).parents[1])
-# Their own imports of missing modules are theirs to handle.
-_NEVER = ("torch", "triton", "numpy")
 # Packages such as vllm.triton_utils re-export under these names what kernels are made of.
 _PASSED_ON = {
     "triton": "triton",
@@ -132,7 +130,8 @@ class MissingModules(Loader):
         names = (frame.f_globals.get("__name__", "") for frame in frames[len(ours) :])
         importer = str(next(names, "")).partition(".")[0]
         is_ours = name.partition(".")[0] == "traceview"
-        if is_ours or is_query or importer in _NEVER or handles_failure():
+        # TAKEN: their own imports of missing modules are theirs to handle.
+        if is_ours or is_query or importer in TAKEN or handles_failure():
             return None
         if not self.is_known(name):
             self.names.append(name)

@@ -39,6 +39,8 @@ _SIZED = re.compile(
 )
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
 _BLOCK = 64
+# Of folders above a file, and of a file of constants: larger ones take long to parse.
+_MOST_LEVELS, _MOST_BYTES = 8, 200_000
 _BY_ANNOTATION = {"int": _BLOCK, "float": 1.0, "bool": False, "str": ""}
 _DTYPES = {
     "Long": "int64",
@@ -105,8 +107,23 @@ def _scope_in(
     for value in scope.known.values() if channels_last else ():
         if isinstance(value, AssumedTensor):
             value.channels_last = (value.rank or 0) >= 3
+    for name, value in _required(function, call):
+        if scope.known.get(name) is assumed_tensor.UNKNOWN:
+            scope.known[name] = value
     scope.run(function.body, call)
     return scope
+
+
+def _required(function: Function, call: ast.Call) -> Iterator[tuple[str, Any]]:
+    """The names, with their values, that the branches around a call compare: `if mode == "up"`."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If) or not isinstance(test := node.test, ast.Compare):
+            continue
+        value = test.comparators[0]
+        if isinstance(test.left, ast.Name) and isinstance(value, ast.Constant):
+            inside = any(each is call for part in node.body for each in ast.walk(part))
+            if inside and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+                yield test.left.id, value.value
 
 
 def _allocated(module: ast.Module, scope: Scope) -> dict[str, Any]:
@@ -243,17 +260,22 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
     listed = [*zip(positional, defaults, strict=True)]
     listed += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     documented, tested = documented_types(function), _parametrized(function, scope)
+    needed = assumed_tensor.needed_tensors(function)
     for argument, default in listed:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
         if argument.arg in tested:
             yield argument.arg, tested[argument.arg]
-        elif default is not None:
+        elif default is not None and not (_is_none(default) and argument.arg in needed):
             yield argument.arg, scope.value(default)
         elif argument.arg in scope.ranks or re.search(r"Tensor\b", annotation):
             dtype = _annotated_dtype(annotation) or _OF_TRITON.get(documented.get(argument.arg, ""))
             yield argument.arg, AssumedTensor(argument.arg, _torch_dtype(dtype))
         else:
             yield argument.arg, _typical(argument.arg, annotation)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _parametrized(function: Function, scope: Scope) -> dict[str, Any]:
@@ -376,9 +398,16 @@ def _needed(
     return guesses | known
 
 
-def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The constants of a module that is not imported, on top of the names in `known`."""
-    scope = Scope({"torch": assumed_tensor.torch_(), **known})
+def globals_of(
+    module: ast.Module, known: Mapping[str, Any], file: Path | None = None
+) -> dict[str, Any]:
+    """The constants of a module that is not imported, on top of the names in `known`.
+
+    With its `file`, also those that it imports by name from a file of its project.
+    """
+    imported = dict(_imported_constants(module, file)) if file else {}
+    scope = Scope({"torch": assumed_tensor.torch_(), **imported, **known})
+    scope.known |= imported
     for node in module.body:
         if isinstance(node, ast.Assign):
             value = scope.value(node.value)
@@ -386,6 +415,23 @@ def globals_of(module: ast.Module, known: Mapping[str, Any]) -> dict[str, Any]:
                 scope.assign(target, value)
     modules = {n: v for n, v in known.items() if isinstance(v, types.ModuleType)}
     return {"torch": assumed_tensor.torch_(), **modules, **scope.known}
+
+
+def _imported_constants(module: ast.Module, file: Path) -> Iterator[tuple[str, Any]]:
+    """The numbers and texts that a file imports by name from another one of its project."""
+    for node in module.body:
+        if not isinstance(node, ast.ImportFrom) or not node.module:
+            continue
+        place = Path(*node.module.split(".")).with_suffix(".py")
+        folders = file.parents[node.level - 1 :][:1] if node.level else file.parents[:_MOST_LEVELS]
+        path = next((folder / place for folder in folders if (folder / place).is_file()), None)
+        if path is None or path.stat().st_size > _MOST_BYTES:
+            continue
+        with suppress(OSError, ValueError, SyntaxError):
+            values = globals_of(ast.parse(path.read_bytes()), {})
+            for name in node.names:
+                if isinstance(value := values.get(name.name), (int, float, str)):
+                    yield name.asname or name.name, value
 
 
 def _passed(
@@ -403,9 +449,11 @@ def _passed(
     for at, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
             # Those named as strides are for the unpacked values that follow one another.
-            run = sum(1 for _ in itertools.takewhile(_STRIDE.search, names))
-            following = itertools.takewhile(_is_several_strides, call.args[at:])
-            most = run // max(sum(1 for _ in following), 1) or share
+            run = list(itertools.takewhile(_STRIDE.search, names))
+            following = sum(1 for _ in itertools.takewhile(_is_several_strides, call.args[at:]))
+            groups = [len([*each]) for _, each in itertools.groupby(run, _strided)]
+            equal = len(run) // max(following, 1)
+            most = (groups[0] if groups and len(groups) == following else equal) or share
             yield from _unpacked(argument, names, most, unpacked[id(argument)])
         else:
             yield names.popleft() if names else "", scope.value(argument)
@@ -415,6 +463,12 @@ def _passed(
             yield keyword.arg, value
         elif isinstance(value, dict):
             yield from value.items()
+
+
+def _strided(name: str) -> str:
+    """The part of a stride's name that names its tensor: q of q_stride_b, stride_q of stride_qb."""
+    head = name.rpartition("_")[0]
+    return name[:-1] if head in ("", "stride") else head
 
 
 def _is_several_strides(argument: ast.expr) -> bool:

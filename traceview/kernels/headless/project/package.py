@@ -9,7 +9,8 @@ from traceview.base.records import record
 
 _MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
-
+# Packages that kernels are made of. A folder of such a name is a module of the folder above it.
+TAKEN = ("torch", "triton", "numpy")
 # Folders without __init__.py between a file and the package that it belongs to.
 _MOST_NAMESPACES = 3
 
@@ -82,6 +83,9 @@ def _imported_from(path: Path, tree: ast.Module) -> Path | None:
 
 
 def _named(path: Path, root: Path) -> Package | None:
+    while path.relative_to(root).parts[0] in TAKEN:
+        # `import triton` in a folder of that name means Triton.
+        root = root.parent
     parts = path.relative_to(root).with_suffix("").parts
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     valid = len(parts) > 1 and all(part.isidentifier() for part in parts)

@@ -43,6 +43,8 @@ _DOT_SIDE = 128
 _TILE, _LEAST_SIDE = 4096, 64
 # Of a row alone: 512 per thread of 4 warps, beyond which compiling takes minutes.
 _ROW = 1 << 16
+# By the warps of a block: 4 per thread, as a call that asks for few warps has short rows.
+_FEW_WARPS = {1: 128, 2: 256}
 # Triton's words for operands of tl.dot of two types.
 _OPERANDS_DIFFER = re.compile(r"operands must be same dtype\. Got (\w+) and (\w+)")
 _HALVES = ("float16", "bfloat16", "fp16", "bf16")
@@ -148,6 +150,9 @@ class Guesses:
         fixed = dict(configuration.constexprs) | dict(self.given)
         passed = {name: value for name, value in call.values.items() if name not in fixed}
         arguments = self._arguments(fixed, passed, defaults)
+        if _FEW_WARPS.get(warps := call.options.get("num_warps", 0)):
+            passed |= self._narrowed(passed, _FEW_WARPS[warps])
+            arguments = self._arguments(fixed, passed, defaults)
         chosen = self.jitted.chosen(arguments, passed)
         arguments = self._arguments(chosen | fixed, passed, defaults)
         if configuration.before_launch:
@@ -167,6 +172,12 @@ class Guesses:
             arguments = self._arguments(chosen | fixed, shaped, defaults)
         how: How = "called" if call.place else "guessed"
         return Attempt(arguments, call.options, call.place, how)
+
+    def _narrowed(self, passed: Mapping[str, Any], most: int) -> dict[str, AssumedSize]:
+        """The assumed sides of tiles that are longer than a block of few warps mostly takes."""
+        sides = (name for name in passed if name in self.usage.ranged)
+        long = (n for n in sides if isinstance(passed[n], AssumedSize) and passed[n] > most)
+        return {name: AssumedSize(most) for name in long}
 
     def _side(self, assumed: Collection[str], known: Mapping[str, Any]) -> int:
         """The longest assumed side of a tile whose other sides are known to be a power of two."""

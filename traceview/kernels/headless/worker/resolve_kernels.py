@@ -474,7 +474,7 @@ class KernelResolution:
         own = jitted.function.fn.__globals__
         calls = []
         for site in call_sites(jitted.name, file, project):
-            known = own if site.file == file else globals_of(site.module, own)
+            known = own if site.file == file else globals_of(site.module, own, site.file)
             calls.append(launch_arguments(site, parameters, known, project))
         return sorted(calls, key=lambda call: -len(call.values))
 

@@ -20,6 +20,7 @@ from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.recompilations import Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.ptx.addresses.slicing import Provenance, results, together
+from traceview.kernels.ptx.addresses.strides import LoopSteps
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, SourceLine
 from traceview.kernels.toolchain.listings import code_of
 from traceview.kernels.toolchain.tools import number_of
@@ -74,6 +75,13 @@ _CONTENDED_IN_LOOP = Diagnosis(
     "Sum in a register over the loop, and update the address once per thread or block",
     "medium",
 )
+_CONTENDED_AT_EACH = Diagnosis(
+    "The threads of a block update one address at a time with the atomics at {places}, one after "
+    "another",
+    "Sum within each warp first (__shfl_down_sync, in which all of its threads take part, with 0 "
+    "of those that have nothing to add), and let one thread update the address",
+    "medium",
+)
 
 
 def has_wider_form(access: Access, arch: str) -> bool:
@@ -94,6 +102,7 @@ def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
     for (place, _), contexts in kernel.global_accesses.items():
         if place[1] == "atomic":
             places[place] += contexts
+    steps, one_by_one = LoopSteps(kernel.provenance.slices), list[SourceLine | None]()
     sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
     yield from _ordered(kernel, sums)
     for (source, _, _), listed in places.items():
@@ -107,7 +116,20 @@ def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
                 source,
             )
         yield from _emulated(kernel, source, accesses)
-        yield from _contended(kernel, source, [context for context in listed if context in sums])
+        summed = [context for context in listed if context in sums]
+        code = [each for context in summed for each in context.instructions]
+        moves = any(steps.of(each) != 0 for each in code if each.loop_depth)
+        yield from _contended(kernel, source, summed, moves)
+        if moves and _is_of_all_threads(kernel, source, summed):
+            one_by_one.append(source)
+    if one_by_one:
+        yield CodeClaim(
+            _CONTENDED_AT_EACH,
+            {"lines": len(one_by_one)},
+            "the address in PTX changes with the loop and not with the thread",
+            one_by_one[0],
+            one_by_one,
+        )
 
 
 def _sums(listed: Sequence[AccessContext], provenance: Provenance) -> list[AccessContext]:
@@ -222,12 +244,15 @@ def _emulated(
 
 
 def _contended(
-    kernel: KernelContext, source: SourceLine | None, listed: Sequence[AccessContext]
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[AccessContext], moves: bool
 ) -> Iterator[CodeClaim]:
-    """Sums of all blocks at one address. Addresses that depend on loaded data are left out."""
+    """Sums of all blocks at one address. Addresses that depend on loaded data are left out.
+
+    `moves`: the address is another one in each iteration of a loop.
+    """
     origin = together(context.address for context in listed)
     blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid else None
-    varies = origin.per_thread or origin.per_block or origin.loaded
+    varies = moves or origin.per_thread or origin.per_block or origin.loaded
     is_cuda = bool(listed) and kernel.compiled.is_cuda(source)
     code = kernel.code.ptx.instructions if kernel.code.ptx else ()
     if is_cuda and origin.gathered and _counts(kernel, listed):
@@ -258,6 +283,18 @@ def _contended(
         )
 
 
+def _is_of_all_threads(
+    kernel: KernelContext, source: SourceLine | None, listed: Sequence[AccessContext]
+) -> bool:
+    """Whether all threads of a block update the same address, and do not combine their values."""
+    origin = together(context.address for context in listed)
+    code = kernel.code.ptx.instructions if kernel.code.ptx else ()
+    combines = any(_COMBINES.match(each.opcode) for each in code)
+    is_shared = origin.through_shared and not (origin.per_thread or origin.loaded)
+    return is_shared and not combines and kernel.compiled.is_cuda(source)
+
+
+_COMBINES = re.compile(r"shfl|redux|vote|activemask|match|elect")
 # What a kernel does whose threads combine their values, or of which one is chosen. Without, sums of
 # 16 and 64 Mi floats took 240 and 8 times as long as per block on an H200.
 _ELECTS = re.compile(r"bar\b|barrier|shfl|redux|vote|activemask|match|elect|setp\.(?:eq|ne)\b")

@@ -83,7 +83,10 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     )
     shared = _is_stencil(kernel, samples)
     every = {s: _narrow(kernel, kernel.global_accesses[s], samples, shared) for s in streams}
-    total = sum(map(kernel.bits_per_pass, kernel.global_accesses.values()))
+    bits = {s: kernel.bits_per_pass(contexts) for s, contexts in kernel.global_accesses.items()}
+    # Threads beyond a tiny tile move nothing.
+    of_tiles = {s: min(moved, tile_bits(*s, kernel.compiled)) for s, moved in bits.items()}
+    total = sum(bits.values())
     tiled = any(each.tiles for each in every.values() if each)
     # A loop that waits for memory's latency, or computes for longer than it loads, gains little.
     waits, computes = any(few_loads_in_flight(kernel)), kernel.arithmetic >= _MUCH_ARITHMETIC
@@ -93,9 +96,9 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             minor = hottest[stream] < least * most
             outside = max(a.loop_depth for a in listed) < deepest
             merged = _is_merged(narrow, in_sass.get(stream[0], ()))
-            # Threads beyond a tiny tile move nothing.
-            moved = min(narrow.moved, tile_bits(*stream, kernel.compiled))
-            slightest = moved * _waste(narrow) < _NEGLIGIBLE_SHARE * total
+            moved = min(narrow.moved, of_tiles[stream]) * _waste(narrow)
+            little = min(_NEGLIGIBLE_SHARE * total, _MINOR_SHARE * max(of_tiles.values()))
+            slightest = moved < little
             reason = _reason(narrow, kernel, tiled=tiled, slightest=slightest)
             # 32 coalesced bits take whole sectors: with 128 and as much work per block, four
             # kernels on an H200 gained 0 to 2 %. A recording has the time that shows more.
@@ -107,6 +110,8 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
                 severity = "low"
             if whole and kernel.compiled.how == "given":
                 severity = "info"
+            if severity != "info" and _follows_a_wider_type(narrow, kernel):
+                severity = "low"
             alike[narrow.width, reason].append((narrow, severity))
     claims = [
         _claim(
@@ -167,7 +172,9 @@ def _narrow(
     masks = [name for context in narrow for name in context.guard.parameters]
     names = (address.parameters, masks, address.loaded_from)
     suspects = causes.Suspects(*(tuple(provenance.named(each)) for each in names))
-    most = max(narrow, key=lambda context: context.access.count)
+    # Copies that a pipeline starts before its loop are of several iterations.
+    looped = [c for c in narrow if c.access.kind == "async-copy" and c.access.loop_depth]
+    most = max(looped or narrow, key=lambda context: context.access.count)
     element_bits = provenance.element_bits_at(most.address)
     layout = samples.layout(most.access, most.instructions, element_bits)
     fraction = _bits(accesses) / _bits(every)
@@ -284,8 +291,31 @@ def _keeps_up(narrow: causes.Narrow, kernel: KernelContext) -> bool:
     return loads and whole and (kernel.bytes_in_flight or 0.0) >= ENOUGH_BYTES_IN_FLIGHT
 
 
+def _follows_a_wider_type(narrow: causes.Narrow, kernel: KernelContext) -> bool:
+    """Whether a small type moves in whole sectors beside full vectors of a larger one, as in casts.
+
+    A thread has as many elements of both: with more of them the larger type gains nothing.
+    """
+    layout, provenance = narrow.layout, kernel.provenance
+    whole = narrow.width >= _WHOLE_BITS and layout.lane == Stride(layout.width_bytes)
+    if not whole or not provenance or kernel.compiled.is_cuda(narrow.place[0]):
+        return False
+    full = {
+        (c.access.loop_depth, causes.WIDE_BITS // bits)
+        for contexts in kernel.global_accesses.values()
+        for c in contexts
+        if c.access.kind in _MOVES and c.access.width_bits == causes.WIDE_BITS
+        if (bits := provenance.element_bits_at(c.address) or 0) > 8 * layout.element_bytes
+    }
+    elements = layout.width_bytes // layout.element_bytes
+    return all((each.loop_depth, elements) in full for each in narrow.accesses)
+
+
 def _claim(
-    group: Sequence[causes.Narrow], reason: causes.NarrowReason, severity: Severity, total_bits: int
+    group: Sequence[causes.Narrow],
+    reason: causes.NarrowReason,
+    severity: Severity,
+    total_bits: int,
 ) -> CodeClaim:
     """The finding on one cause at all its lines; `total_bits` is what the kernel moves per pass."""
     # A line that touches several arrays is named once.
