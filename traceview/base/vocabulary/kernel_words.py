@@ -77,7 +77,7 @@ _BASE_RULES = rules(
         K.AUTOTUNER,
         r"redzone|repeat_?buffer_?kernel|xla_\w*comparison|buffer_comparator"
         # Others name kernels so that only wait.
-        r"|stream_executor::.{0,40}delay_?kernel|delay_?kernel.*semaphore",
+        r"|(stream_executor|xla)::.{0,40}delay_?kernel",
     ),
     (
         K.ATTENTION,
