@@ -220,6 +220,13 @@ def test_a_storm_of_small_messages():
     assert findings[0].time_at_stake_ns == 5 * 8 * MS
 
 
+@pytest.mark.parametrize("work_ms", [0, 1, 20])
+def test_a_gpu_that_is_busy_exchanging_data_is_said_to_be(work_ms):
+    made = job([Made([[Call(work_ms * MS, 0, 2 * MS)] * 3] * 6)] * 2)
+    text = job_report([replace(rank, busy_pct=100.0) for rank in made]).verdict.text
+    assert ("exchanging data without computing" in text) == (work_ms < 2)
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize(
     ("fast", "slow_ms", "waits"), [(10, 4, True), (2, 4, True), (8, 0.02, False), (12, 0.05, False)]
@@ -229,11 +236,13 @@ def test_calls_far_longer_than_others_of_their_size_wait(ranks, fast, slow_ms, w
     quick_ns = 20_000 if waits else 2 * MS
     calls = [Call(5_000, 0, quick_ns)] * fast
     calls += [Call(5_000, 0, round((slow_ms if waits else 2 + slow_ms) * MS))] * 3
-    report = job_report(job([Made([calls] * 6)] * ranks))
+    made = [replace(rank, busy_pct=99.0) for rank in job([Made([calls] * 6)] * ranks)]
+    report = job_report(made)
     [found] = [each for each in report.result.findings if each.cause == "exposed-communication"]
 
     assert ("most likely a wait" in found.message) == waits
     assert found.action.startswith("Record several steps" if waits else "Overlap it with compute")
+    assert "% exchanging data without computing" in report.verdict.text
     assert (found.time_at_stake_ns == 0) == waits
 
 
