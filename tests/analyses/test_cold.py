@@ -6,6 +6,7 @@ import pytest
 import traceview
 from tests.build import Export
 from tests.places import DATA
+from traceview.traces.analyses.verdict import verdict
 from traceview.traces.analyses.verdict.series import cold_passes, is_start_up_alone
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.ranking import as_notes
@@ -59,6 +60,20 @@ def passes(tmp_path, *lengths):
 
 
 @pytest.mark.parametrize(
+    ("name", "may_compile"),
+    [("triton_poi_fused_add_0", True), ("triton__0d1d2", True), ("my_kernel", False)],
+)
+def test_a_start_with_kernels_of_a_compiler_may_be_its_compilation(tmp_path, name, may_compile):
+    export = Export().launch((0, 1_000), (2_000, 4_000), name="fill")
+    for number in range(3):
+        at = 2_000 * MS + number * MS
+        export.launch((at, at + 1_000), (at + 2_000, at + 4_000), name=name)
+    text = verdict(export.load(tmp_path)).text
+    assert text.startswith("Next to no GPU work was recorded: ")
+    assert ("it may have compiled meanwhile" in text) == may_compile
+
+
+@pytest.mark.parametrize(
     ("lengths", "is_cold"),
     [
         ((10_000, 4_000), True),
@@ -88,7 +103,7 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
     assert not any(each.finding.time_at_stake_ns for each in report.findings)
     assert not any("launch-bound" in each.finding.message for each in report.findings)
     assert {each.finding.action for each in report.findings if each.analysis == "gpu-idle"} == {
-        "Record a longer run to see what repeats: a program pays its start once."
+        "Make first calls before the recording, and record several: a start is paid once."
     }
 
 

@@ -15,6 +15,7 @@ from traceview.traces.ranks.figures import (
     RankCollectives,
     RankFinding,
     WorkPart,
+    no_steps,
 )
 from traceview.traces.ranks.job_facts import bus_rate
 from traceview.traces.ranks.matching import match_ranks
@@ -217,6 +218,56 @@ def test_a_storm_of_small_messages():
         "3.28 GB/s."
     )
     assert findings[0].time_at_stake_ns == 5 * 8 * MS
+
+
+@pytest.mark.parametrize("work_ms", [0, 1, 20])
+def test_a_gpu_that_is_busy_exchanging_data_is_said_to_be(work_ms):
+    made = job([Made([[Call(work_ms * MS, 0, 2 * MS)] * 3] * 6)] * 2)
+    text = job_report([replace(rank, busy_pct=100.0) for rank in made]).verdict.text
+    assert ("exchanging data without computing" in text) == (work_ms < 2)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(
+    ("fast", "slow_ms", "waits"), [(10, 4, True), (2, 4, True), (8, 0.02, False), (12, 0.05, False)]
+)
+def test_calls_far_longer_than_others_of_their_size_wait(ranks, fast, slow_ms, waits):
+    """In each step `fast` calls of 2 ms or 20 µs, and three that take 4 ms or as long."""
+    quick_ns = 20_000 if waits else 2 * MS
+    calls = [Call(5_000, 0, quick_ns)] * fast
+    calls += [Call(5_000, 0, round((slow_ms if waits else 2 + slow_ms) * MS))] * 3
+    made = [replace(rank, busy_pct=99.0) for rank in job([Made([calls] * 6)] * ranks)]
+    report = job_report(made)
+    [found] = [each for each in report.result.findings if each.cause == "exposed-communication"]
+
+    assert ("most likely a wait" in found.message) == waits
+    assert found.action.startswith("Record several steps" if waits else "Overlap it with compute")
+    assert "% exchanging data without computing" in report.verdict.text
+    assert (found.time_at_stake_ns == 0) == waits
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize(("cause", "parts"), [("module-load", (30, 40)), ("launch-late", (40, 40))])
+@pytest.mark.parametrize("less", [0, 20])
+def test_a_pass_of_first_uses_on_all_ranks_is_cold(steps, cause, parts, less):
+    made = job([Made([[Call(9 * MS)] * 3] * 6)] * 2)
+    if not steps:
+        calls = [replace(rank.collectives, step=np.full(18, -1)) for rank in made]
+        made = [
+            replace(rank, steps=no_steps(), span_ns=100 * MS, collectives=own)
+            for rank, own in zip(made, calls, strict=True)
+        ]
+    idle = (parts[0] - less, parts[1])
+    made = [
+        replace(rank, idle_ns={cause: rank.span_ns * part // 100})
+        for rank, part in zip(made, idle, strict=True)
+    ]
+    findings = job_report(made).result.findings
+    found = [each.message for each in findings if each.cause == "first-uses"]
+
+    text = "The recording is cold: on every rank first uses, such as loading code, take 30.0 ms "
+    cold = cause == "module-load" and not steps and not less
+    assert found == cold * [f"{text}or more of 100 ms."]
 
 
 def test_the_critical_path_goes_through_the_rank_that_arrives_last():

@@ -232,6 +232,28 @@ def test_launched_work_that_nothing_recorded_holds_back(tmp_path, api, action):
     assert finding.severity == "medium"  # a quarter of the time, for a reason that is not recorded
 
 
+@pytest.mark.parametrize("place", ["aten::coalesce/aten::_coalesce", "aten::item", ""])
+@pytest.mark.parametrize(("waits", "told"), [(6, True), (4, True), (2, False)])
+def test_late_starts_behind_waits_of_the_cpu_ask_for_fewer_of_them(tmp_path, place, waits, told):
+    """A kernel starts 4 ms after its launch, behind a synchronization or 5 µs of the CPU's own."""
+    export, end = Export(), 0
+    for number in range(7):
+        start = end + 4_000_000
+        if 0 < number <= waits:
+            begin = end - 1_000_000
+            for depth, name in enumerate(filter(None, place.split("/"))):
+                export.range(name, begin - 100 + depth, end + 20_000 - depth)
+            export.sync("cudaStreamSynchronize", begin, end + 3_000)
+        export.launch((end + 5_000, end + 10_000), (start, start + 10_000_000))
+        end = start + 10_000_000
+
+    finding = ask(ANALYSIS, export, tmp_path).findings[0]
+
+    assert (f"Before {waits} of them the CPU waited" in finding.message) == told
+    expected = "Coalesce the sparse matrix" if "_coalesce" in place else "Let the CPU wait less"
+    assert finding.action.startswith(expected if told else "Look for other processes")
+
+
 def test_long_gaps_of_queued_work_name_the_call_before_them(tmp_path):
     """Two of three gaps are long; the third is what any stream takes to go on."""
     export = Export().range("step", 0, 40).launch((0, 10), (20, 100_000))

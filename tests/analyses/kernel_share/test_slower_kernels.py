@@ -152,3 +152,27 @@ def test_an_optimizer_that_updates_tensor_by_tensor(names, found, tmp_path):
 
     assert len(findings) == found
     assert all(each.action.startswith("Use foreach=True") for each in findings)
+
+
+UPSAMPLED = "void at::native::(anonymous namespace)::upsample_bilinear2d_out_frame<{0}, {0}>(int)"
+COMPARED = "void at::native::vectorized_elementwise_kernel<4, at::native::compare_kernel<{0}>(int)>"
+
+
+@pytest.mark.parametrize("name", [UPSAMPLED, COMPARED])
+@pytest.mark.parametrize(
+    ("type_", "products", "found"),
+    [
+        ("double", (NEW_GEMM,), True),
+        ("double", (TF32, OLD_GEMM), True),
+        ("float", (NEW_GEMM,), False),
+        ("double", ("cutlass_80_tensorop_d884gemm_64x32_16x4_nn_align1",), False),
+        ("double", (NEW_GEMM, "void cutlass::Kernel<cutlass_80_simt_dgemm_64x64_8x5_nn>"), False),
+        ("double", (), False),
+    ],
+)
+def test_double_precision_beside_products_in_fewer_bits(name, type_, products, found, tmp_path):
+    said = advice(in_turn(name.format(type_), *products), tmp_path, "double precision")
+
+    assert len(said) == found
+    assert all(each.time_at_stake_ns == 40 * 25 * US for each in said)
+    assert all(each.severity in ("medium", "low") for each in said)

@@ -157,6 +157,26 @@ def test_compilation_is_told_with_the_line_that_breaks_its_graph(tmp_path):
     assert finding.action.startswith("Move the line out of the compiled function")
 
 
+@pytest.mark.parametrize(("passes", "alone"), [(1, True), (2, False), (40, False)])
+def test_first_calls_alone_are_to_be_made_before_the_recording(tmp_path, passes, alone):
+    export = Export().launch((0, 5_000), (6_000, 10_000))
+    export.python_event("compilation", MS, 2_000 * MS, at=("train.py", 20, "forward"))
+    for step in range(passes):
+        begin = (2_000 + 100 * step) * MS
+        export.range(f"step_{step}", begin, begin + 90 * MS)
+        export.launch((begin, begin + 5_000), (begin + 6_000, begin + 80 * MS))
+
+    [finding] = [
+        each
+        for each in ask(ANALYSIS, export, tmp_path).findings
+        if each.message.startswith("Compilation by torch.compile took 2.00 s")
+    ]
+
+    text = "Make the first calls before the recording, and record several passes"
+    assert finding.action.startswith(text) == alone
+    assert "compile cache that outlives the run" in finding.action
+
+
 @pytest.mark.parametrize(("pause", "severity"), [(0, "info"), (10 * MS, "low")])
 def test_a_graph_break_counts_where_the_gpu_waits_for_launches(tmp_path, pause, severity):
     export, now = Export(), 0

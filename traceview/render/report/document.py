@@ -119,7 +119,7 @@ _LAUNCH = {
     "paced": ("paced", "each pass waits for its turn"),
     "paused": ("paused", "the GPU waits in few long pauses of the CPU"),
     "message-bound": ("message-bound", "the CPU is in calls of MPI, then launches late"),
-    "cpu-bound": ("CPU-bound", "the CPU does other work, then launches late"),
+    "cpu-bound": ("CPU-bound", "the CPU does something else, then launches late"),
     "data-loading": ("data-bound", "the CPU loads data, then launches late"),
     "sync-drained": ("sync-drained", "the CPU waits, then the GPU runs dry"),
     "dependency-bound": ("dependency-bound", "queued work begins late"),

@@ -91,7 +91,7 @@ VERDICTS = {
         "little.",
     ),
     "other work": (
-        f"is CPU-bound: {_SITS_IDLE} because the CPU does other work, then launches late.",
+        f"is CPU-bound: {_SITS_IDLE} because the CPU does something else, then launches late.",
         "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long "
         "that fewer launches would help little.",
     ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from traceview.base import groups
 from traceview.base.findings import (
     SEVERITIES,
     Evidence,
@@ -136,6 +137,30 @@ _SHRINK = (
 )
 
 
+_WAITED = (
+    " {more_ns} of it is more than the fastest calls of the same size take: most likely a wait for "
+    "the other side, or for another process on these GPUs."
+)
+_RECORD_MORE = (
+    "Record several steps after a warm-up, and see what else runs on these GPUs (nvidia-smi): "
+    "neither fewer bytes nor overlap shortens a wait."
+)
+
+
+def _beyond_fastest_ns(job: JobFacts, place: int, calls: Sequence[GroupCalls]) -> int:
+    """What a rank's transfers in steady steps take beyond the fastest call of their size."""
+    steady, more_ns = np.flatnonzero(job.steps.steady), 0
+    for group in calls:
+        alike = groups.group(group.kind, group.bytes)
+        fastest = np.full(alike.size, np.iinfo(np.int64).max)
+        np.minimum.at(fastest, alike.ids, group.duration_ns)
+        own = (group.rank == place) & (group.bytes >= 0)
+        own &= np.isin(group.step, steady) | (not job.steps.names)
+        beyond_ns = np.maximum(_exposed_transfers(group) - fastest[alike.ids], 0)
+        more_ns += int(beyond_ns[own].sum())
+    return more_ns
+
+
 def exposed_communication(
     job: JobFacts, tables: dict[str, Table], calls: Sequence[GroupCalls]
 ) -> Iterator[Finding]:
@@ -158,18 +183,25 @@ def exposed_communication(
     single = not job.steps.names and 2 * longest_ns > transfer_ns
     if single:
         most, values = f"{most}: {{call_ns}} in a single call", {**values, "call_ns": longest_ns}
+    more_ns = _beyond_fastest_ns(job, place, calls) // steps
+    # Where most of it waits, nothing is known to save it.
+    waits = not single and 2 * more_ns > transfer_ns
+    if waits:
+        severity = "medium" if severity == "high" else severity
+        values |= {"more_ns": more_ns}
     yield Finding(
         severity,
-        f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing{most}.",
-        _SHRINK if single else _OVERLAP,
-        transfer_ns * max(int(job.steps.steady.sum()), 1),
+        f"{which} for {{transfer_ns}} or more {of} {{step_ns}} without computing{most}."
+        + _WAITED * waits,
+        _SHRINK if single else _RECORD_MORE if waits else _OVERLAP,
+        0 if waits else transfer_ns * max(int(job.steps.steady.sum()), 1),
         Subject("rank", f"rank {row['rank']}"),
         Evidence(
             {"rank": row["rank"], "transfer_ns": transfer_ns, "step_ns": whole_ns, **values},
             "ranks",
             {"rank": row["rank"]},
         ),
-        share_pct(transfer_ns, whole_ns),
+        None if waits else share_pct(transfer_ns, whole_ns),
         cause="exposed-communication",
         general=True,
     )
@@ -248,6 +280,7 @@ def findings_of(
         *(_inconsistent(job, inconsistency) for inconsistency in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
+        *_first_uses(job),
         *shared_waits(job),
         *small_messages(job, tables, calls),
         *exposed_communication(job, tables, calls),
@@ -256,6 +289,30 @@ def findings_of(
     findings.sort(key=lambda of: of.time_at_stake_ns, reverse=True)
     findings.sort(key=lambda of: (SEVERITIES.index(of.severity), of.time_at_stake_ns > 0))
     return tuple(findings)
+
+
+_COLD = 0.25
+"""Of one pass on every rank: 26 and 37 % in a public recording of two, both in one launch."""
+
+
+def _first_uses(job: JobFacts) -> Iterator[Finding]:
+    """A finding where first uses are much of a single pass on all ranks."""
+    names = [causes.CAUSE_NAMES[cause] for cause in causes.FIRST_USES]
+    once = [sum(rank.idle_ns.get(name, 0) for name in names) for rank in job.ranks]
+    least = int(np.argmin(once))
+    rank = job.ranks[least]
+    if job.steps.names or once[least] < _COLD * rank.span_ns or not rank.span_ns:
+        return
+    values: dict[str, Value] = {"once_ns": once[least], "span_ns": rank.span_ns}
+    yield Finding(
+        "medium",
+        "The recording is cold: on every rank first uses, such as loading code, take {once_ns} or "
+        "more of {span_ns}.",
+        "Warm up before the recording, with every kind of pass, and record several steps.",
+        subject=Subject("rank", f"rank {rank.name.rank}"),
+        evidence=Evidence(values, "ranks", {"rank": rank.name.rank}),
+        cause="first-uses",
+    )
 
 
 def _numbers(job: JobFacts, places: Sequence[int]) -> str:

@@ -292,6 +292,10 @@ def _phrases(job: JobFacts, told: JobVerdict, waiting: float | None) -> Iterator
         yield f"no common steps in {units.duration(job.span_ns)}"
     if told.gpu_busy_pct is not None:
         yield f"GPU busy {units.percent(told.gpu_busy_pct)}"
+        apart_pct = float(told.figures["exposed_pct"] or 0) - 100.0 * (waiting or 0.0)
+        if 2 * apart_pct > told.gpu_busy_pct:
+            # Else "busy" would be read as work.
+            yield f"{units.percent(apart_pct)} exchanging data without computing"
     if waiting is not None and waiting >= _WORTH_SAYING:
         yield f"{units.percent(100.0 * waiting)} waiting for slower ranks"
     for each in job.stragglers[:_MOST_NAMED]:

@@ -304,13 +304,26 @@ def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
     return Site(str(api), tree.paths[int(where)] if where >= 0 else None, int(idle.max()))
 
 
-def _longest_site(trace: Trace, rows: Array, call: Array, pattern: Array) -> Site | None:
+def waits_before(trace: Trace, chosen: Mask) -> tuple[int, int, Site | None]:
+    """How many of these gaps begin with a wait of the CPU, their time, and where most waits are."""
+    every = gaps(trace)
+    idle_ns = groups.added(every.gap[chosen], every.idle_ns[chosen], int(every.gap.max()) + 1)
+    rows = np.flatnonzero((every.cause == SYNC_DRAIN) & (idle_ns[every.gap] > 0))
+    rows = rows[np.unique(every.gap[rows], return_index=True)[1]]
+    call, after_ns = launches.waits(trace).call[every.wait[rows]], idle_ns[every.gap[rows]]
+    pattern = range_tree(trace).pattern_of_paths(_path_of_calls(trace, call))
+    return len(rows), int(after_ns.sum()), _longest_site(trace, rows, call, pattern, after_ns)
+
+
+def _longest_site(
+    trace: Trace, rows: Array, call: Array, pattern: Array, idle_ns: Integers | None = None
+) -> Site | None:
     """The name of a call and the pattern of a range that have most of the idle time together."""
     if not len(rows):
         return None
     names = trace.api_calls.texts("name")
     each = groups.group(pattern, names.codes[call])
-    idle = groups.sums(each, gaps(trace).idle_ns[rows])
+    idle = groups.sums(each, gaps(trace).idle_ns[rows] if idle_ns is None else idle_ns)
     row = int(each.first[np.argmax(idle)])
     where, api = int(pattern[row]), str(names[int(call[row])])
     return Site(api, range_tree(trace).patterns[where] if where >= 0 else None, int(idle.max()))

@@ -275,10 +275,15 @@ KEEP_STREAM_FREE = (
 _SHORT_GAPS = "Fuse small kernels, or give each more work."
 _SHORTER_IN_GRAPHS = " A CUDA graph shortens the gaps between its kernels."
 _SHARED_GPU = (
-    "Look for other processes on this GPU (%s): they take turns by time slices, and "
-    "launched work waits for its turn. Stop them%s."
+    "Look for other processes on this GPU (%s): with them it would take turns by time slices, and "
+    "launched work wait for its turn. Stop them%s."
 )
 _SIDE_BY_SIDE = ", or run them beside each other under MPS"
+_FEWER_WAITS = "Let the CPU wait less often: work that is launched ahead of it does not start late."
+_COALESCE = (
+    "Coalesce the sparse matrix once, before the loop (matrix = matrix.coalesce()), or keep it as "
+    "CSR: else each product sorts its entries, and the CPU waits for their number."
+)
 _WITH_GRAPHICS = (
     "The program draws on this GPU, too: graphics work takes turns with CUDA's, and is not in this "
     "recording. Record it as well (--trace=cuda,opengl or vulkan), and draw less often, or on "
@@ -431,6 +436,11 @@ def shared_gpu(trace: Trace) -> str:
     return _SHARED_GPU % (
         ("rocm-smi", "") if wording.on_amd(trace) else ("nvidia-smi", _SIDE_BY_SIDE)
     )
+
+
+def fewer_waits(range_path: str | None) -> str:
+    """The remedy for waits of the CPU in this range, before which a free GPU starts work late."""
+    return _COALESCE if "aten::_coalesce" in (range_path or "") else _FEWER_WAITS
 
 
 _MANY_KEPT = 100

@@ -395,7 +395,20 @@ def _started_late(idle: IdleClaim, held: Mask, held_ns: int) -> bool:
         started_ns=round(float(np.median(late_ns))),
     )
     idle.remedy = remedies.shared_gpu(idle.trace)
+    _after_waits(idle, held, held_ns)
     return True
+
+
+def _after_waits(idle: IdleClaim, held: Mask, held_ns: int) -> None:
+    """Say that most of this time follows waits of the CPU: fewer of them leave less of it."""
+    count, after_ns, site = gap_evidence.waits_before(idle.trace, held)
+    if site is None or 2 * after_ns <= held_ns:
+        return
+    path = site.range_path
+    where = wording.inside(idle.trace, path, "waits_in") if path else ""
+    text = f" Before {{waits}} of them the CPU waited, most of all in {{waits_call}}{where}."
+    idle.say(text, waits=count, waits_call=site.api, waits_in=path)
+    idle.remedy = f"{remedies.fewer_waits(path)} {idle.remedy}"
 
 
 def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> bool:

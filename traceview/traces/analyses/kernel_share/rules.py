@@ -164,6 +164,19 @@ def _old_gemms(trace: Trace) -> Iterable[rules.TimeClaim]:
     return () if newer.any() else old(trace)
 
 
+_IN_DOUBLE, _FP64_PRODUCT = r"^void at::native::.*<double[,>]", r"dgemm|d884|f64f64|_f64_|fp64"
+
+
+def _doubles(trace: Trace) -> Iterator[rules.TimeClaim]:
+    """Kernels of torch in double precision, in a program whose products are all in fewer bits."""
+    products_of = kernel_classes(trace) == KernelClass.GEMM
+    if not products_of.any() or (products_of & rules.named(trace, _FP64_PRODUCT)).any():
+        return
+    for claim in rules.faster(_IN_DOUBLE, 2.0, least_ns=20_000)(trace):
+        # What they win beyond half of their bytes depends on the GPU.
+        yield replace(claim, saving="at-most", at_most="medium")
+
+
 def _rotations(trace: Trace) -> Iterable[rules.TimeClaim]:
     # On an H200 3.2 to 8.3 times as fast for 6 matrices of 1,024 and 16 of 256 rows
     # (docs/accuracy.md).
@@ -334,6 +347,13 @@ def _statistics_of_batches(trace: Trace) -> Iterator[rules.TimeClaim]:
             yield rules.TimeClaim(claim.subject, values, claim.table, claim.row, severity="medium")
 
 
+IN_DOUBLE = rules.FindingRule(
+    _doubles,
+    "{kernels:kernel} of torch in double precision take {total_ns} ({total_pct} of kernel time "
+    "after warm-up), though all products are in fewer bits.",
+    "Cast their input to float32 where it becomes float64, such as from a NumPy array or by "
+    ".double(): that is half of the bytes.",
+)
 STATISTICS_OF_BATCHES = rules.FindingRule(
     _statistics_of_batches,
     "Batch norm runs in training mode, in a program without a backward pass: {kernels:kernel} "
@@ -400,6 +420,7 @@ RULES = (
     JACOBI_ROTATIONS,
     fusion.UNFUSED_ATTENTION,
     *products.CONVOLUTIONS,
+    IN_DOUBLE,
     STATISTICS_OF_BATCHES,
     UNREAD_REDUCTIONS,
     UNROLLED,

@@ -22,6 +22,7 @@ from traceview.base.tables import Cell, Integers, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.phases import guards, phases
+from traceview.traces.analyses.verdict.series import shows_first_calls_alone
 from traceview.traces.facts import code, compilation, launches, operations, python_events
 from traceview.traces.facts.idle.broken_graphs import broken_graphs
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
@@ -333,6 +334,14 @@ def _reported(kind: str) -> Claims:
     return claims
 
 
+def _remedy_once(trace: Trace, tool: int) -> str:
+    """The remedy for compilation before a loop, or for a recording of nothing else."""
+    remedy = _REMEDIES[tool]
+    if tool == code.CUDNN or not shows_first_calls_alone(trace):
+        return remedy
+    return f"{_CALL_BEFORE}{remedy[0].lower()}{remedy[1:]}"
+
+
 def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     """Compilation before a loop, which a run pays for once."""
     process, own = _longest_compiling(trace)
@@ -345,7 +354,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     severity = next((name for least, name in _SEVERITIES if fraction >= least), None)
     if severity is None:
         return
-    remedy, trials = _REMEDIES[tool], tool == code.CUDNN
+    remedy, trials = _remedy_once(trace, tool), tool == code.CUDNN
     if tool == code.UNKNOWN and not model.recording_options(trace).python_samples:
         ours = "traceview record"
         how = wording.by_recorder(trace, ours, "torch.profiler.profile(with_stack=True)", ours)
@@ -386,6 +395,10 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
     yield replace(claim, words=words, remedy=remedy)
 
 
+_CALL_BEFORE = (
+    "Make the first calls before the recording, and record several passes: no other time counts "
+    "here. To start sooner: "
+)
 _MUCH_AGAIN = 0.25
 """Less of a compilation is not what it is about, as of idle time (`_GOOD_PART`): it was 11.0 of
 32.2 s where each of 8 sizes was compiled, without the backward passes that came with them."""

@@ -159,10 +159,10 @@ def shows_first_calls_alone(trace: Trace) -> bool:
 
 @fact
 def first_batch(trace: Trace) -> tuple[int, int] | None:
-    """How long a program without steps loads its first batch, and the GPU's span after that, which
-    is shorter; else None.
+    """The time in which a program without steps loads its first batch, and the GPU's span behind.
 
-    A public recording of one call of a model waited 5.1 s for it, and then worked for 67 ms.
+    None unless that is shorter. A public recording of one call of a model waited 5.1 s for it, and
+    then worked for 67 ms.
     """
     ops, ranges = operations(trace), trace.recorded("ranges")
     if not len(ops) or len(steps(trace)) or trace.selection:

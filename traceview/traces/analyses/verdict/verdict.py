@@ -11,6 +11,7 @@ from traceview.base import intervals, units
 from traceview.base.records import record
 from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
+from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import beside_work, late_parts, line_sites
 from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
@@ -122,6 +123,8 @@ def _limited(trace: Trace) -> Verdict:
         cold = series.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
+        if not compiled and wording.is_compiled(trace, 0):
+            compiled = ["torch.compile's kernels ran: it may have compiled meanwhile"]
         beside = [*_beside_phrase(trace), *_outer_phrase(trace, parts)]
         text = " · ".join([text, *compiled, *beside])
         busy_pct = None if series.shows_first_calls_alone(trace) else parts.busy_pct
