@@ -134,6 +134,18 @@ def test_a_window_that_begins_with_a_wait_says_so(tmp_path, waited, blocking):
     assert ("ms before that wait for work from before the recording" in text) is (waited > 1_000)
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_step_that_begins_with_such_a_wait_does_no_other_work(tmp_path, waits):
+    events = cut_window(np.random.default_rng(7), 463_000, False, 0)[2:]
+    if not waits:
+        events = [each for each in events if each["name"] != "cudaStreamSynchronize"]
+    begin = min(each["ts"] for each in events)
+    events.append(traces.span("user_annotation", "ProfilerStep#3", begin, 480_000))
+    report = traceview.analyze(traceview.load(traces.write(tmp_path / "t.json", events)))
+    said = [each.message for each in report.findings if "did other work until then" in each.message]
+    assert bool(said) is not waits
+
+
 @pytest.mark.parametrize("launch", ["cudaGraphLaunch_v10000", "cuGraphLaunch"])
 @pytest.mark.parametrize("copies", [0, 1, 3])
 @pytest.mark.parametrize("kernels", [0, 2])

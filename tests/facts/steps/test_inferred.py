@@ -343,13 +343,17 @@ def test_ranges_that_each_pass_holds_several_times_are_parts(
     assert len(steps(found)) == number
 
 
-def profiled(names, modules=()):
-    """Launches of these kernels as torch.profiler records them, and calls of modules."""
+def profiled(names, modules=(), lost=0):
+    """Launches of these kernels as torch.profiler records them, and calls of modules.
+
+    The kernels of the `lost` last launches are not recorded.
+    """
     events, at = [], 0
     for number, name in enumerate(names):
         at += 5_000 if name == "k0" else 1_000
         events.append(traces.call("cudaLaunchKernel", at, 5, number))
-        events.append(traces.kernel(name, at + 10, 50, number))
+        if number < len(names) - lost:
+            events.append(traces.kernel(name, at + 10, 50, number))
     for number, name in enumerate(modules):
         events.append(traces.python(f"nn.Module: {name}", 16_000 * number, 15_500, number, None))
     return events
@@ -377,6 +381,14 @@ LAYER = [f"k{number}" for number in range(12)]
 )
 def test_layers_of_the_call_that_torch_profiler_recorded(tmp_path, names, number):
     trace = traceview.load(traces.write(tmp_path / "t.json", profiled(names)))
+    assert len(steps(with_steps(trace))) == number
+
+
+@pytest.mark.parametrize("lost", [1, 7, 30])
+@pytest.mark.parametrize(("before", "number"), [(["embedding"], 0), ([], 10)])
+def test_layers_of_a_call_whose_end_was_not_recorded(tmp_path, before, number, lost):
+    names = [*before, *(10 * LAYER), *(lost * ["head"])]
+    trace = traceview.load(traces.write(tmp_path / "t.json", profiled(names, lost=lost)))
     assert len(steps(with_steps(trace))) == number
 
 

@@ -80,6 +80,15 @@ def test_layers_of_one_call_are_no_steps(tmp_path, layer):
     assert len(names(worked(looped(("player_{}", 4))), tmp_path)) == 4
 
 
+@pytest.mark.parametrize("call", ["forward", "forward pass", "Backward", "model.forward", "my_bwd"])
+@pytest.mark.parametrize("part", ["attention", "scaled dot product attention"])
+def test_parts_of_the_only_call_of_a_model_are_no_steps(tmp_path, call, part):
+    assert not names(worked(looped(("profile", 1), (call, 1), (part, 12))), tmp_path)
+    assert len(names(worked(looped(("profile", 1), ("forwarder", 1), (part, 12))), tmp_path)) == 12
+    assert len(names(worked(looped(("profile", 1), (call, 5), (part, 12))), tmp_path)) == 5
+    assert len(names(worked(looped((call, 1), ("step_{}", 12))), tmp_path)) == 12
+
+
 def test_a_range_beside_the_steps_is_a_series_of_its_own(tmp_path):
     export = worked(looped(("step_{}", 4), length=4000))
     export.range("validate", 4000, 4100).range("validate", 4200, 4300)

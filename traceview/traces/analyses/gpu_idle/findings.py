@@ -380,6 +380,9 @@ def before_first_work(trace: Trace) -> Iterator[TimeClaim]:
     severity = severity_of(first - start, end - start)
     if first >= end or first - start < _LONG_NS or severity not in ("high", "medium"):
         return
+    if 2 * gap_bounds.first_wait_ns(trace) > first - start:
+        # Work from before the recording runs then.
+        return
     name, times = str(ranges.texts("name")[row]), {"step_ns": end - start, "idle_ns": first - start}
     yield TimeClaim(
         Subject("range", name),

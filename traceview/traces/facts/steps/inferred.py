@@ -446,8 +446,11 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     covered = passes.end - int(passes.first[0])
     if "range" in trace.run and covered < _MOST_OF_A_RANGE * len(rows):
         return None
-    if trace.recorder == TORCH_PROFILER and within_one_call(passes.first, passes.end, kind, marked):
-        return None
+    if trace.recorder == TORCH_PROFILER:
+        loose = unpaired(trace)
+        is_cut = bool((loose.launches & loose.late & (calls["process"] == process)).any())
+        if within_one_call(passes.first, passes.end, kind, marked, is_cut=is_cut):
+            return None
     last = np.append(passes.first[1:], passes.end) - 1
     launching, main = calls["thread"][call], main_threads(trace)[process]
     thread = int(main if (launching == main).any() else np.argmax(np.bincount(launching)))

@@ -116,13 +116,21 @@ def repeats_inside(kind: Integers) -> bool:
     )
 
 
-def within_one_call(first: Integers, end: int, kind: Integers, marked: Mask) -> bool:
-    """Whether short passes, not seen by the host, stand between launches that no pass makes."""
+def within_one_call(
+    first: Integers, end: int, kind: Integers, marked: Mask, *, is_cut: bool
+) -> bool:
+    """Whether short passes, not seen by the host, stand between launches that no pass makes.
+
+    Where the recording `is_cut`, those behind the last pass may have lost their work.
+    """
     if arrays.median(np.diff(first)) > _LONGEST_LAYER or mostly_marked(first, end, marked):
         return False
     # The first pass may reach back to the start of the model, the last one to its end.
     repeated = kind[first[1] : first[-1]]
-    return not any(np.isin(part, repeated).all() for part in (kind[: first[1]], kind[first[-1] :]))
+    before, after = (
+        not np.isin(part, repeated).all() for part in (kind[: first[1]], kind[first[-1] :])
+    )
+    return before and (after or is_cut)
 
 
 def between_other_launches(first: Integers, lag: int) -> Integers | None:

@@ -74,6 +74,8 @@ _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
 _NEAR_EPOCH = re.compile(r"(?i)(epoch|fold|trial).*")
 _LAYER = re.compile(r"(?i).*(?<!p)layers?[\W_]*#")
 _NEAR_LAYER = re.compile(r"(?i)layer.*")
+_CALL = re.compile(r"(?i)(?:.*[\W_])?(?:forward|backward|fwd|bwd)(?:[\W_]*pass)?")
+_NEAR_CALL = re.compile(r"(?i)(forward|backward|fwd|bwd).*")
 NEVER = np.iinfo(np.int64).max
 
 
@@ -154,22 +156,26 @@ def step_ranges(trace: Trace) -> Integers:
 
 
 def _in_layers(tree: RangeTree) -> Mask:
-    """True for the path patterns that are a layer's, or lie in one: parts of one call of a model.
+    """True for the path patterns that are a layer's, or lie in one, or in a forward pass: parts of
+    one call of a model.
 
-    A recording of one call has such ranges alone: four `TransformerLayer_#` are no four steps.
+    A recording of one call has such ranges alone: four `TransformerLayer_#` are no four steps, nor
+    are twelve times `attention` in `forward pass`.
     """
     patterns = tree.patterns
-    result = origins.JoinedTexts(patterns.names.tolist()).meeting(
-        lambda name: _LAYER.match(name) and not is_step(name), _NEAR_LAYER
-    )[patterns.name]
-    if not result.any():
+    names = origins.JoinedTexts(patterns.names.tolist())
+    result = names.meeting(lambda name: _LAYER.match(name) and not is_step(name), _NEAR_LAYER)[
+        patterns.name
+    ]
+    calls = names.meeting(_CALL.fullmatch, _NEAR_CALL)[patterns.name]
+    if not (result | calls).any():
         return result
     # A program that tries numbers of layers has steps in layers_#.
-    steps = origins.JoinedTexts(patterns.names.tolist()).meeting(is_step, _NEAR_STEP)[patterns.name]
+    steps = names.meeting(is_step, _NEAR_STEP)[patterns.name]
     outermost_first = np.argsort(patterns.depth, kind="stable")
     for row in outermost_first:
         parent = int(patterns.parent[row])
-        result[row] |= parent >= 0 and result[parent] and not steps[row]
+        result[row] |= parent >= 0 and (result[parent] or calls[parent]) and not steps[row]
     return result
 
 
