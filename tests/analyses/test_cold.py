@@ -103,7 +103,8 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
     assert not any(each.finding.time_at_stake_ns for each in report.findings)
     assert not any("launch-bound" in each.finding.message for each in report.findings)
     assert {each.finding.action for each in report.findings if each.analysis == "gpu-idle"} == {
-        "Make first calls before the recording, and record several: a start is paid once."
+        "Record a longer run, with several passes after the first calls: a program pays its "
+        "start once."
     }
 
 

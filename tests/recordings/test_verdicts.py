@@ -188,7 +188,7 @@ def test_one_gap_of_one_gpu_is_reported_as_that():
         once.message
     )
     # The recording has first calls alone.
-    assert once.action.startswith("Make first calls before")
+    assert once.action.startswith("Record a longer run")
 
 
 def test_a_gap_of_every_step_is_not_a_single_gap():
@@ -203,4 +203,4 @@ def test_a_few_kernels_in_seconds_are_told_to_be_recorded_longer(name):
     idle = findings(report(name), "gpu-idle")
 
     assert {finding.severity for finding in idle} == {"info"}
-    assert any(finding.action.startswith("Make first calls before") for finding in idle)
+    assert any(finding.action.startswith("Record a longer run") for finding in idle)

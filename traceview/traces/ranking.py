@@ -415,4 +415,6 @@ _OF_STARTS = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
 _OF_HABITS = tuple(
     each.ANALYSIS.name for each in (gpu_idle, kernel_share, memory_copies, sync_stalls)
 )
-_LONGER = "Make first calls before the recording, and record several: a start is paid once."
+_LONGER = (
+    "Record a longer run, with several passes after the first calls: a program pays its start once."
+)

@@ -384,6 +384,12 @@ def test_layers_of_the_call_that_torch_profiler_recorded(tmp_path, names, number
     assert len(steps(with_steps(trace))) == number
 
 
+@pytest.mark.parametrize(("name", "number"), [("forward pass", 0), ("forward", 0), ("run", 12)])
+def test_layers_in_the_range_of_one_call_are_no_steps(tmp_path, name, number):
+    export = launches(Export(), LAYER, 12).range(name, 0, 1_000_000)
+    assert len(steps(with_steps(export.load(tmp_path)))) == number
+
+
 @pytest.mark.parametrize("lost", [1, 7, 30])
 @pytest.mark.parametrize(("before", "number"), [(["embedding"], 0), ([], 10)])
 def test_layers_of_a_call_whose_end_was_not_recorded(tmp_path, before, number, lost):
@@ -574,7 +580,7 @@ def test_ranges_that_were_never_popped_are_no_steps(tmp_path, names, closed, end
     )
     assert len(steps(trace)) == passes
     [warning] = trace.warnings
-    assert warning.startswith(f"Left out are {passes * len(names)} ranges never closed: ")
+    assert warning.startswith(f"{passes * len(names)} ranges that were never closed are left out: ")
 
 
 @pytest.mark.parametrize("deep", [1, 4])

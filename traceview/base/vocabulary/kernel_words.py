@@ -76,7 +76,7 @@ _BASE_RULES = rules(
     (
         K.AUTOTUNER,
         r"redzone|repeat_?buffer_?kernel|xla_\w*comparison|buffer_comparator"
-        # Others name kernels so that only wait.
+        # Programs give that name to kernels of their own, which only wait.
         r"|(stream_executor|xla)::.{0,40}delay_?kernel",
     ),
     (

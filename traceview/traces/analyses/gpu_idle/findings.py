@@ -253,6 +253,8 @@ def _by_helper(idle: IdleClaim) -> None:
     """Name the function that another thread works in, where it works in most of the idle time."""
     trace, every = idle.trace, gaps.gaps(idle.trace)
     threads = every.thread[idle.gaps & (every.thread >= 0)]
+    if not len(threads):
+        return
     thread = int(np.bincount(threads).argmax())
     seen = stack_sites.helping_samples(trace, thread, intervals.covered(every, idle.gaps))
     worked_ns = len(seen.site) * lines.sampling_period_ns(seen.time_ns)

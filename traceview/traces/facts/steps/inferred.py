@@ -33,7 +33,7 @@ from traceview.traces.facts.ranges.ranges import attributed_operations, main_thr
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.nesting import call_other_modules, within_one_call
 from traceview.traces.facts.steps.repetition import Repetition, find_repetition
-from traceview.traces.facts.steps.series import is_epoch, is_step
+from traceview.traces.facts.steps.series import CALL, is_epoch, is_step
 from traceview.traces.facts.steps.steps import Steps, step_of_operations, steps, steps_source
 from traceview.traces.trace import Fact, Trace
 from traceview.traces.trace.schema import TABLES, TORCH_PROFILER
@@ -91,7 +91,7 @@ def without_left_open(trace: Trace) -> Trace:
     kept = np.ones(len(ranges), bool)
     kept[left[often]] = False
     which = ", ".join(sorted(set(names.take(np.flatnonzero(often)).decode())))
-    text = f"Left out are {len(ranges) - int(kept.sum())} ranges never closed: {which}."
+    text = f"{len(ranges) - int(kept.sum())} ranges that were never closed are left out: {which}"
     return replace(trace.with_ranges(ranges.take(kept)), warnings=(*trace.warnings, text))
 
 
@@ -367,7 +367,7 @@ def _passes(trace: Trace, process: int) -> _Passes | None:
             passes = _passes_of(trace, process, rows[later])
     if passes and (begin_ns := _compiled_behind(trace, passes)):
         passes = _passes_of(trace, process, rows[calls["start_ns"][call] >= begin_ns])
-    if passes is None or _in_one_module(trace, passes, trials):
+    if passes is None or _in_one_module(trace, passes, trials) or _in_one_call(trace, passes):
         return None
     return None if _first_calls(trace, passes, trials) else passes
 
@@ -411,6 +411,15 @@ def _in_one_module(trace: Trace, passes: _Passes, trials: Intervals) -> bool:
     own = origins.range_name_forms(trace).matching(_MODULE)[ranges.texts("name").codes]
     own &= (ranges["process"] == process) & (ranges["start_ns"] < end[0])
     return bool((own & (ranges["end_ns"] >= begin[-1])).any())
+
+
+def _in_one_call(trace: Trace, passes: _Passes) -> bool:
+    """Whether the passes lie in one range around a forward or backward pass: its layers do."""
+    process, _, begin, end = passes
+    ranges = trace.recorded("ranges")
+    own = ranges.texts("name").matching(CALL.fullmatch) & (ranges["process"] == process)
+    around = own & (ranges["start_ns"] < end[0]) & (ranges["end_ns"] >= begin[-1])
+    return bool(around.any())
 
 
 def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:

@@ -74,7 +74,7 @@ _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
 _NEAR_EPOCH = re.compile(r"(?i)(epoch|fold|trial).*")
 _LAYER = re.compile(r"(?i).*(?<!p)layers?[\W_]*#")
 _NEAR_LAYER = re.compile(r"(?i)layer.*")
-_CALL = re.compile(r"(?i)(?:.*[\W_])?(?:forward|backward|fwd|bwd)(?:[\W_]*pass)?")
+CALL = re.compile(r"(?i)(?:.*[\W_])?(?:forward|backward|fwd|bwd)(?:[\W_]*pass)?")
 _NEAR_CALL = re.compile(r"(?i)(forward|backward|fwd|bwd).*")
 NEVER = np.iinfo(np.int64).max
 
@@ -167,7 +167,7 @@ def _in_layers(tree: RangeTree) -> Mask:
     result = names.meeting(lambda name: _LAYER.match(name) and not is_step(name), _NEAR_LAYER)[
         patterns.name
     ]
-    calls = names.meeting(_CALL.fullmatch, _NEAR_CALL)[patterns.name]
+    calls = names.meeting(CALL.fullmatch, _NEAR_CALL)[patterns.name]
     if not (result | calls).any():
         return result
     # A program that tries numbers of layers has steps in layers_#.
