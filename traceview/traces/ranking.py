@@ -393,7 +393,7 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
                 severity="info",
                 time_at_stake_ns=0,
                 share_of_step_pct=None,
-                remedy=_LONGER if row.analysis in _OF_HABITS else row.finding.remedy,
+                remedy="" if row.analysis in _OF_HABITS else row.finding.remedy,
             ),
         )
         for row in findings
@@ -414,7 +414,4 @@ _OF_STARTS = (trace_health.ANALYSIS.name, phases.ANALYSIS.name)
 
 _OF_HABITS = tuple(
     each.ANALYSIS.name for each in (gpu_idle, kernel_share, memory_copies, sync_stalls)
-)
-_LONGER = (
-    "Record a longer run, with several passes after the first calls: a program pays its start once."
 )

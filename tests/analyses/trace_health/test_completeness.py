@@ -384,3 +384,23 @@ def test_a_program_that_the_loader_ended_says_why(printed, told, before, schema,
     if not ran:
         [finding] = found
         assert finding.action.startswith("Record with a newer nsys") is ("Injection" in printed)
+
+
+@pytest.mark.parametrize("broken", [40, 200])
+@pytest.mark.parametrize("lost", [0, 90])
+def test_kernels_whose_times_are_left_out_are_lost_once(tmp_path, broken, lost):
+    """Their launches have no other reason to be without work, unless there are more of them."""
+    export = Export()
+    for number in range(600):
+        at = 100_000 * (number + 1)
+        kernel = (at + 20_000, at + 90_000)
+        if number < lost:
+            export.call("cudaLaunchKernel_v7000", at, at + 5_000)
+        elif number % (600 // broken) == 0:
+            export.launch((at, at + 5_000), (at + 90_000, at + 20_000))
+        else:
+            export.launch((at, at + 5_000), kernel)
+    result = ask(ANALYSIS, export, tmp_path)
+    lost_rows = [each.message for each in result.findings]
+    assert any("rows that cannot be true" in each for each in lost_rows)
+    assert any("no GPU work" in each for each in lost_rows) is (lost > 0)

@@ -16,6 +16,7 @@ from traceview.base.findings import RECORDING, Evidence, Finding, Severity, shar
 from traceview.base.tables import NULL, Table, Texts
 from traceview.base.units import Value
 from traceview.traces.analyses import base, trace_health_work, wording
+from traceview.traces.analyses.gpu_idle.beside_work import beside_gpu_work
 from traceview.traces.analyses.trace_health_checks import (
     CHECKS,
     DIAGNOSTICS,
@@ -36,6 +37,7 @@ from traceview.traces.analyses.trace_health_checks import (
 from traceview.traces.analyses.verdict.series import (
     cold_passes,
     first_batch,
+    is_start_up_alone,
     runs_kernels,
 )
 from traceview.traces.facts.idle import gap_bounds
@@ -120,13 +122,15 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             remedy = "Read the whole recording, from which these were taken."
         yield Check("CUDA API", "blind", missing, remedy)
         return
-    ops, alone = operations(trace), unpaired(trace)
+    alone = unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
     ends_early = cut or model.recording_options(trace).bounded
     lost = int((alone.launches & ~(alone.late & ends_early)).sum())
-    # Without any kernel or graph, another check says that none was recorded.
-    computes = np.isin(ops.kind, (Kind.KERNEL, Kind.GRAPH)).any() and "kernels" in trace.tables
-    lost = lost if computes else 0
+    # Another check says that no kernel or graph was recorded, or that their rows are left out.
+    computes = _computes(trace)
+    left_out = [each for each in trace.impossible if each.table == "kernels"]
+    of_those = sum(each.rows for each in left_out if each.reason != "twice")
+    lost = lost if computes and lost > of_those else 0
     orphans = int((alone.operations & ~(alone.early & cut)).sum())
     if lost:
         graphs = loses_graphs(trace)
@@ -153,6 +157,11 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     if not lost and not orphans and computes:
         but = ", but for the edges of the window" if cut else ""
         yield Check("launches", "ok", f"Each operation has its launch call{but}.")
+
+
+def _computes(trace: Trace) -> bool:
+    kinds = operations(trace).kind
+    return bool(np.isin(kinds, (Kind.KERNEL, Kind.GRAPH)).any()) and "kernels" in trace.tables
 
 
 def _ranges(trace: Trace) -> list[Check]:
@@ -255,20 +264,29 @@ _MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
 _COLD = "The recording is cold, so savings per step are unknown: "
 _COLD_RUN = f"The recording is cold: {_MOSTLY_ONCE}"
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
+_START = "This is a program's start, which it pays once: it does not tell how later passes run."
+_LONGER = "Record a longer run, with several passes after the first calls."
 
 
 def _cold(trace: Trace) -> Iterator[Check]:
-    """A warning where the passes recorded are the first ones, which say nothing of the others."""
+    """A warning where a start or first passes were recorded, which say nothing of the others.
+
+    Not where another finding says so: of compilation, or of CPU work that the run is about.
+    """
     if cold := cold_passes(trace):
         values = {name: int(value) for name, value in vars(cold).items() if value}
         of_two = " the first takes {first_ns}, the second {second_ns}."
         passes = of_two if cold.first_ns else f", {_MOSTLY_ONCE}"
         text = f"{_COLD}of {{passes:pass|passes}}{passes}" if cold.passes else _COLD_RUN
-        if cold.passes or cold.is_almost_all or runs_kernels(trace):
-            doubt = not cold.is_compilation
-            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=doubt)
+        warns = cold.passes or cold.is_almost_all or runs_kernels(trace)
+        if warns and not cold.is_compilation:
+            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
         else:
             yield Check("cold", "note", _MOSTLY_ONCE, None, values)
+    elif is_start_up_alone(trace) and _computes(trace) and not first_batch(trace):
+        of_cpu = any(each.severity == "high" for each in beside_gpu_work(trace))
+        if not of_cpu:
+            yield Check("cold", "warning", _START, _LONGER)
 
 
 def _first_batch(trace: Trace) -> Iterator[Check]:
