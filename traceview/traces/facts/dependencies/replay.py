@@ -118,6 +118,8 @@ class Changed:
         without = np.zeros(graph.calls, bool)
         without[call[leaves]] = True
         without[call[~leaves]] = False
+        never = np.flatnonzero(launch)[leaves & without[call]]
+        self.begin_ns[never] = np.minimum(self.begin_ns[never], 0)
         calls = np.flatnonzero(without)
         self.wait_for_nothing(calls)
         usual_call_ns, usual_pause_ns = usual_ns or (None, None)
