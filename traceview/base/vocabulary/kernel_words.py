@@ -48,7 +48,7 @@ K = KernelClass
 LONGEST = 4000
 _UNNAMED = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}")
 # `void at::native::reduce_kernel<…>(…)`: what stands between the type it returns and its arguments.
-_BASE = re.compile(r"(?:[\w:*& ]+ )?([^<(\s]+)")
+_BASE = re.compile(r"(?:std::enable_if<.*?>::type |[\w:*& ]+ )?([^<(\s]+)")
 
 
 def base_name(name: str) -> str:

@@ -301,9 +301,9 @@ LIBRARIES: tuple[Library, ...] = (
     ),
     Library(
         "cuBLAS",
-        rf"{_ANY_SCOPE}gemv(?:Nsp|NSP|2)?[NT]?_?(?:kernel|NSP|Nsp)\w*$",
+        rf"{_ANY_SCOPE}gemv(?:Nsp|NSP|2|x::)?[NT]?_?(?:kernel|NSP|Nsp)\w*$",
         "{type} GEMV {layout}",
-        r"gemv(?:Nsp|NSP|2)?(?P<layout>[NT])?_?(?:kernel|NSP|Nsp)",
+        r"gemv(?:Nsp|NSP|2|x::)?(?P<layout>[NT])?_?(?:kernel|NSP|Nsp)",
         class_=K.GEMM,
     ),
     Library("cuBLAS", rf"{_ANY_SCOPE}splitKreduce_kernel$", "split-K reduce", class_=K.GEMM),
@@ -452,7 +452,7 @@ def _filled(template: str, kernel: KernelName) -> str:
         **{key: parts.get(key, "").upper() for key in ("layout", "before", "after")},
     }
     if "{type}" in template:
-        values["type"] = kernel_words.first_type(kernel.text.replace("<int, ", "<"))
+        values["type"] = kernel_words.first_type(re.sub(r"<(int, )+", "<", kernel.text))
     return " ".join(template.format_map(values).split())
 
 

@@ -50,6 +50,8 @@ class GridRemedy:
     sure: bool = True
 
 
+# The time of a product with one vector is that of reading its matrix, whatever the last wave holds.
+_OF_VECTOR = re.compile(r"(?i)gemv|gevm")
 _TILED = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONVOLUTION)
 # Compiled, these are kernels of Inductor, with grids of their own.
 _COMPILED_AWAY = (KernelClass.NORMALIZATION, KernelClass.REDUCTION, KernelClass.SOFTMAX)
@@ -74,7 +76,7 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
             "shapes, or {wave_blocks} blocks that loop over the tiles."
         )
         return GridRemedy(partial_wave if waves.whole > 1 else small)
-    if owner is KernelOwner.LIBRARY and kind in _TILED:
+    if owner is KernelOwner.LIBRARY and kind in _TILED and not _OF_VECTOR.search(name):
         partial_wave = (
             f"Try nearby shapes that give {fills} blocks instead of {{blocks}}: another batch, "
             "sequence length or width, padded where it pays."
