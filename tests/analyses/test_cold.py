@@ -7,7 +7,7 @@ import traceview
 from tests.build import Export
 from tests.places import DATA
 from traceview.traces.analyses.verdict import verdict
-from traceview.traces.analyses.verdict.series import cold_passes, is_start_up_alone
+from traceview.traces.facts.idle.first_calls import cold_passes, is_start_up_alone
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.ranking import as_notes
 
@@ -41,6 +41,7 @@ def test_a_cold_recording_says_so_and_promises_nothing_per_step(name):
     first = report.findings[0]
     assert first.analysis == "trace-health"
     assert first.finding.action.startswith("Record more passes")
+    assert not any("the steps" in each.finding.message for each in report.findings)
 
 
 @pytest.mark.parametrize("name", WARM)

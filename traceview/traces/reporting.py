@@ -27,10 +27,10 @@ from traceview.traces.analyses.verdict import (
     verdict,
 )
 from traceview.traces.analyses.verdict.parts import loop_times
-from traceview.traces.analyses.verdict.series import shows_first_calls_alone
 from traceview.traces.facts import copies, kernel_classes, launches, operations
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.idle import causes, gaps
+from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.kernel_classes import kernel_labels
 from traceview.traces.facts.launches import queue_full, queue_wait_ns
 from traceview.traces.facts.ranges import origins, ranges

@@ -34,13 +34,13 @@ from traceview.traces.analyses.trace_health_checks import (
     warning_texts,
     warnings,
 )
-from traceview.traces.analyses.verdict.series import (
+from traceview.traces.facts.idle import gap_bounds
+from traceview.traces.facts.idle.first_calls import (
     cold_passes,
     first_batch,
     is_start_up_alone,
     runs_kernels,
 )
-from traceview.traces.facts.idle import gap_bounds
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, loses_graphs, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations

@@ -12,9 +12,9 @@ from traceview.traces.analyses.base import EXPORT_AGAIN
 from traceview.traces.analyses.gpu_idle.beside_work import place
 from traceview.traces.analyses.gpu_idle.line_sites import LEAST_SAMPLES
 from traceview.traces.analyses.trace_health_checks import UPDATE_NSYS, Check, without_cuda
-from traceview.traces.analyses.verdict.series import is_start_up_alone, runs_kernels
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts import launches, operations
+from traceview.traces.facts.idle.first_calls import is_start_up_alone, runs_kernels
 from traceview.traces.facts.idle.stack_sites import stack_sites, unwound_samples
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.trace import Trace, schema

@@ -12,6 +12,7 @@ from traceview.base.findings import Finding, LostTime
 from traceview.base.tables import Array, Mask, Table
 from traceview.base.vocabulary.causes import LAUNCH_LATE
 from traceview.traces.facts import kernel_classes, launches
+from traceview.traces.facts.idle import first_calls
 from traceview.traces.facts.idle.gaps import Gaps, every_gap
 from traceview.traces.facts.operations import Operations, kernel_operations, operations
 from traceview.traces.facts.ranges.selection import selected_operations
@@ -63,15 +64,13 @@ def rows_at_once(trace: Trace) -> str:
 
 
 _LOADER = re.compile(r"torch/utils/data/\w+\.py::")
-LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
-"""Ranges around a batch: of `traceview record`, and of torch.profiler."""
 _WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 
 
 def elsewhere(trace: Trace) -> str:
     """Where CPU work can move: to workers of a DataLoader, if it shows one that has none yet."""
     names = trace.recorded("ranges").texts("name")
-    loads = names.matching(LOADS.match).any() or stacks_through(trace, _LOADER).any()
+    loads = names.matching(first_calls.LOADS.match).any() or stacks_through(trace, _LOADER).any()
     loads &= not names.matching(_WORKERS.search).any()
     return f"on another thread or process{' (DataLoader workers)' if loads else ''}"
 
@@ -111,9 +110,12 @@ def inside(trace: Trace, path: str | None, name: str) -> str:
     """` in {name}`, to put behind a phrase; `name` is the evidence value that holds the path.
 
     Inferred steps are not named, as the program does not know their names. Without a path the text
-    says that it is outside any range, if the trace has ranges.
+    says that it is outside any range, if the trace has ranges. What repeats in first calls is no
+    step.
     """
     inferred = steps.steps_source(trace) == "repetition"
+    if inferred and not first_calls.series(trace):
+        return ""
     if path is None:
         where = " outside the steps" if inferred else " outside any range"
         return where if len(trace.recorded("ranges")) else ""

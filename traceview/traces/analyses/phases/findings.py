@@ -22,9 +22,9 @@ from traceview.base.tables import Cell, Integers, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.phases import guards, phases
-from traceview.traces.analyses.verdict.series import shows_first_calls_alone
 from traceview.traces.facts import code, compilation, launches, operations, python_events
 from traceview.traces.facts.idle.broken_graphs import broken_graphs
+from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.samples import SampledLine, compiler_frames, line_of, stack_lines

@@ -19,9 +19,9 @@ from traceview.base.vocabulary.activities import ACTIVITIES, CPU, DATA_LOADING, 
 from traceview.base.vocabulary.causes import CAUSES, LAUNCH_LATE, IdleCause, Limit
 from traceview.base.vocabulary.libraries import is_fp32_gemm_on_cuda_cores
 from traceview.traces.analyses.gpu_idle.line_sites import starved_devices
-from traceview.traces.analyses.verdict.series import after_warm_up, series
 from traceview.traces.facts import operations, savings
 from traceview.traces.facts.idle import cpu_activity, gaps, lines, step_parts
+from traceview.traces.facts.idle.first_calls import after_warm_up, series
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
     communication_operations,

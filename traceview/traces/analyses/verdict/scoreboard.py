@@ -12,7 +12,7 @@ from typing import Literal
 from traceview.base.records import record
 from traceview.base.tables import NULL, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE, Limit
-from traceview.traces.analyses.verdict import series, verdict
+from traceview.traces.analyses.verdict import verdict
 from traceview.traces.analyses.verdict.parts import (
     SteadyParts,
     busy_by_kind,
@@ -20,6 +20,7 @@ from traceview.traces.analyses.verdict.parts import (
     steady_parts,
     steady_rows,
 )
+from traceview.traces.facts.idle import first_calls
 from traceview.traces.facts.idle.gaps import device_work, gaps, main_device, steady_spans_ns
 from traceview.traces.facts.idle.launching import verdict as launch_verdict
 from traceview.traces.facts.kernel_classes import communication_operations
@@ -86,7 +87,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
     own = selected_operations(trace) & (ops.device == parts.device)
     copying = (ops.kind == Kind.COPY) & ~communicating
     communicates, copies = (bool((own & of).any()) for of in (communicating, copying))
-    once = series.shows_first_calls_alone(trace)
+    once = first_calls.shows_first_calls_alone(trace)
     communication_ns = parts.parts_ns.get("communication", 0) if communicates else None
     copies_ns = parts.parts_ns.get("copies", 0) if copies else None
     total = int(trace.devices["total_memory_bytes"][parts.device])
@@ -116,7 +117,7 @@ def scoreboard(trace: Trace) -> Scoreboard:
 
 def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     few = len(steady_rows(trace, parts.device)) < verdict.LEAST_OPERATIONS
-    if few or series.shows_first_calls_alone(trace):
+    if few or first_calls.shows_first_calls_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
     return verdict.late_word(trace) if limit == "launch-bound" else limit

@@ -13,7 +13,6 @@ from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import beside_work, late_parts, line_sites
-from traceview.traces.analyses.verdict import series
 from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
     MainLoop,
@@ -24,7 +23,7 @@ from traceview.traces.analyses.verdict.parts import (
 )
 from traceview.traces.facts import copies, operations, pacing
 from traceview.traces.facts.dependencies import forecast
-from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, launching
+from traceview.traces.facts.idle import cpu_activity, first_calls, gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
 from traceview.traces.facts.ranges.selection import selected_operations
@@ -114,28 +113,28 @@ def _limited(trace: Trace) -> Verdict:
         return Verdict(text, loop.steps, loop.median_ns, None, "unknown", source)
     few = len(steady_rows(trace, parts.device)) < LEAST_OPERATIONS
     too_few = few and parts.busy_ns < LEAST_NS
-    if too_few or series.is_start_up_alone(trace):
+    if too_few or first_calls.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
         little = "Next to no GPU work was recorded: "
-        if not series.runs_kernels(trace):
+        if not first_calls.runs_kernels(trace):
             little = "No kernel ran, nothing but a start was recorded: "
         text = little + _all_work(trace, parts.device) + _after_idle(trace, parts.device)
-        cold = series.cold_passes(trace)
+        cold = first_calls.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
         if not compiled and wording.is_compiled(trace, 0):
             compiled = ["torch.compile's kernels ran: it may have compiled meanwhile"]
         beside = [*_beside_phrase(trace), *_outer_phrase(trace, parts)]
         text = " · ".join([text, *compiled, *beside])
-        busy_pct = None if series.shows_first_calls_alone(trace) else parts.busy_pct
+        busy_pct = None if first_calls.shows_first_calls_alone(trace) else parts.busy_pct
         return Verdict(text, loop.steps, loop.median_ns, busy_pct, _once(trace), source)
-    if series.shows_first_calls_alone(trace):
+    if first_calls.shows_first_calls_alone(trace):
         text = " · ".join([_steps_phrase(trace, loop, parts), *_outer_phrase(trace, parts)])
         return Verdict(text, loop.steps, loop.median_ns, None, _once(trace), source)
     limit = limit_of(parts)
     drained = bool(loop.steps) and launching.drained_in_steps(trace, parts.device)
     phrases = [*_phrases(trace, loop, parts, limit, drained)]
-    if not loop.steps and not series.runs_kernels(trace):
+    if not loop.steps and not first_calls.runs_kernels(trace):
         phrases = [f"No kernel ran: {units.duration(parts.span_ns)} of copies and memsets alone"]
     elif parts.pct("copies") >= BUSY_PCT and parts.device in gaps.long_starts(trace):
         times = parts.span_ns, gaps.long_starts(trace)[parts.device]
@@ -148,7 +147,7 @@ def _limited(trace: Trace) -> Verdict:
 
 def _once(trace: Trace) -> causes.Limit:
     """The limit of a recording of first calls alone: code that is loaded or compiled, if known."""
-    cold = series.cold_passes(trace)
+    cold = first_calls.cold_passes(trace)
     return "compilation" if cold and 2 * cold.once_ns > cold.total_ns else "unknown"
 
 
@@ -309,7 +308,7 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
     return round(share * median_ns) if share <= 1 - DIFFERS else None
 
 
-def _cold_phrase(cold: series.ColdPasses, parts: SteadyParts) -> str:
+def _cold_phrase(cold: first_calls.ColdPasses, parts: SteadyParts) -> str:
     """What was recorded of first passes; of no step in the time that is left without them."""
     times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
     once, total, first, second = map(units.duration, times)
@@ -328,10 +327,10 @@ def _after_idle(trace: Trace, device: int) -> str:
 
 
 def _steps_phrase(trace: Trace, loop: MainLoop, parts: SteadyParts) -> str:
-    if batch := series.first_batch(trace):
+    if batch := first_calls.first_batch(trace):
         loading, work = map(units.duration, batch)
         return f"One batch: the DataLoader takes {loading}, the GPU {work} from first to last work"
-    cold = series.cold_passes(trace)
+    cold = first_calls.cold_passes(trace)
     if cold:
         return _cold_phrase(cold, parts)
     if loop.median_ns is None:
@@ -407,7 +406,7 @@ def _is_outside(trace: Trace, device: int, limit: causes.Limit) -> bool:
 
     A benchmark of 100 passes of 290 µs copies its results back in the end, 75 ms.
     """
-    timed, rows = pace(trace), [*series.series(trace)]
+    timed, rows = pace(trace), [*first_calls.series(trace)]
     if not rows:
         return False
     loops = np.concatenate(rows)

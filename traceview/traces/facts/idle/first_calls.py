@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceview.base import groups, intervals
@@ -9,7 +11,6 @@ from traceview.base.findings import UNEVEN
 from traceview.base.records import record
 from traceview.base.tables import NULL, Integers
 from traceview.base.vocabulary.causes import FIRST_USES
-from traceview.traces.analyses import wording
 from traceview.traces.facts import code, compilation
 from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.operations import CallKind, call_kinds, operations
@@ -38,16 +39,20 @@ public recordings of set-up and first calls hold 27 to 100 operations, 0.1 to 1.
 that is up to 0.11 %. So are 130 passes of 141 µs in the first tenth of a second of 26 s, 0.03 % of
 which the GPU worked (a simulator that is set up): a loop counts that ends after this part. Five
 prints of a tensor, 3.8 ms in all, follow a compilation of 1.2 s."""
+_MANY_PASSES = 10
 _LOADING = 0.1
 """Copies without a kernel, of less than this part of the recording, load what a program would work
 on: 235 MB of weights take 1.6 % of the start of a training that never began (a public recording).
 Programs that measure copies make little else."""
-_MANY_PASSES = 10
-_MOST_OF_FEW_NS, _OF_FEW = 5_000_000, 0.003
-"""First programs add two vectors in four operations, 3.1 ms of 1.1 s (a public recording). Longer
-work of a few is a smaller part: 5.1 ms of 4.2 s, 13 of 4.7, 30 of 16, of CPU work."""
-_FEWEST, _MOST_OF_FEWEST_NS, _OF_FEWEST = 4, 10_000_000, 0.018
-"""So few without long pauses may take more: 5.2 ms of 0.57 s, 6.0 of 0.34 (public recordings)."""
+_HANDFULS = (
+    (3, 8_000_000, 0.018),
+    (FEW_OPERATIONS - 1, 5_500_000, NEXT_TO_NOTHING),
+    (FEW_OPERATIONS - 1, 1_000_000_000, 0.003),
+)
+"""So many operations, of less than this in ns and than this part of the recording, are its start
+whatever repeats. First programs add two vectors in four operations, 3.1 ms of 1.1 s, 5.2 of 0.57
+and 6.0 of 0.34. Longer work of a few is a smaller part: 5.1 ms of 4.2 s, 13 of 4.7, 30 of 16, of
+CPU work (public recordings)."""
 
 
 @record
@@ -157,6 +162,10 @@ def shows_first_calls_alone(trace: Trace) -> bool:
     return alone or first_batch(trace) is not None
 
 
+LOADS = re.compile(r"data loading$|enumerate\(DataLoader\)")
+"""Ranges around a batch: of `traceview record`, and of torch.profiler."""
+
+
 @fact
 def first_batch(trace: Trace) -> tuple[int, int] | None:
     """The time in which a program without steps loads its first batch, and the GPU's span behind.
@@ -168,7 +177,7 @@ def first_batch(trace: Trace) -> tuple[int, int] | None:
     if not len(ops) or len(steps(trace)) or trace.selection:
         return None
     first_ns, last_ns = int(ops.start_ns.min()), int(ops.end_ns.max())
-    loads = ranges.texts("name").matching(wording.LOADS.match)
+    loads = ranges.texts("name").matching(LOADS.match)
     own = ranges.take(loads & (ranges["end_ns"] != NULL) & (ranges["end_ns"] <= first_ns))
     loading_ns = intervals.union(own["start_ns"], own["end_ns"]).total()
     return (loading_ns, last_ns - first_ns) if loading_ns > last_ns - first_ns else None
@@ -188,22 +197,20 @@ def is_start_up_alone(trace: Trace) -> bool:
     steady_ns = sum(work.steady_ns for work in gaps.device_work(trace).values())
     first, last = recorded_span(trace)
     spans_ns, many = gaps.steady_spans_ns(trace).values(), int(steady_operations(trace).sum())
-    fraction, few = steady_ns / max(last - first, *spans_ns, 1), many < FEW_OPERATIONS
-    of_few = NEXT_TO_NOTHING if steady_ns < _MOST_OF_FEW_NS else _OF_FEW
-    if fraction < max(of_few * few, _LOADING * (not runs_kernels(trace))):
+    fraction, loops = steady_ns / max(last - first, *spans_ns, 1), _every_series(trace)
+    if fraction < _LOADING and not runs_kernels(trace):
         return True
-    brief = steady_ns < min(LEAST_NS, BESIDE_START * (last - first)) and many < FEW_IN_ALL
-    brief &= max(spans_ns) < COLD_FRACTION * (last - first)
-    if brief and not _every_series(trace):
+    if any(
+        many <= most and steady_ns < most_ns and fraction < part
+        for most, most_ns, part in _HANDFULS
+    ):
         return True
-    ops = operations(trace)
-    took_ns = int(ops.end_ns.max() - ops.start_ns.min())
-    if len(ops) <= _FEWEST and took_ns < min(_MOST_OF_FEWEST_NS, _OF_FEWEST * (last - first)):
+    few = not loops and many < FEW_IN_ALL and max(spans_ns) < COLD_FRACTION * (last - first)
+    if few and steady_ns < min(LEAST_NS, BESIDE_START * (last - first)):
         return True
     if fraction >= _BESIDE_NOTHING:
         return False
-    loops = [rows for rows in _every_series(trace) if len(rows) >= COMPARABLE_STEPS]
-    early_ns = first + _EARLY * (last - first)
+    loops = [rows for rows in loops if len(rows) >= COMPARABLE_STEPS]
     # The first passes, which load and connect, last as long as they need.
     warm = (after_warm_up(trace, rows) for rows in loops)
     took_ns = sum(int(pace(trace).duration_ns[rows].sum()) for rows in warm)
@@ -211,6 +218,7 @@ def is_start_up_alone(trace: Trace) -> bool:
     few &= steps_source(trace) == "repetition"
     if not loops or (few and took_ns < NEXT_TO_NOTHING * (last - first)):
         return steady_ns < _MOST_NS
+    early_ns = first + _EARLY * (last - first)
     return all(pace(trace).end_ns[rows].max() < early_ns for rows in loops)
 
 
