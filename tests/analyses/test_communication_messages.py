@@ -260,3 +260,25 @@ def test_the_call_tells_what_a_generic_kernel_runs(tmp_path):
     result = ask(ANALYSIS, export, tmp_path)
 
     assert rows(result, "sizes", "kind", "bytes", "calls") == [("all-reduce", 100_000, 2)]
+
+
+@pytest.mark.parametrize("passes", [1, 8])
+@pytest.mark.parametrize("ranks", [2, 64])
+def test_a_wait_in_a_single_pass_promises_nothing(tmp_path, passes, ranks):
+    """Six exchanges of one size, of which three wait for ranks that were not recorded."""
+    export, at = joined(0, of=ranks), 20
+    for number in range(passes):
+        begin = at
+        for place in range(6):
+            end = at + 100 + (4_000_000 if place % 2 else 10_000)
+            call(export, "ncclAllReduce", at, 8_192, (at + 100, end))
+            export.launch((end + 10, end + 20), (end + 100, end + 900_000), name=f"layer_{place}")
+            at = end + 1_000_000
+        if passes > 1:
+            export.range(f"step_{number}", begin, at)
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+    assert "most likely waiting for ranks that this recording does not hold" in finding.message
+    assert "traceview report" in finding.action
+    assert finding.action.startswith("Record several steps after a warm-up") is (passes == 1)
+    assert finding.severity == ("medium" if passes == 1 else "high")
+    assert bool(finding.time_at_stake_ns) is (passes > 1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import Clause, LostTime
+from traceview.base.findings import Clause, LostTime, Severity, severity_of
 from traceview.base.groups import Groups
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
@@ -25,6 +25,7 @@ from traceview.traces.facts.collectives import (
     transfers,
     waits_of,
 )
+from traceview.traces.facts.idle.first_calls import series
 from traceview.traces.facts.idle.gaps import steady_spans_ns, unknown_idle
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import step_of_operations
@@ -160,6 +161,7 @@ _OF_FSDP = (
 )
 _FSDP = re.compile(r"\bfsdp::|FullyShardedDataParallel|/torch/distributed/fsdp/", re.IGNORECASE)
 """Names of ranges and files of frames that FSDP alone has; others gather, too."""
+_SEVERAL = "Record several steps after a warm-up: a single pass may wait for a rank's start. "
 _LESS_WORK = "Give {late_gpu} less work per step, or the other GPUs more."
 _LATE_IDLE = (
     "Look at why {late_gpu} is idle before it communicates (gpu-idle): the other GPUs wait for it."
@@ -205,11 +207,17 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         overlap = _OVERLAP + (_OF_FSDP if of_fsdp else _BY_KIND.get(moved.kinds[kind], ""))
         values, remedy = {**message, **values}, _LARGER if small else overlap
     # Only the GPU that the others wait for can save what they wait.
-    hidden = Gain(exposed_ns, exposed_ns)
-    if not waits_mostly and "beyond_fastest_ns" not in values:
+    beyond = "beyond_fastest_ns" in values
+    single = beyond and not series(trace)
+    hidden = Gain(0, 0) if single else Gain(exposed_ns, exposed_ns)
+    if not waits_mostly and not beyond:
         work = moved.operation[steady]
         beside = savings.faster(operations.operations(trace).duration_ns[work])
         hidden = savings.of_operations(trace, work, beside, exposed_ns)
+    severity: Severity | None = None
+    if single:
+        severity, remedy = severity_of(exposed_ns, span_ns), f"{_SEVERAL}{remedy}"
+        severity = "medium" if severity == "high" else severity
     if waits_mostly:
         remedy = _LESS_WORK if values["late_cause"] == "gpu-work" else _LATE_IDLE
     longest = rows[np.argmax(moved.duration_ns[rows])]
@@ -233,7 +241,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         window=(int(moved.start_ns[longest]), int(moved.end_ns[longest])),
         work=LostTime(device, intervals.union(start, end)),
         remedy=remedy,
-        severity="info" if lost else None,
+        severity="info" if lost else severity,
         words={
             "alone": "{exposed_ns}" if alone else "",
             "in_all": "" if alone else "{communication_ns}",
