@@ -100,16 +100,16 @@ def test_a_few_operations_are_the_start_of_a_program(tmp_path):
     report = traceview.analyze(trace)
     assert report.verdict.text.startswith("Next to no GPU work was recorded: ")
     assert report.verdict.steps == 0
-    assert says_once_to_record_longer(report)
+    assert says_once_to_record_more(report)
     assert not any(each.finding.time_at_stake_ns for each in report.findings)
     assert not any("launch-bound" in each.finding.message for each in report.findings)
 
 
-def says_once_to_record_longer(report):
+def says_once_to_record_more(report):
     """First, and in no other finding: the rest are notes."""
     first, *others = report.findings
-    ours = first.analysis == "trace-health" and first.action.startswith("Record a longer run")
-    again = any("Record" in each.action and "run" in each.action for each in others)
+    ours = first.analysis == "trace-health" and first.action.startswith("Record more passes")
+    again = any("Record" in each.action and "passes" in each.action for each in others)
     return ours and not again and {each.finding.severity for each in others} <= {"info"}
 
 
@@ -160,7 +160,7 @@ def test_little_work_that_no_loop_repeats_is_the_start_of_a_program(tmp_path, co
     assert is_start_up_alone(trace)
     report = traceview.analyze(trace)
     assert report.verdict.text.startswith(f"Next to no GPU work was recorded: {count} operations")
-    assert says_once_to_record_longer(report)
+    assert says_once_to_record_more(report)
 
 
 @pytest.mark.parametrize("uploads", [7, 40])
@@ -511,7 +511,7 @@ def test_a_handful_of_equal_work_at_the_end_of_a_start_is_no_loop(
     assert is_start_up_alone(report.recording) is (pass_us == 32)
     if pass_us == 32:
         assert report.verdict.text.startswith("Next to no GPU work was recorded: ")
-        assert says_once_to_record_longer(report)
+        assert says_once_to_record_more(report)
 
 
 @pytest.mark.parametrize(("passes", "kernels", "start"), [(40, 1, 30), (12, 20, 30), (13, 1, 3)])

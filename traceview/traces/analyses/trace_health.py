@@ -260,12 +260,12 @@ _COST_REMEDIES = (
 )
 
 
-_MOSTLY_ONCE = "{once_ns} of {total_ns} are first uses and compilation."
-_COLD = "The recording is cold, so savings per step are unknown: "
-_COLD_RUN = f"The recording is cold: {_MOSTLY_ONCE}"
+_COLD = (
+    "The recording is cold, so it does not tell how later passes run[: {once_ns} of {total_ns} are "
+    "first uses and compilation][: of two passes the first takes {first_ns}, the second "
+    "{second_ns}]."
+)
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
-_START = "This is a program's start, which it pays once: it does not tell how later passes run."
-_LONGER = "Record a longer run, with several passes after the first calls."
 
 
 def _cold(trace: Trace) -> Iterator[Check]:
@@ -273,20 +273,18 @@ def _cold(trace: Trace) -> Iterator[Check]:
 
     Not where another finding says so: of compilation, or of CPU work that the run is about.
     """
+    values: dict[str, Value] = {}
     if cold := cold_passes(trace):
-        values = {name: int(value) for name, value in vars(cold).items() if value}
-        of_two = " the first takes {first_ns}, the second {second_ns}."
-        passes = of_two if cold.first_ns else f", {_MOSTLY_ONCE}"
-        text = f"{_COLD}of {{passes:pass|passes}}{passes}" if cold.passes else _COLD_RUN
-        warns = cold.passes or cold.is_almost_all or runs_kernels(trace)
-        if warns and not cold.is_compilation:
-            yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=True)
-        else:
-            yield Check("cold", "note", _MOSTLY_ONCE, None, values)
-    elif is_start_up_alone(trace) and _computes(trace) and not first_batch(trace):
-        of_cpu = any(each.severity == "high" for each in beside_gpu_work(trace))
-        if not of_cpu:
-            yield Check("cold", "warning", _START, _LONGER)
+        of_two = {"first_ns": cold.first_ns, "second_ns": cold.second_ns}
+        of_all = {"once_ns": cold.once_ns, "total_ns": cold.total_ns}
+        values = {**(of_two if cold.first_ns else of_all)}
+        warns = bool(cold.passes) or cold.is_almost_all or runs_kernels(trace)
+        warns &= not cold.is_compilation
+    else:
+        warns = is_start_up_alone(trace) and _computes(trace) and not first_batch(trace)
+        warns = warns and all(each.severity != "high" for each in beside_gpu_work(trace))
+    if warns:
+        yield Check("cold", "warning", _COLD, _RECORD_MORE, values, all_in_doubt=bool(cold))
 
 
 def _first_batch(trace: Trace) -> Iterator[Check]:
