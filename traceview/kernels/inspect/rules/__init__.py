@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from traceview.kernels.inspect.rules import (
 )
 from traceview.kernels.inspect.rules.atomics import atomics
 from traceview.kernels.inspect.rules.engine import Rule, advice_by
-from traceview.kernels.inspect.rules.remedies import Reconciliation
+from traceview.kernels.inspect.rules.remedies import Advice, Reconciliation
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
 RULES: tuple[Rule, ...] = (
@@ -64,6 +64,7 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     advice = [each for rule in RULES for each in advice_by(rule, kernel)]
     # What never runs has no other fault.
     advice = [each for each in advice if _fails(each.finding)] or advice
+    advice = of_causes(advice)
     if occupancy.is_small_launch(kernel):
         advice = [replace(each, finding=_of_a_small_launch(each.finding)) for each in advice]
     findings = [each.finding for each in advice]
@@ -73,6 +74,17 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     if kernel.compiled.how in ("called", "guessed"):
         findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
+
+
+def of_causes(advice: Sequence[Advice]) -> list[Advice]:
+    """The findings without those that another one explains, which it adds to its own message."""
+    left = [each for each in advice if not any(other.explains(each) for other in advice)]
+    for each in (each for each in advice if each not in left and each.adds):
+        at = next(at for at, other in enumerate(left) if other.explains(each))
+        finding = left[at].finding
+        told = replace(finding, template=f"{finding.template}. {each.adds}")
+        left[at] = replace(left[at], finding=told)
+    return left
 
 
 def _inspected(kernel: KernelContext, outcome: Outcome) -> dict[str, list[Finding]]:

@@ -17,6 +17,8 @@ from traceview.kernels.inspect.rules.vector_width.causes import WIDE_BITS
 from traceview.kernels.inspect.rules.vector_width.proven import KINDS
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.model import Instruction, RequestCost
+from traceview.kernels.ptx.ttgir.loop_loads import upcast_products
+from traceview.kernels.ptx.ttgir.operations import cuda_core_products
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import VectorLimit, vector_limits
 
@@ -265,12 +267,18 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
     values, loop = kernel.spilled_values, kernel.mix and kernel.mix.hottest_loop
     # What a pass of the hottest loop does not load costs once.
     once = bool(values and loop) and not any(each.in_hottest_loop for each in values)
+    # A product on CUDA cores holds its operands in registers: the finding on it has the cause.
+    on_cores = {p.source for p in cuda_core_products(kernel.ttgir)} if kernel.ttgir else ()
+    upcast = upcast_products(kernel.ttgir) if kernel.ttgir else ()
+    of_product = any(p.in_deepest_loop and p.source in on_cores for p in upcast)
+    severe = spilled >= MANY_SPILLED_BYTES
     yield CodeClaim(
         _SPILLS,
         {"spill_bytes": spilled, "proven": bool(helped), **recompiled},
         f"the spill stores of the compiled kernel{compared}",
-        severity="high" if spilled >= MANY_SPILLED_BYTES else "low" if once else "medium",
+        severity="low" if once and not severe else "medium" if of_product or not severe else "high",
         helped=helped,
+        sized=True,
     )
 
 

@@ -66,6 +66,7 @@ _NARROW = Diagnosis(
     "{instructions:shared-memory access|shared-memory accesses} in loops move {width_bits:bit} or "
     "less per thread, mostly at {line}",
     "Give each thread adjacent elements of the tile, which likely widens the accesses",
+    explained_by=("shared_memory_bound", "bank_conflicts"),
 )
 _TRANSPOSED = (
     "Lay out the operand of tl.dot so that its inner dimension is contiguous: ldmatrix transposes "
