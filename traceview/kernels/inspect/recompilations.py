@@ -184,11 +184,6 @@ class Recompilations:
     _original: Outcome | None = None
     _expected: list[Change] = field(default_factory=list)
 
-    @property
-    def any_compiled(self) -> bool:
-        """Whether any change compiled; only then is it evidence that none helped."""
-        return any(outcome is not None for outcome in self._outcomes.values())
-
     def expect(self, changes: Iterable[Change]) -> None:
         """Announce the changes to try next, so that two compile at the same time."""
         self._expected = list(changes)

@@ -25,6 +25,7 @@ from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_
 RULES: tuple[Rule, ...] = (
     launches.plain_globals,
     occupancy.small_launch,
+    launches.masked_blocks,
     occupancy.serialized_wgmma,
     occupancy.scalar_blocks,
     occupancy.upcast_operands,
@@ -52,7 +53,6 @@ RULES: tuple[Rule, ...] = (
     shared_memory.bank_conflicts,
     shared_memory.reductions_in_loops,
     shared_memory.layout_conversions_in_loops,
-    shared_memory.narrow_shared_accesses,
     occupancy.tail_wave,
     launches.unused_axes,
 )

@@ -56,8 +56,8 @@ _NOT_PREFETCHED: dict[Why, Diagnosis] = {
         "Widen {operands?it|them}: {operands?it is|they are} then prefetched, too",
         "high",
         explained_by=("narrow_global_accesses",),
-        adds=f"An asynchronous copy takes at least {LEAST_COPY_BITS} bits, so that they are not "
-        "prefetched, and tl.dot waits for memory in each iteration",
+        adds="The loads are too narrow for an asynchronous copy, so that they are not prefetched, "
+        "and tl.dot waits for memory in each iteration",
     ),
     "unknown": Diagnosis(
         f"{_WAITS}Triton did not pipeline {{operands?it|them}} with num_stages={{stages}}",
