@@ -50,7 +50,7 @@ def test_a_tile_that_nobody_gave_proves_little(tmp_path, decorator, default, pas
     assert report.compiled.assumed_sides == (() if known else ("SIDE",))
     for finding in report.findings:
         assert known or finding.severity != "high"
-        assert ("SIDE=64 is assumed" in finding.evidence.basis) == (not known)
+        assert ("SIDE=64 assumed" in finding.evidence.basis) == (not known)
     assert report.findings or not known
 
 

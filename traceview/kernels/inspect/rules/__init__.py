@@ -71,8 +71,6 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     if kernel.trials:
         inspected = partial(_inspected, kernel)
         findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(advice)
-    if kernel.compiled.how in ("called", "guessed"):
-        findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
 
 
@@ -109,10 +107,3 @@ def _of_a_small_launch(finding: Finding) -> Finding:
 def _fails(finding: Finding) -> bool:
     """Whether a finding says that no block fits on an SM."""
     return finding.evidence.values.get("blocks_per_sm") == 0
-
-
-def _of_a_guess(finding: Finding) -> Finding:
-    evidence = finding.evidence
-    return replace(
-        finding, evidence=replace(evidence, basis=f"{evidence.basis}; for guessed arguments")
-    )

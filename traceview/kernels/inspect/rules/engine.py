@@ -81,13 +81,14 @@ def _advice(claim: CodeClaim, compiled: Compiled, rule: str) -> Advice:
     remedy, helped = claim.remedy or remedy, tuple(each.remedy for each in claim.helped)
     severity = claim.severity or claim.says.severity
     assumed = [a for a in compiled.arguments if claim.sized and a.name in compiled.assumed_sides]
-    with_sides = "".join(f"; {a.name}={a.value} is assumed" for a in assumed)
+    guess = "; for guessed arguments" if compiled.how in ("called", "guessed") else ""
+    guess += "".join(f", {a.name}={a.value} assumed" for a in assumed)
     finding = Finding(
         "medium" if severity == "high" and assumed else severity,
         message,
         actions_in_words(helped) + claim.says.then if helped else remedy,
         subject=subject_of(claim.source, compiled),
-        evidence=Evidence(values, basis=claim.basis + with_sides),
+        evidence=Evidence(values, basis=claim.basis + guess),
     )
     return Advice(
         finding,

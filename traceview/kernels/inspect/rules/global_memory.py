@@ -38,12 +38,6 @@ _UNUSED = Diagnosis(
     "Load only the elements that are used, so that the other lanes carry useful data",
 )
 _VECTOR = re.compile(r"\.v\d")
-_HALVED = Diagnosis(
-    "The {kind} at {line} is narrower in SASS than in PTX: {sass_widths} instead of {ptx_widths} "
-    "(the program uses only a part of each element)",
-    "Store the array in a narrower type if its values fit, such as int32: that moves fewer bytes",
-    "info",
-)
 _NARROW_SASS = Diagnosis(
     f"{{instructions}} of {{all_instructions}} global accesses move less than {WIDE_BITS} bits per "
     "thread per instruction ({widths})",
@@ -101,33 +95,25 @@ def _cost(kernel: KernelContext, context: AccessContext) -> tuple[RequestCost | 
 
 def _at_array(kernel: KernelContext, context: AccessContext) -> Sequence[Instruction]:
     """All instructions of this kind and width on the array, whatever their line."""
-
-    def key(of: AccessContext) -> tuple[object, ...]:
-        return of.array, of.access.kind, of.access.width_bits
-
+    of = context.array, context.access.kind, context.access.width_bits
     every = (each for listed in kernel.global_accesses.values() for each in listed)
-    return [i for each in every if key(each) == key(context) for i in each.instructions]
+    same = (c for c in every if (c.array, c.access.kind, c.access.width_bits) == of)
+    return [instruction for each in same for instruction in each.instructions]
 
 
 def unused_lanes(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Vector loads of which ptxas keeps only a part, as the rest is never read."""
     for difference in kernel.differences if kernel.provenance else ():
         place = (difference.source, difference.kind, difference.space)
-        one_value = place[:2] in kernel.scalar_accesses
-        if difference.change != "narrowed" or (difference.space == "global" and one_value):
+        one_value = difference.space == "global" and place[:2] in kernel.scalar_accesses
+        here = [a for a in kernel.accesses if a.level == "ptx" and place_of(a) == place]
+        is_vector = any(_VECTOR.search(access.opcode) for access in here)
+        if difference.change != "narrowed" or one_value or not is_vector:
             continue
-        unused = sum(
-            kernel.provenance.unused_lanes(access)
-            for access in kernel.accesses
-            if kernel.provenance and access.level == "ptx" and place_of(access) == place
-        )
-        is_vector = any(
-            access.level == "ptx" and place_of(access) == place and _VECTOR.search(access.opcode)
-            for access in kernel.accesses
-        )
+        unused = sum(kernel.provenance.unused_lanes(a) for a in here if kernel.provenance)
         dead = "{unused_lanes:loaded value} never read" if unused else "likely unused values"
         yield CodeClaim(
-            _UNUSED if is_vector else _HALVED,
+            _UNUSED,
             {
                 "line": line_name(difference.source),
                 "ptx_widths": difference.ptx,

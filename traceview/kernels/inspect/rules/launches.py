@@ -83,12 +83,7 @@ def masked_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
     if _MOST_IDLE * len(places) < idle < len(places):
         yield CodeClaim(
             _MASKED,
-            {
-                "sampled_blocks": len(places),
-                "blocks": blocks,
-                "idle_blocks": idle,
-                "proven": True,
-            },
+            {"sampled_blocks": len(places), "blocks": blocks, "idle_blocks": idle, "proven": True},
             "the masks in PTX for the launch's arguments",
         )
 

@@ -194,7 +194,13 @@ def reductions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Conversions in the hottest loop, except operands of MMA, which need shared memory."""
-    costly = [each for each in in_hottest_loop(kernel) if not each.feeds_mma]
+    lines = {line.source for line in kernel.mix.lines if line.in_hottest_loop} if kernel.mix else ()
+    costly = [
+        each
+        for each in kernel.layout_conversions
+        if each.path == "shared memory" and each.in_deepest_loop and each.source in lines
+        if not each.feeds_mma
+    ]
     total = sum(each.size_bytes for each in costly)
     if total < _LEAST_BYTES:
         return
@@ -210,17 +216,6 @@ def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
         max(costly, key=lambda each: each.size_bytes).source,
         list(dict.fromkeys(each.source for each in costly)),
     )
-
-
-def in_hottest_loop(kernel: KernelContext) -> list[operations.LayoutConversion]:
-    """The conversions through shared memory in the hottest loop."""
-    mix = kernel.mix
-    lines = {line.source for line in mix.lines if line.in_hottest_loop} if mix else set()
-    return [
-        each
-        for each in kernel.layout_conversions
-        if each.path == "shared memory" and each.in_deepest_loop and each.source in lines
-    ]
 
 
 def serialized_copies(kernel: KernelContext) -> Iterator[CodeClaim]:
