@@ -8,8 +8,10 @@ import pytest
 import traceview
 from tests.inspect.retried import Retried, allow
 from traceview.base.findings import SEVERITIES, Finding
+from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.rules import of_causes
-from traceview.kernels.inspect.rules.remedies import Advice
+from traceview.kernels.inspect.rules.remedies import Advice, Remedy
+from traceview.kernels.inspect.rules.vector_width.causes import NarrowReason
 from traceview.kernels.ptx.model import SourceLine
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
@@ -96,3 +98,15 @@ def test_of_one_line_the_more_severe_finding_of_a_rule_is_left(one, other):
     left = [each.finding.severity for each in of_causes(listed)]
     is_one = one != other
     assert left == ([min(one, other, key=SEVERITIES.index)] if is_one else [one, other])
+
+
+@pytest.mark.parametrize("widened", [64, 128])
+@pytest.mark.parametrize("fewer", [1, 2])
+def test_what_one_recompilation_widens_is_one_reason(widened, fewer):
+    one = NarrowReason(
+        "few", "Use num_warps=1", "", True, 64, (Remedy("use", Change(num_warps=1)),)
+    )
+    remedies = (Remedy("use", Change(num_warps=fewer)),)
+    other = NarrowReason("few", "Use num_warps=1. If so, C", "", True, widened, remedies)
+    joined = one if (widened, fewer) == (64, 1) else None
+    assert one.joined([other]) == other.joined([one]) == joined

@@ -139,12 +139,6 @@ class Outcome:
             same[0] if same else Function(self.compiled.name, "ptx", is_entry=True, instructions=())
         )
 
-    @cached_property
-    def sass_accesses(self) -> tuple[Access, ...]:
-        """The accesses in its SASS; none without a disassembler."""
-        sass = code_of(self.compiled).sass
-        return accesses(sass) if sass else ()
-
     @property
     def spill_bytes(self) -> int | None:
         """Bytes of registers that a thread spills; None where unknown."""

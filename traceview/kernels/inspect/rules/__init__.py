@@ -77,11 +77,10 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
 def of_causes(advice: Sequence[Advice]) -> list[Advice]:
     """The findings without those that another one explains, which it adds to its own message."""
     left = [each for each in advice if not any(other.explains(each) for other in advice)]
-    for each in (each for each in advice if each not in left and each.adds):
-        at = next(at for at, other in enumerate(left) if other.explains(each))
-        finding = left[at].finding
-        told = replace(finding, template=f"{finding.template}. {each.adds}")
-        left[at] = replace(left[at], finding=told)
+    for at, cause in enumerate(left):
+        adds = [each.adds for each in advice if each.adds and cause.explains(each)]
+        template = ". ".join((cause.finding.template, *adds))
+        left[at] = replace(cause, finding=replace(cause.finding, template=template))
     return left
 
 

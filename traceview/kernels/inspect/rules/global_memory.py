@@ -254,9 +254,9 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
     # What a pass of the hottest loop does not load costs once.
     once = bool(values and loop) and not any(each.in_hottest_loop for each in values)
     # A product on CUDA cores holds its operands in registers: the finding on it has the cause.
-    on_cores = {p.source for p in cuda_core_products(kernel.ttgir)} if kernel.ttgir else ()
-    upcast = upcast_products(kernel.ttgir) if kernel.ttgir else ()
-    of_product = any(p.in_deepest_loop and p.source in on_cores for p in upcast)
+    ttgir = kernel.ttgir
+    on_cores = {p.source for p in cuda_core_products(ttgir)} if ttgir else set()
+    of_product = ttgir and any(p.source in on_cores for p in upcast_products(ttgir))
     severe = spilled >= MANY_SPILLED_BYTES
     yield CodeClaim(
         _SPILLS,

@@ -17,7 +17,6 @@ from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy
 from traceview.kernels.inspect.rules.shared_arrays import array_conflict
 from traceview.kernels.ptx.accesses import COPIES, AsyncWait, async_waits
-from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.instruction_mix import instruction_mix
 from traceview.kernels.ptx.model import Access, RequestCost
 from traceview.kernels.ptx.ttgir import operations
@@ -56,8 +55,8 @@ _REDUCTIONS: dict[operations.Purpose, Diagnosis] = {
 # Less is one instruction per thread of four warps.
 _LEAST_BYTES = 2048
 _CONVERSIONS = Diagnosis(
-    "{conversions:layout conversion} in the hottest loop, at {places}, {verb} {size_bytes} per "
-    "iteration and block through shared memory",
+    "{conversions:layout conversion} in the hottest loop, at {places}, {conversions?moves|move} "
+    "{size_bytes} per iteration and block through shared memory",
     "Move the conversion out of the loop, or let both sides use the tensor along the same axis, so "
     "that they have one layout",
 )
@@ -97,7 +96,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
 
     def halved(outcome: Outcome) -> _Passes | None:
         """The wavefronts with a larger num_warps, if its other layout halves the excess."""
-        costs = RequestCosts.of(outcome.provenance, outcome.compiled)
+        costs = outcome.request_costs
         shared = [a for a in outcome.ptx_accesses if a.space == "shared" or a.kind == "async-copy"]
         now = _passes(_innermost([replace(a, cost=costs.cost(a)) for a in shared]))
         return now if now.factor - 1 <= (every.factor - 1) / 2 else None
@@ -207,11 +206,7 @@ def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
     pairs = dict.fromkeys(f"{each.from_layout} → {each.to_layout}" for each in costly)
     yield CodeClaim(
         _CONVERSIONS,
-        {
-            "size_bytes": total,
-            "conversions": len(costly),
-            "verb": "moves" if len(costly) == 1 else "move",
-        },
+        {"size_bytes": total, "conversions": len(costly)},
         f"TTGIR: {', '.join(pairs)}",
         max(costly, key=lambda each: each.size_bytes).source,
         list(dict.fromkeys(each.source for each in costly)),

@@ -131,8 +131,13 @@ class NarrowReason:
     sized: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
-        """One reason for all, if their causes differ in one name and none was recompiled."""
+        """One reason for all, if their causes differ in one name and none was recompiled.
+
+        Of those that the same recompilation widens as much, what all of them advise.
+        """
         every = (self, *others)
+        if self.remedies and len({(r.cause, r.widened_bits, r.remedies) for r in every}) == 1:
+            return min(every, key=lambda reason: len(reason.remedy))
         if len({(each.remedy, each.proven) for each in every}) > 1:
             return None
         if any(each.remedies or each.widened_bits for each in every):

@@ -46,11 +46,8 @@ _NARROW = Diagnosis(
     explained_by=("narrow_global_accesses",),
 )
 # The greater cost, where elements are far apart.
-_FAR_APART = Diagnosis(
-    f"{_NARROW.message}. A warp's request touches {{sectors_per_request}} sectors instead of "
-    "{ideal_sectors_per_request}",
-    explained_by=_NARROW.explained_by,
-)
+_SECTORS = "{sectors_per_request} sectors instead of {ideal_sectors_per_request}"
+_FAR_APART = replace(_NARROW, message=f"{_NARROW.message}. A warp's request touches {_SECTORS}")
 
 
 def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
