@@ -226,7 +226,7 @@ class Advice:
         Of one rule the more severe finding stands for all of its lines.
         """
         ours, its = (SEVERITIES.index(each.finding.severity) for each in (self, other))
-        is_cause = self.rule in other.explained_by and self.finding.severity != "info"
+        is_cause = self.rule in other.explained_by and max(ours, its) < SEVERITIES.index("info")
         is_there = bool(other.lines) and other.lines <= self.lines
         return is_cause and is_there and (self.rule != other.rule or ours < its)
 
