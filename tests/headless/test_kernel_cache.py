@@ -1,11 +1,13 @@
 """The folder of compiled kernels that outlives a run."""
 
 import os
+import re
 import shutil
 import time
 
 import pytest
 
+import traceview
 from tests.places import REPOSITORY
 from traceview.kernels.headless import client
 from traceview.kernels.inspect.python_targets import compile_python
@@ -46,3 +48,22 @@ def test_a_kernel_in_two_files_names_its_own(tmp_path, monkeypatch):
         copy = shutil.copy(REPOSITORY / "examples" / "gelu.py", tmp_path / name)
         compiled, *_ = compile_python(str(copy))
         assert name in compiled.ptx
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_kept_kernel_is_recompiled_after_its_environment_moved(tmp_path, monkeypatch, moved):
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRACEVIEW_CACHE_DIR", str(tmp_path / "cache"))
+    script = shutil.copy(REPOSITORY / "examples" / "gelu.py", tmp_path / "script.py")
+    compile_python(str(script))
+    kept = [
+        path for path in tmp_path.glob("cache/triton/*/*/*.json") if "libdevice" in path.read_text()
+    ]
+    assert kept
+    for path in kept if moved else ():
+        path.write_text(
+            re.sub(r'"[^"]*libdevice[.]10[.]bc"', '"/gone/libdevice.10.bc"', path.read_text())
+        )
+    reports = traceview.inspect_ptx(script).kernels
+    assert any("recompiled with" in f.evidence.basis for r in reports for f in r.findings)

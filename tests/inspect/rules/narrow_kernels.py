@@ -225,6 +225,17 @@ def values(s_ptr, v_ptr, o_ptr, n, BLOCK: tl.constexpr, MASKED: tl.constexpr, EX
 
 
 @triton.jit
+def exact_values(s_ptr, v_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    m, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, n, BLOCK):
+        p = tl.exp(tl.load(s_ptr + m[:, None] * n + start + k[None, :]))
+        v = tl.load(v_ptr + (start + m[:, None]) * BLOCK + k[None, :]).to(tl.float32)
+        total = tl.dot(p, v, total, input_precision="ieee")
+    tl.store(o_ptr + m[:, None] * BLOCK + m[None, :], total)
+
+
+@triton.jit
 def quaternion_norm(q_ptr, y_ptr, n):
     at = tl.program_id(0)
     if at < n:

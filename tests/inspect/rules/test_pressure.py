@@ -1,4 +1,4 @@
-"""Spills, serialised wgmma, low occupancy and narrow shared loads, on kernels of Triton's.
+"""Spills, serialised wgmma and low occupancy, on kernels of Triton's.
 
 Every remedy that is not called likely was recompiled, and its numbers are those of the cubin.
 """
@@ -20,7 +20,6 @@ from traceview.kernels.inspect.recompilations import MOST_TRIALS, Recompilations
 from traceview.kernels.inspect.rules.global_memory import local_memory, spills
 from traceview.kernels.inspect.rules.occupancy import low_occupancy, serialized_wgmma
 from traceview.kernels.inspect.rules.remedies import fewer_stages, more_warps, smaller_tiles
-from traceview.kernels.inspect.rules.shared_memory import narrow_shared_accesses
 from traceview.kernels.ptx.loops import Jump
 from traceview.kernels.ptx.model import Argument, Function, Instruction, Resources
 from traceview.kernels.toolchain.listings import Code
@@ -142,43 +141,6 @@ def test_a_remedy_that_brings_spills_is_not_recommended():
     (finding,) = findings_by(low_occupancy, kernel)
     assert "likely" in finding.action
     assert "occupancy 12.5 → 50.0 %, 0 → 96 bytes spilled" in finding.evidence.basis
-
-
-@pytest.mark.programs
-def test_more_warps_that_end_narrow_shared_loads_at_a_price_are_not_told(kernels):
-    """With 4 warps wgmma reads operands by descriptor, but fp32 is transposed on the way there."""
-    tried = Retried(kernels.matmul, f"{FLOATS}, 64, 32, 64", num_warps=2, num_stages=2)
-    finding = tried.only("shared-memory accesses")
-    assert finding.message.startswith("64 shared-memory accesses in loops move 32 bits or less")
-    assert finding.action.startswith("Lay out the operand of tl.dot so that its inner dimension")
-    assert "recompiled with num_warps=4: those in loops are gone" in finding.evidence.basis
-    price = "with num_warps=4 the next report has: Global asynchronous copies"
-    assert str(finding.evidence.values["withdrawn"]).startswith(price)
-    followed = Retried(kernels.matmul, tried.signature, num_warps=4, num_stages=2).alone()
-    words = "move 32 bits per thread per instruction instead of 128"
-    assert any(words in found.message for found in followed.findings)
-
-
-def test_shared_loads_that_more_warps_make_unnecessary():
-    class Wide:
-        ptx_accesses = (an_access(128, 4, space="shared", loop_depth=1),)
-
-    trials = Recompilations(does_not_compile)
-    trials._outcomes = {Change(num_warps=8): Wide()}
-    narrow = an_access(32, 64, space="shared", opcode="ld.shared.b32", loop_depth=1)
-    kernel = a_kernel(compiled=a_compiled(num_warps=4), trials=trials, accesses=(narrow,))
-    (finding,) = findings_by(narrow_shared_accesses, kernel)
-    assert finding.action == "Use num_warps=8"
-    assert finding.evidence.basis.endswith("num_warps=8: those in loops are 4 × 128 bits")
-
-
-@pytest.mark.programs
-def test_shared_loads_that_no_trial_widens_have_a_likely_remedy(kernels):
-    tried = Retried(kernels.matmul, f"{FLOATS}, 64, 64, 32", arch="sm_80", num_stages=2)
-    finding = tried.only("shared-memory accesses")
-    assert "likely" in finding.action
-    assert finding.evidence.basis.endswith("no recompilation helped")
-    assert {Change(num_warps=8), Change(num_warps=2)} <= set(tried.changes)
 
 
 def test_a_kernel_without_recompiling_is_told_what_is_likely():
@@ -308,12 +270,6 @@ def test_a_bulk_copy_has_an_unknown_number_of_bytes_in_flight():
 def test_a_block_that_fits_nowhere_fails_to_launch():
     (finding,) = on_occupancy(occupancy(limits_of("sm_90"), 128, 32, 300_000))
     assert (finding.severity, "the launch fails" in finding.message) == ("high", True)
-
-
-@pytest.mark.parametrize(("count", "depth", "found"), [(8, 1, 1), (7, 1, 0), (8, 0, 0)])
-def test_many_narrow_shared_accesses_in_a_loop(count, depth, found):
-    access = an_access(32, count, space="shared", opcode="ld.shared.b32", loop_depth=depth)
-    assert len(list(findings_by(narrow_shared_accesses, a_kernel(accesses=(access,))))) == found
 
 
 def test_what_is_tried():

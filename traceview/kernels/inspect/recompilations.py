@@ -139,12 +139,6 @@ class Outcome:
             same[0] if same else Function(self.compiled.name, "ptx", is_entry=True, instructions=())
         )
 
-    @cached_property
-    def sass_accesses(self) -> tuple[Access, ...]:
-        """The accesses in its SASS; none without a disassembler."""
-        sass = code_of(self.compiled).sass
-        return accesses(sass) if sass else ()
-
     @property
     def spill_bytes(self) -> int | None:
         """Bytes of registers that a thread spills; None where unknown."""
@@ -183,11 +177,6 @@ class Recompilations:
     _combined: dict[Change, Outcome | None] = field(default_factory=dict)
     _original: Outcome | None = None
     _expected: list[Change] = field(default_factory=list)
-
-    @property
-    def any_compiled(self) -> bool:
-        """Whether any change compiled; only then is it evidence that none helped."""
-        return any(outcome is not None for outcome in self._outcomes.values())
 
     def expect(self, changes: Iterable[Change]) -> None:
         """Announce the changes to try next, so that two compile at the same time."""

@@ -188,6 +188,7 @@ class Compiled:
     compiled with: constexprs and options by name. `launch` has the source and the arguments of a
     launch, for a reproducer. `parameter_names` are those of CUDA C++. `plain_global` is a global
     that Triton refuses to let the kernel read, and where it does; it was compiled all the same.
+    `assumed_sides` are the sides of its tiles that nobody gave.
     """
 
     name: str
@@ -211,6 +212,7 @@ class Compiled:
     launch: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     parameter_names: tuple[str, ...] = ()
     plain_global: tuple[str, SourceLine] | None = None
+    assumed_sides: tuple[str, ...] = ()
 
     @property
     def by_nvvm(self) -> bool:

@@ -54,13 +54,15 @@ _HALVES = ("float16", "bfloat16", "fp16", "bf16")
 class Attempt:
     """Arguments to compile a kernel with; `origin` is the call that passes them, if any.
 
-    `how` is where they come from: such a call, a declaration by a decorator, or a guess.
+    `how` is where they come from: such a call, a declaration by a decorator, or a guess. `assumed`
+    are the sides of tiles that neither gives.
     """
 
     arguments: tuple[Argument, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     how: How = "guessed"
+    assumed: tuple[str, ...] = ()
 
 
 @record
@@ -171,7 +173,11 @@ class Guesses:
             }
             arguments = self._arguments(chosen | fixed, shaped, defaults)
         how: How = "called" if call.place else "guessed"
-        return Attempt(arguments, call.options, call.place, how)
+        told = {n for n, v in call.values.items() if not isinstance(v, (AssumedSize, type(None)))}
+        told |= {*fixed} | {p.name for p in self.jitted.parameters if p.has_default}
+        sizes = {a.name for a in arguments if a.type == "constexpr"} - told
+        sides = sorted(n for n in sizes if n in self.usage.ranged or inference.is_block(n))
+        return Attempt(arguments, call.options, call.place, how, tuple(sides))
 
     def _narrowed(self, passed: Mapping[str, Any], most: int) -> dict[str, AssumedSize]:
         """The assumed sides of tiles that are longer than a block of few warps mostly takes."""

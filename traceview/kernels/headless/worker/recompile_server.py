@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TextIO
 
 from traceview.base.records import record
@@ -199,6 +200,9 @@ class _Recompilation:
         """All options that the kernel was compiled with, including num_ctas and maxnreg."""
         known = triton_driver.options_of(self._target)
         options = {name: variant.metadata[name] for name in known if name in variant.metadata}
+        # Of a kept kernel, those of an environment that has moved since are Triton's own.
+        if libraries := options.pop("extern_libs", None):
+            options["extern_libs"] = [each for each in libraries if Path(each[1]).exists()]
         # Of a kernel from the cache they were read from JSON, which has lists for tuples.
         return {n: tuple(v) if isinstance(v, list) else v for n, v in options.items()}
 

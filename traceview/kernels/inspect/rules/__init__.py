@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,12 +19,13 @@ from traceview.kernels.inspect.rules import (
 )
 from traceview.kernels.inspect.rules.atomics import atomics
 from traceview.kernels.inspect.rules.engine import Rule, advice_by
-from traceview.kernels.inspect.rules.remedies import Reconciliation
+from traceview.kernels.inspect.rules.remedies import Advice, Reconciliation
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
 RULES: tuple[Rule, ...] = (
     launches.plain_globals,
     occupancy.small_launch,
+    launches.masked_blocks,
     occupancy.serialized_wgmma,
     occupancy.scalar_blocks,
     occupancy.upcast_operands,
@@ -52,7 +53,6 @@ RULES: tuple[Rule, ...] = (
     shared_memory.bank_conflicts,
     shared_memory.reductions_in_loops,
     shared_memory.layout_conversions_in_loops,
-    shared_memory.narrow_shared_accesses,
     occupancy.tail_wave,
     launches.unused_axes,
 )
@@ -64,15 +64,24 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     advice = [each for rule in RULES for each in advice_by(rule, kernel)]
     # What never runs has no other fault.
     advice = [each for each in advice if _fails(each.finding)] or advice
+    advice = of_causes(advice)
     if occupancy.is_small_launch(kernel):
         advice = [replace(each, finding=_of_a_small_launch(each.finding)) for each in advice]
     findings = [each.finding for each in advice]
     if kernel.trials:
         inspected = partial(_inspected, kernel)
         findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(advice)
-    if kernel.compiled.how in ("called", "guessed"):
-        findings = [_of_a_guess(finding) for finding in findings]
     return ranked(findings)
+
+
+def of_causes(advice: Sequence[Advice]) -> list[Advice]:
+    """The findings without those that another one explains, which it adds to its own message."""
+    left = [each for each in advice if not any(other.explains(each) for other in advice)]
+    for at, cause in enumerate(left):
+        adds = [each.adds for each in advice if each.adds and cause.explains(each)]
+        template = ". ".join((cause.finding.template, *adds))
+        left[at] = replace(cause, finding=replace(cause.finding, template=template))
+    return left
 
 
 def _inspected(kernel: KernelContext, outcome: Outcome) -> dict[str, list[Finding]]:
@@ -97,10 +106,3 @@ def _of_a_small_launch(finding: Finding) -> Finding:
 def _fails(finding: Finding) -> bool:
     """Whether a finding says that no block fits on an SM."""
     return finding.evidence.values.get("blocks_per_sm") == 0
-
-
-def _of_a_guess(finding: Finding) -> Finding:
-    evidence = finding.evidence
-    return replace(
-        finding, evidence=replace(evidence, basis=f"{evidence.basis}; for guessed arguments")
-    )

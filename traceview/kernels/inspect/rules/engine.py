@@ -23,12 +23,16 @@ class Diagnosis:
     """What a rule says: sentences (see `rules.sentences`), of which `{places}` are the lines.
 
     `remedy` is for a kernel that was not recompiled; `then` follows a remedy that was.
+    `explained_by` are rules whose finding on the same lines has the cause: it gets the sentence
+    `adds` instead.
     """
 
     message: str
     remedy: str = ""
     severity: Severity = "low"
     then: str = ""
+    explained_by: tuple[str, ...] = ()
+    adds: str = ""
 
 
 @record
@@ -40,6 +44,7 @@ class CodeClaim:
     evidence. `severity` and `remedy` replace those of the statement. `helped` are the remedies that
     recompiling proved, the best first; if none holds beside those of other findings, `otherwise`
     is advised, by default the remedy. `tested` are such remedies which `remedy` words itself.
+    `sized`: another tile may have no such fault, so that one whose sides nobody gave proves little.
     """
 
     says: Diagnosis
@@ -54,6 +59,7 @@ class CodeClaim:
     helped: Sequence[Tested[Any]] = ()
     tested: tuple[Remedy, ...] = ()
     otherwise: str = ""
+    sized: bool = False
 
 
 Rule = Callable[[KernelContext], Iterable[CodeClaim]]
@@ -73,14 +79,26 @@ def _advice(claim: CodeClaim, compiled: Compiled, rule: str) -> Advice:
     for name, word in words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     remedy, helped = claim.remedy or remedy, tuple(each.remedy for each in claim.helped)
+    severity = claim.severity or claim.says.severity
+    assumed = [a for a in compiled.arguments if claim.sized and a.name in compiled.assumed_sides]
+    guess = "; for guessed arguments" if compiled.how in ("called", "guessed") else ""
+    guess += "".join(f", {a.name}={a.value} assumed" for a in assumed)
     finding = Finding(
-        claim.severity or claim.says.severity,
+        "medium" if severity == "high" and assumed else severity,
         message,
         actions_in_words(helped) + claim.says.then if helped else remedy,
         subject=subject_of(claim.source, compiled),
-        evidence=Evidence(values, basis=claim.basis),
+        evidence=Evidence(values, basis=claim.basis + guess),
     )
-    return Advice(finding, claim.tested or helped, claim.otherwise or remedy, rule)
+    return Advice(
+        finding,
+        claim.tested or helped,
+        claim.otherwise or remedy,
+        rule,
+        frozenset(filter(None, claim.lines or [claim.source])),
+        claim.says.explained_by,
+        claim.says.adds,
+    )
 
 
 def lines_in_message(

@@ -17,6 +17,8 @@ from traceview.kernels.inspect.rules.vector_width.causes import WIDE_BITS
 from traceview.kernels.inspect.rules.vector_width.proven import KINDS
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.model import Instruction, RequestCost
+from traceview.kernels.ptx.ttgir.loop_loads import upcast_products
+from traceview.kernels.ptx.ttgir.operations import cuda_core_products
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import VectorLimit, vector_limits
 
@@ -36,12 +38,6 @@ _UNUSED = Diagnosis(
     "Load only the elements that are used, so that the other lanes carry useful data",
 )
 _VECTOR = re.compile(r"\.v\d")
-_HALVED = Diagnosis(
-    "The {kind} at {line} is narrower in SASS than in PTX: {sass_widths} instead of {ptx_widths} "
-    "(the program uses only a part of each element)",
-    "Store the array in a narrower type if its values fit, such as int32: that moves fewer bytes",
-    "info",
-)
 _NARROW_SASS = Diagnosis(
     f"{{instructions}} of {{all_instructions}} global accesses move less than {WIDE_BITS} bits per "
     "thread per instruction ({widths})",
@@ -99,33 +95,25 @@ def _cost(kernel: KernelContext, context: AccessContext) -> tuple[RequestCost | 
 
 def _at_array(kernel: KernelContext, context: AccessContext) -> Sequence[Instruction]:
     """All instructions of this kind and width on the array, whatever their line."""
-
-    def key(of: AccessContext) -> tuple[object, ...]:
-        return of.array, of.access.kind, of.access.width_bits
-
+    of = context.array, context.access.kind, context.access.width_bits
     every = (each for listed in kernel.global_accesses.values() for each in listed)
-    return [i for each in every if key(each) == key(context) for i in each.instructions]
+    same = (c for c in every if (c.array, c.access.kind, c.access.width_bits) == of)
+    return [instruction for each in same for instruction in each.instructions]
 
 
 def unused_lanes(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Vector loads of which ptxas keeps only a part, as the rest is never read."""
     for difference in kernel.differences if kernel.provenance else ():
         place = (difference.source, difference.kind, difference.space)
-        one_value = place[:2] in kernel.scalar_accesses
-        if difference.change != "narrowed" or (difference.space == "global" and one_value):
+        one_value = difference.space == "global" and place[:2] in kernel.scalar_accesses
+        here = [a for a in kernel.accesses if a.level == "ptx" and place_of(a) == place]
+        is_vector = any(_VECTOR.search(access.opcode) for access in here)
+        if difference.change != "narrowed" or one_value or not is_vector:
             continue
-        unused = sum(
-            kernel.provenance.unused_lanes(access)
-            for access in kernel.accesses
-            if kernel.provenance and access.level == "ptx" and place_of(access) == place
-        )
-        is_vector = any(
-            access.level == "ptx" and place_of(access) == place and _VECTOR.search(access.opcode)
-            for access in kernel.accesses
-        )
+        unused = sum(kernel.provenance.unused_lanes(a) for a in here if kernel.provenance)
         dead = "{unused_lanes:loaded value} never read" if unused else "likely unused values"
         yield CodeClaim(
-            _UNUSED if is_vector else _HALVED,
+            _UNUSED,
             {
                 "line": line_name(difference.source),
                 "ptx_widths": difference.ptx,
@@ -265,12 +253,18 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
     values, loop = kernel.spilled_values, kernel.mix and kernel.mix.hottest_loop
     # What a pass of the hottest loop does not load costs once.
     once = bool(values and loop) and not any(each.in_hottest_loop for each in values)
+    # A product on CUDA cores holds its operands in registers: the finding on it has the cause.
+    ttgir = kernel.ttgir
+    on_cores = {p.source for p in cuda_core_products(ttgir)} if ttgir else set()
+    of_product = ttgir and any(p.source in on_cores for p in upcast_products(ttgir))
+    severe = spilled >= MANY_SPILLED_BYTES
     yield CodeClaim(
         _SPILLS,
         {"spill_bytes": spilled, "proven": bool(helped), **recompiled},
         f"the spill stores of the compiled kernel{compared}",
-        severity="high" if spilled >= MANY_SPILLED_BYTES else "low" if once else "medium",
+        severity="low" if once and not severe else "medium" if of_product or not severe else "high",
         helped=helped,
+        sized=True,
     )
 
 

@@ -1,16 +1,19 @@
-"""Kernels that Triton refuses, and grids of which the kernel ignores an axis."""
+"""Kernels that Triton refuses, grids with too many blocks, and axes that the kernel ignores."""
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
+from traceview.kernels.ptx.addresses.evaluation import Registers
 from traceview.kernels.ptx.model import Compiled, SourceLine
 
 _REFUSED = Diagnosis(
@@ -30,6 +33,15 @@ _UNUSED = Diagnosis(
     "Leave it out, and launch the kernel on a grid without that axis",
     "info",
 )
+_MASKED = Diagnosis(
+    "Of {sampled_blocks:block} spread over a grid of {blocks}, {idle_blocks} store nothing: their "
+    "masks leave out all elements",
+    "Launch as many blocks as hold the data: triton.cdiv(n, BLOCK) along an axis of n elements",
+    "medium",
+)
+# Fewer cost little beside those that work. Multiples of it fall evenly on all axes.
+_SAMPLES, _MOST_IDLE, _GOLDEN = 64, 0.5, 0.6180339887
+_WRITES = re.compile(r"(?:st|atom|red)\b(?!.*\.(?:shared|local|param)\b)|cp\..*bulk|multimem|call")
 # With these, blocks can share out work without their indices.
 _OTHER_INDEX = re.compile(r"%(?:clusterid|cluster_ctaid|smid|globaltimer)\b|\batom\.")
 
@@ -45,6 +57,34 @@ def plain_globals(kernel: KernelContext) -> Iterator[CodeClaim]:
             {"line": line_name(source), "name": name, "proven": True},
             "the error of Triton's compiler",
             source,
+        )
+
+
+def masked_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """A launch most of whose blocks store nothing, by the masks of all that they could store."""
+    grid, costs, ptx = kernel.compiled.grid, kernel.request_costs, kernel.code.ptx
+    if kernel.compiled.how != "launched" or not grid or not costs or not ptx:
+        return
+    slices, blocks = costs.provenance.slices, math.prod(grid)
+    writes = [i for i in ptx.instructions if _WRITES.match(i.opcode)]
+    known = costs.provenance.arguments_by_parameter
+    needed = {name for each in writes for name in slices.guard(each).parameters}
+    if not all(name in known and type(known[name].value) is int for name in needed):
+        return
+    idle, places = 0, {blocks - 1, *(int(blocks * (n * _GOLDEN % 1)) for n in range(_SAMPLES))}
+    for place in sorted(places, reverse=True):
+        block = place % grid[0], place // grid[0] % grid[1], place // grid[0] // grid[1]
+        registers = Registers(slices, replace(costs.each[0].launch, block=block))
+        idle += not any(registers.may_execute(each) for each in writes)
+        # The last block is the first to be masked off.
+        if not idle:
+            return
+    # Where none stores, the arguments are not those of real use.
+    if _MOST_IDLE * len(places) < idle < len(places):
+        yield CodeClaim(
+            _MASKED,
+            {"sampled_blocks": len(places), "blocks": blocks, "idle_blocks": idle, "proven": True},
+            "the masks in PTX for the launch's arguments",
         )
 
 

@@ -53,9 +53,11 @@ _NOT_PREFETCHED: dict[Why, Diagnosis] = {
     "narrow": Diagnosis(
         f"{_WAITS}{{operands?it moves|they move}} {{width_bits:bit}} at a time, and an "
         f"asynchronous copy takes at least {LEAST_COPY_BITS}",
-        "Widen {operands?it|them} as the finding on {operands?its|their} width says: "
-        "{operands?it is|they are} then prefetched, too",
+        "Widen {operands?it|them}: {operands?it is|they are} then prefetched, too",
         "high",
+        explained_by=("narrow_global_accesses",),
+        adds="The loads are too narrow for an asynchronous copy, so that they are not prefetched, "
+        "and tl.dot waits for memory in each iteration",
     ),
     "unknown": Diagnosis(
         f"{_WAITS}Triton did not pipeline {{operands?it|them}} with num_stages={{stages}}",

@@ -292,7 +292,7 @@ def fp32_products(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Uses of tl.dot that run on CUDA cores because full fp32 precision is asked for."""
     if kernel.ttgir is None or number_of(kernel.compiled.arch) < _TF32_SINCE:
         return
-    upcast = {product.source for product in upcast_products(kernel.ttgir) if product.both}
+    upcast = {product.source for product in upcast_products(kernel.ttgir)}
     full = [
         product
         for product in cuda_core_products(kernel.ttgir)
@@ -416,4 +416,5 @@ def serialized_wgmma(kernel: KernelContext) -> Iterator[CodeClaim]:
         f"{remarks[0]}{remedies.results_clause(helped, tries, lambda _: 'no such remark')}",
         remedy=next((text for why, text in _OTHER_REASONS.items() if why in remarks[0]), ""),
         helped=helped,
+        sized=True,
     )

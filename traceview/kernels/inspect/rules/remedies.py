@@ -14,7 +14,7 @@ from traceview.base.findings import SEVERITIES, Finding, Severity
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import Change, Equivalence
 from traceview.kernels.inspect.recompilations import Outcome, Recompilations
-from traceview.kernels.ptx.model import Compiled
+from traceview.kernels.ptx.model import Compiled, SourceLine
 from traceview.kernels.ptx.ttgir.operations import TileReduction, tile_reductions
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
@@ -208,13 +208,27 @@ def _tile_reductions(ttgir: str) -> tuple[TileReduction, ...]:
 class Advice:
     """A finding whose remedy is one of `remedies`, the best first; `otherwise` if none holds.
 
-    `rule` is the name of the rule that found it.
+    `rule` is the name of the rule that found it at `lines`. `explained_by` and `adds` are those of
+    its `Diagnosis`.
     """
 
     finding: Finding
     remedies: tuple[Remedy, ...]
     otherwise: str
     rule: str = ""
+    lines: frozenset[SourceLine] = frozenset()
+    explained_by: tuple[str, ...] = ()
+    adds: str = ""
+
+    def explains(self, other: Advice) -> bool:
+        """Whether it has the cause of another finding, on the same lines.
+
+        Of one rule the more severe finding stands for all of its lines.
+        """
+        ours, its = (SEVERITIES.index(each.finding.severity) for each in (self, other))
+        is_cause = self.rule in other.explained_by and max(ours, its) < SEVERITIES.index("info")
+        is_there = bool(other.lines) and other.lines <= self.lines
+        return is_cause and is_there and (self.rule != other.rule or ours < its)
 
 
 Found = Mapping[str, Sequence[Finding]]

@@ -1,4 +1,4 @@
-"""Shared memory: bank conflicts, needless trips through it in loops, and narrow or early waits."""
+"""Shared memory: bank conflicts, needless trips through it in loops, and early waits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from traceview.base.records import record
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name
-from traceview.kernels.inspect.recompilations import Outcome, widths, widths_text
+from traceview.kernels.inspect.recompilations import Outcome
 from traceview.kernels.inspect.rules import remedies
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy
 from traceview.kernels.inspect.rules.shared_arrays import array_conflict
 from traceview.kernels.ptx.accesses import COPIES, AsyncWait, async_waits
-from traceview.kernels.ptx.addresses.request_costs import RequestCosts
 from traceview.kernels.ptx.instruction_mix import instruction_mix
-from traceview.kernels.ptx.model import Access, Compiled, Level, RequestCost
+from traceview.kernels.ptx.model import Access, RequestCost
 from traceview.kernels.ptx.ttgir import operations
 
 _POOR, _BAD = 2.0, 4.0
@@ -56,20 +55,10 @@ _REDUCTIONS: dict[operations.Purpose, Diagnosis] = {
 # Less is one instruction per thread of four warps.
 _LEAST_BYTES = 2048
 _CONVERSIONS = Diagnosis(
-    "{conversions:layout conversion} in the hottest loop, at {places}, {verb} {size_bytes} per "
-    "iteration and block through shared memory",
+    "{conversions:layout conversion} in the hottest loop, at {places}, {conversions?moves|move} "
+    "{size_bytes} per iteration and block through shared memory",
     "Move the conversion out of the loop, or let both sides use the tensor along the same axis, so "
     "that they have one layout",
-)
-_MANY, _NARROW_BITS = 8, 32
-_NARROW = Diagnosis(
-    "{instructions:shared-memory access|shared-memory accesses} in loops move {width_bits:bit} or "
-    "less per thread, mostly at {line}",
-    "Give each thread adjacent elements of the tile, which likely widens the accesses",
-)
-_TRANSPOSED = (
-    "Lay out the operand of tl.dot so that its inner dimension is contiguous: ldmatrix transposes "
-    "16-bit elements only, so wider ones are likely transposed one by one"
 )
 _SERIAL_COPIES = Diagnosis(
     "The hottest loop waits at {line} for {kind} copies that it has just started: nothing in the "
@@ -107,7 +96,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
 
     def halved(outcome: Outcome) -> _Passes | None:
         """The wavefronts with a larger num_warps, if its other layout halves the excess."""
-        costs = RequestCosts.of(outcome.provenance, outcome.compiled)
+        costs = outcome.request_costs
         shared = [a for a in outcome.ptx_accesses if a.space == "shared" or a.kind == "async-copy"]
         now = _passes(_innermost([replace(a, cost=costs.cost(a)) for a in shared]))
         return now if now.factor - 1 <= (every.factor - 1) / 2 else None
@@ -204,101 +193,24 @@ def reductions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 def layout_conversions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Conversions in the hottest loop, except operands of MMA, which need shared memory."""
-    costly = [each for each in in_hottest_loop(kernel) if not each.feeds_mma]
+    lines = {line.source for line in kernel.mix.lines if line.in_hottest_loop} if kernel.mix else ()
+    costly = [
+        each
+        for each in kernel.layout_conversions
+        if each.path == "shared memory" and each.in_deepest_loop and each.source in lines
+        if not each.feeds_mma
+    ]
     total = sum(each.size_bytes for each in costly)
     if total < _LEAST_BYTES:
         return
     pairs = dict.fromkeys(f"{each.from_layout} → {each.to_layout}" for each in costly)
     yield CodeClaim(
         _CONVERSIONS,
-        {
-            "size_bytes": total,
-            "conversions": len(costly),
-            "verb": "moves" if len(costly) == 1 else "move",
-        },
+        {"size_bytes": total, "conversions": len(costly)},
         f"TTGIR: {', '.join(pairs)}",
         max(costly, key=lambda each: each.size_bytes).source,
         list(dict.fromkeys(each.source for each in costly)),
     )
-
-
-def in_hottest_loop(kernel: KernelContext) -> list[operations.LayoutConversion]:
-    """The conversions through shared memory in the hottest loop."""
-    mix = kernel.mix
-    lines = {line.source for line in mix.lines if line.in_hottest_loop} if mix else set()
-    return [
-        each
-        for each in kernel.layout_conversions
-        if each.path == "shared memory" and each.in_deepest_loop and each.source in lines
-    ]
-
-
-def narrow_shared_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Many narrow accesses of shared memory in loops; outside of loops they cost little.
-
-    Exchanges of a reduction to a scalar are left out, as each warp has only one value.
-    """
-    compiled, trials = kernel.compiled, kernel.trials
-    exchanges = operations.scalar_reduction_lines(kernel.ttgir) if kernel.ttgir else frozenset()
-    accesses = [access for access in kernel.accesses if access.source not in exchanges]
-    level: Level = "sass" if any(access.level == "sass" for access in accesses) else "ptx"
-    narrow = _narrow(access for access in accesses if access.level == level)
-    count = sum(access.count for access in narrow)
-    if count < _MANY:
-        return
-    worst = max(narrow, key=lambda access: access.count)
-    is_operand = worst.kind == "load" and "mma" in (compiled.ptx or "")
-    is_operand &= not compiled.is_cuda(worst.source)
-
-    def left(outcome: Outcome) -> tuple[Access, ...] | None:
-        """The accesses of shared memory in loops; None if any of them is still narrow."""
-        remaining = outcome.sass_accesses if level == "sass" else outcome.ptx_accesses
-        remaining = tuple(access for access in remaining if access.source not in exchanges)
-        return None if _narrow(remaining) else tuple(a for a in remaining if _is_in_loop(a))
-
-    tries = remedies.tested_remedies(_wider_remedies(compiled), trials, left)
-    where = f"at loop depth {worst.loop_depth} in {level.upper()}"
-    shown = "; no recompilation helped" if trials and trials.any_compiled else ""
-    for best in tries[:1]:
-        rest = widths_text(widths(best.after)) or "gone: the operands are read by descriptor"
-        shown = f"; recompiled with {best.remedy.change.description}: those in loops are {rest}"
-    yield CodeClaim(
-        _NARROW,
-        {
-            "instructions": count,
-            "width_bits": _NARROW_BITS,
-            "line": line_name(worst.source),
-            "loop_depth": worst.loop_depth,
-            "proven": bool(tries),
-        },
-        f"{worst.count} × {worst.opcode} {where}{shown}",
-        worst.source,
-        remedy=_TRANSPOSED if is_operand else "",
-        helped=tries[:1],
-    )
-
-
-def _wider_remedies(compiled: Compiled) -> Iterator[Remedy]:
-    yield from remedies.more_warps(compiled)
-    if compiled.num_warps and compiled.num_warps > 1:
-        fewer = compiled.num_warps // 2
-        yield Remedy(f"use num_warps={fewer}", Change(num_warps=fewer))
-    yield from remedies.fewer_stages(compiled)
-
-
-def _narrow(accesses: Iterable[Access]) -> list[Access]:
-    return [
-        access
-        for access in accesses
-        if _is_in_loop(access)
-        and 0 < (access.width_bits or 0) <= _NARROW_BITS
-        and "matrix" not in access.opcode.lower()
-        and not access.opcode.startswith(("LDSM", "STSM"))
-    ]
-
-
-def _is_in_loop(access: Access) -> bool:
-    return access.space == "shared" and access.kind in ("load", "store") and access.loop_depth > 0
 
 
 def serialized_copies(kernel: KernelContext) -> Iterator[CodeClaim]:

@@ -153,6 +153,13 @@ class Registers:
         held = self._of(access.predicate.lstrip("!")) & 1
         return 1 - held if access.predicate.startswith("!") else held
 
+    def may_execute(self, access: Instruction) -> bool:
+        """Whether any thread may execute an access; so it may where data or a loop decide that."""
+        behind = self.slices.behind(registers_in(access.predicate or ""))
+        settled = access.loop_depth == 0 and all(len(self.slices.writers(r)) < 2 for r in behind)
+        taking = self.guard(access).any()
+        return bool(taking or not settled or behind & (self._made_up | self._unknown))
+
     def _of(self, register: str) -> Values:
         waiting, entered = [register], set[str]()
         while waiting:

@@ -132,7 +132,7 @@ class Slices:
             seen.add(register)
             for writer in self._writers.get(register, ()):
                 if writer.opcode.startswith(_LOADS):
-                    behind = self._behind(reads(writer))
+                    behind = self.behind(reads(writer))
                     loaded, gathered = True, gathered or bool(behind & _THREAD)
                     writers = (writer for each in behind for writer in self._writers.get(each, ()))
                     loaded_from |= {name for writer in writers for name in self._parameters(writer)}
@@ -154,7 +154,7 @@ class Slices:
             counted=counted,
         )
 
-    def _behind(self, registers: Iterable[str]) -> set[str]:
+    def behind(self, registers: Iterable[str]) -> set[str]:
         """All registers that the given ones depend on, including through the addresses of loads."""
 
         def following(register: str) -> Iterator[str]:

@@ -222,12 +222,6 @@ def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
             yield WarpReduction(op.line, _purpose(op, module, users), not op.shape)
 
 
-def scalar_reduction_lines(module: IrModule) -> frozenset[SourceLine | None]:
-    """The lines of reductions to a scalar, for which each warp exchanges one partial result."""
-    reductions = (op for op in module.operations if op.opcode == "tt.reduce")
-    return frozenset(op.line for op in reductions if not op.shape)
-
-
 @record
 class TileReduction:
     """A reduction of `size` elements along an axis, outside loops, whose result is stored.

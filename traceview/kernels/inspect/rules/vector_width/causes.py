@@ -111,7 +111,8 @@ class NarrowReason:
     `conditional`: the remedy changes what is computed unless the data are as it says. `uncertain`:
     it has a price that may outweigh what it gains. `kept`: the access is best as it is.
     `coalesced`: neighbouring threads of a CUDA C++ kernel move neighbouring elements. `refuted`:
-    without the cause the access is as narrow. `inherent`: the data decide, not the code.
+    without the cause the access is as narrow. `inherent`: the data decide, not the code. `sized`:
+    the size of the tile is the cause.
     """
 
     cause: str
@@ -127,10 +128,16 @@ class NarrowReason:
     coalesced: bool = False
     refuted: bool = False
     inherent: bool = False
+    sized: bool = False
 
     def joined(self, others: Sequence[NarrowReason]) -> NarrowReason | None:
-        """One reason for all, if their causes differ in one name and none was recompiled."""
+        """One reason for all, if their causes differ in one name and none was recompiled.
+
+        Of those that the same recompilation widens as much, what all of them advise.
+        """
         every = (self, *others)
+        if self.remedies and len({(r.cause, r.widened_bits, r.remedies) for r in every}) == 1:
+            return min(every, key=lambda reason: len(reason.remedy))
         if len({(each.remedy, each.proven) for each in every}) > 1:
             return None
         if any(each.remedies or each.widened_bits for each in every):

@@ -161,7 +161,7 @@ def from_layout(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
         reason.remedy + _NO_MASK * grows + _beside(limit, compiled) * (limit.limit != "contiguity")
     )
     basis = "; ".join(filter(None, (reason.basis, _basis(limit))))
-    return replace(reason, remedy=remedy, basis=basis)
+    return replace(reason, remedy=remedy, basis=basis, sized=of_layout)
 
 
 def limit_of(narrow: Narrow, compiled: Compiled) -> VectorLimit | None:

@@ -42,13 +42,12 @@ _NEGLIGIBLE_SHARE = 0.03
 _MUCH_ARITHMETIC = 2.0
 _NARROW = Diagnosis(
     f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
-    f"{causes.WIDE_BITS} ({{widths}}){{because}}"
+    f"{causes.WIDE_BITS} ({{widths}}){{because}}",
+    explained_by=("narrow_global_accesses",),
 )
 # The greater cost, where elements are far apart.
-_FAR_APART = Diagnosis(
-    f"{_NARROW.message}. A warp's request touches {{sectors_per_request}} sectors instead of "
-    "{ideal_sectors_per_request}"
-)
+_SECTORS = "{sectors_per_request} sectors instead of {ideal_sectors_per_request}"
+_FAR_APART = replace(_NARROW, message=f"{_NARROW.message}. A warp's request touches {_SECTORS}")
 
 
 def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
@@ -354,6 +353,7 @@ def _claim(
         remedy=reason.remedy,
         tested=reason.remedies,
         otherwise=reason.otherwise,
+        sized=reason.sized,
     )
 
 

@@ -336,6 +336,7 @@ class _Case:
             self._remedies(best) if alone else tuple(Remedy(c.remedy, c.change) for c in best),
             MORE_ROWS if alone else "",
             uncertain=(bool(price) and not self._room(best[0])) or (alone and self._unsure(best)),
+            sized=bool(best[0].change.num_warps or best[0].change.resizes),
         )
 
     def _remedies(self, causes: Sequence[Cause]) -> tuple[Remedy, ...]:
