@@ -179,8 +179,11 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
     reason = _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
     # Each thread moves the elements in between by further instructions of the line.
-    whole = cuda and _is_run(narrow)
-    return replace(reason, remedy=_WHOLE_RUN.format(stride), uncertain=True) if whole else reason
+    if cuda and _is_run(narrow):
+        return replace(reason, remedy=_WHOLE_RUN.format(stride), uncertain=True)
+    # The cache serves the other members: gradients of spherical harmonics, of which a block moves
+    # all 3 and 8 of 9 members, took 6 % less time on an H200 with an array per member.
+    return replace(reason, uncertain=narrow.used)
 
 
 def _apart(far: str, remedy: str, basis: str, narrow: Narrow) -> NarrowReason:

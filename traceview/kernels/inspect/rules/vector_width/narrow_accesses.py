@@ -32,7 +32,7 @@ _MINOR_SHARE = 0.1
 _SECTOR_BITS = 256
 _SHIFTS = ("shl.b", "prmt.", "bfi.")
 # Of the bytes that a structure's members share sectors with, nearly all are needed.
-_USED, _MOST_OF_ARRAY = 0.9, 16
+_USED, _MOST_OF_ARRAY = 0.88, 16
 _WHOLE_BITS = 32
 # Of accesses whose sectors the next iterations find in the cache.
 _MINOR_WALKED_SHARE = 0.25
@@ -219,7 +219,7 @@ def _uses_all(kernel: KernelContext, context: AccessContext, samples: Samples) -
 
     So may adjacent members of structures whose size is a parameter, such as the channels of pixels.
     """
-    if kernel.request_costs is None or not kernel.compiled.is_cuda(context.access.source):
+    if kernel.request_costs is None:
         return False
     listed = [
         i
