@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 from tests.bench.operations import OPERATION, VERSIONS  # noqa: E402 (needs torch)
 from traceview.base.errors import InputError  # noqa: E402
-from traceview.render.bench_json import BenchDocument, render_flame, render_speedscope  # noqa: E402
+from traceview.render.bench_json import BenchDocument, render_flame  # noqa: E402
 from traceview.render.bench_text import render_bench  # noqa: E402
 from traceview.render.json import render_json  # noqa: E402
-from traceview.trials.bench import BenchRequest, Version, describe, measure, profile  # noqa: E402
+from traceview.trials.bench import BenchRequest, Version, measure, profile  # noqa: E402
 from traceview.trials.bench.case import compare, reference_outputs  # noqa: E402
 from traceview.trials.bench.plan import Machine, Peaks, flop_kind, peaks_of, this_machine  # noqa: E402
 
@@ -228,28 +228,6 @@ def test_the_fit_needs_four_sizes():
     assert "Time over size" in render_bench(found)
 
 
-def test_a_call_is_described_by_its_inputs_and_outputs():
-    x = torch.tensor([[1.0, -2.0, math.nan, 9.0], [math.inf, -math.inf, 4.0, 9.0]])[:, :3]
-    found = describe(lambda a, b: (a * b, a.sum()), x, 3, trials=1)
-    (given,) = found.inputs
-    assert (given.shape, given.strides, given.contiguous) == ((2, 3), (4, 1), False)
-    assert (given.bytes, given.storage_bytes) == (24, 32)
-    assert (given.least, given.greatest, given.mean) == (-2.0, 4.0, 1.0)
-    assert (given.nan_count, given.inf_count) == (1, 2)
-    assert found.arguments == ("3",)
-    assert [each.shape for each in found.outputs] == [(2, 3), ()]
-    assert found.timing.median_ns > 0
-
-
-def test_describing_an_operation_checks_its_inputs():
-    with pytest.raises(InputError, match="contiguous"):
-        describe(OPERATION, torch.zeros(8)[::2], 2)
-    found = describe(OPERATION, torch.zeros(8, dtype=torch.bfloat16), 2, trials=1)
-    assert found.outputs[0].dtype == "bfloat16"
-    empty = describe(torch.neg, torch.zeros(0), trials=1)
-    assert (empty.inputs[0].least, empty.inputs[0].mean) == (None, None)
-
-
 @pytest.fixture(scope="module")
 def profiled():
     x = torch.randn(64, 64)
@@ -291,22 +269,3 @@ def test_the_flame_graph_is_one_svg_without_script_and_escaped(profiled):
     widths = [float(rect.get("width")) for rect in rects]
     assert max(widths) == widths[0] == 1180
     assert all(float(r.get("x")) + float(r.get("width")) <= 1190.1 for r in rects)
-
-
-def test_speedscope_opens_it(profiled):
-    """By the rules of its schema: https://www.speedscope.app/file-format-schema.json"""
-    import json
-
-    document = json.loads(render_speedscope(profiled, "t", "1"))
-    assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
-    frames = document["shared"]["frames"]
-    assert all(set(frame) == {"name"} and isinstance(frame["name"], str) for frame in frames)
-    assert 0 <= document["activeProfileIndex"] < len(document["profiles"])
-    for each in document["profiles"]:
-        assert set(each) == {
-            *("type", "name", "unit", "startValue", "endValue", "samples", "weights")
-        }
-        assert (each["type"], each["unit"]) == ("sampled", "nanoseconds")
-        assert len(each["samples"]) == len(each["weights"]) > 0
-        assert all(0 <= i < len(frames) for stack in each["samples"] for i in stack)
-        assert each["endValue"] - each["startValue"] == sum(each["weights"])

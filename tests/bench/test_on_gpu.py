@@ -16,7 +16,6 @@ pytestmark = [
 from traceview.trials.bench import (  # noqa: E402 (needs torch)
     BenchRequest,
     benchmark,
-    describe,
     measure,
     profile,
 )
@@ -132,12 +131,6 @@ def test_kernels_of_triton_are_in_the_profile_though_no_operator_launches_them()
     (row,) = [row for row in found.kernels if row.kernel == "gelu_kernel"]
     assert row.calls == 3
     assert row.total_ns > 0
-
-
-def test_describing_counts_the_memory_of_a_call():
-    x = torch.randn(MIB, device="cuda")
-    found = describe(lambda x: (x + 1) * 2, x)
-    assert 2 * 4 * MIB <= found.peak_memory_bytes <= 3 * 4 * MIB
 
 
 def test_a_declared_range_reaches_the_text(monkeypatch):

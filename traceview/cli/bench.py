@@ -13,7 +13,6 @@ import click
 from click.core import ParameterSource
 
 from traceview.base.errors import TraceviewError
-from traceview.base.version import __version__
 from traceview.cli import color_option, options
 from traceview.cli.options import Verb, option
 from traceview.cli.output import Asked, Outputs, check_writable, documents, progress, write_file
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from traceview.trials.bench import (
         BenchReport,
         BenchRequest,
-        Description,
         Profile,
         VersionResult,
     )
@@ -91,7 +89,6 @@ _PROGRAM_OPTIONS = (
     multiple=True,
     callback=options.peaks,
 )
-@option("--describe", "Show shapes, layouts and value ranges of the tensors.", "describes")
 @option(
     "--compare OLD.json",
     "Compare with the --json output of an earlier run (repeatable).",
@@ -103,8 +100,8 @@ _PROGRAM_OPTIONS = (
     "--profile OUT.svg",
     "Profile the last timed version: show its operators and kernels, and write a flame graph.",
     "flame",
+    type=click.Path(path_type=Path),
 )
-@option("--speedscope OUT.json", "Write the profile of the last timed version for speedscope.")
 @documents(
     force=option("--force", "Overwrite existing files, and compare runs on different GPUs."),
     kinds=("json",),
@@ -125,10 +122,8 @@ def command(
     no_widths: bool,
     arch: str | None,
     peaks: tuple[str, ...],
-    describes: bool,
     earlier: tuple[Path, ...],
-    flame: str | None,
-    speedscope: str | None,
+    flame: Path | None,
     asked: Asked,
 ) -> int:
     """Check and time all versions of an operation, or time a program at several sizes.
@@ -140,14 +135,12 @@ def command(
     With --sweep, FILE.py can be any program: `--sweep steps=1,2,4,8` runs FILE.py --steps 1 ARGS
     and so on, several times each, in this process.
     """
-    from traceview.trials.bench import BenchRequest, describe, history, profile
+    from traceview.trials.bench import BenchRequest, history, profile
     from traceview.trials.bench.operation import is_program
 
     outputs = asked.outputs(operation.stem)
-    profiles = [Path(path) for path in (flame, speedscope) if path]
-    check_writable(
-        (*outputs.files, *profiles), source=operation, force=asked.force, kind="operation"
-    )
+    files = (*outputs.files, *([flame] if flame else []))
+    check_writable(files, source=operation, force=asked.force, kind="operation")
     if sweep and is_program(operation):
         for option in ctx.command.params:
             # A program has no versions, data types or tensors.
@@ -176,22 +169,24 @@ def command(
     difference = None
     if saved:
         difference = history.bench_difference(saved, [history.saved_bench(report)], asked.force)
-    profiled = description = None
+    profiled = None
     row = next((row for row in reversed(report.rows) if row.timing), None)
     # The file's own output must not get into the JSON on stdout.
     with redirect_stdout(sys.stderr):
-        if profiles and row:
+        if flame and row:
             # Operations list the fastest version last.
             with progress(f"Profiling {row.version}"):
                 inputs, run = report.inputs(row), report.operation.version(row.version).run
                 profiled = row, profile(lambda: run(*inputs))
-        if describes:
-            with progress("Describing the tensors"):
-                inputs = report.inputs(report.rows[-1])
-                description = describe(report.operation, *inputs)
-    _put_report(report, description, profiled, difference, outputs)
-    if profiles:
-        _put_profile(report, profiled, flame, speedscope)
+    _put_report(report, profiled, difference, outputs)
+    if flame:
+        from traceview.render.bench_json import render_flame
+
+        if profiled is None:
+            raise TraceviewError(
+                "nothing to profile: no version was timed", "see the reasons above"
+            )
+        write_file(flame, render_flame(profiled[1], _title(report, profiled[0])))
     return 1 if report.bad else 0
 
 
@@ -233,7 +228,6 @@ def _measure(
 
 def _put_report(
     report: BenchReport,
-    description: Description | None,
     profiled: Profiled | None,
     difference: BenchDifference | None,
     outputs: Outputs,
@@ -242,7 +236,7 @@ def _put_report(
     from traceview.render.bench_text import render_bench, render_difference
 
     def drawn(width: int, color: bool) -> str:
-        text = render_bench(report, description=description, width=width, color=color)
+        text = render_bench(report, width=width, color=color)
         if difference is not None:
             text += "\n" + render_difference(difference, width=width, color=color)
         if profiled is not None:
@@ -251,28 +245,13 @@ def _put_report(
         return text
 
     outputs.screen(drawn)
-    outputs.put_documents(BenchDocument(report, description, profiled, difference))
+    outputs.put_documents(BenchDocument(report, profiled, difference))
     for row in report.bad:
         place = f"size {row.size:,}, {row.dtype}"
         place += "" if row.value is None else f", {report.over} {row.value:,}"
         verdict = "is wrong" if row.status == "wrong" else "failed"
         line = f"{row.version} {verdict} at {place}: {row.why}"
         click.echo(f"traceview: {line[:600]}", err=True)
-
-
-def _put_profile(
-    report: BenchReport, profiled: Profiled | None, flame: str | None, speedscope: str | None
-) -> None:
-    from traceview.render.bench_json import render_flame, render_speedscope
-
-    if profiled is None:
-        raise TraceviewError("nothing to profile: no version was timed", "see the reasons above")
-    row, profile = profiled
-    title = _title(report, row)
-    if flame:
-        write_file(Path(flame), render_flame(profile, title))
-    if speedscope:
-        write_file(Path(speedscope), render_speedscope(profile, title, __version__))
 
 
 def _title(report: BenchReport, row: VersionResult) -> str:

@@ -1,8 +1,7 @@
-"""A bench report as JSON, version 1, and its profile: tables, flame graph, speedscope."""
+"""A bench report as JSON, version 1, and its profile: tables and a flame graph."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -22,7 +21,7 @@ from traceview.trials.bench.comparison import BenchReport, VersionResult
 from traceview.trials.bench.growth import Fit, one_of
 from traceview.trials.bench.history import BenchDifference
 from traceview.trials.bench.measurement import Timing
-from traceview.trials.bench.profiling import Description, Frame, Profile
+from traceview.trials.bench.profiling import Frame, Profile
 from traceview.trials.bench.program import ProgramSweep
 
 _MOST_ROWS = 20
@@ -173,51 +172,11 @@ def _safe(text: str) -> str:
     return escape(visible(text))
 
 
-_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-
-
-def render_speedscope(profile: Profile, title: str, version: str) -> str:
-    """One sampled profile for CPU time, and one for GPU time if there is any.
-
-    A sample is one place in the tree of operators; its weight is the exclusive time there.
-    """
-    frames: dict[str, int] = {}
-    kinds = (*(("GPU",) if profile.on_gpu else ()), "CPU")
-    document = {
-        "$schema": _SCHEMA,
-        "exporter": f"traceview {version}",
-        "name": title,
-        "activeProfileIndex": 0,
-        "profiles": [_sampled(profile.tree, kind, frames) for kind in kinds],
-        "shared": {"frames": [{"name": name} for name in frames]},
-    }
-    return json.dumps(json_text.clean(document), indent=1, allow_nan=False) + "\n"
-
-
-def _sampled(tree: Frame, kind: str, frames: dict[str, int]) -> dict[str, Any]:
-    samples, weights = [], []
-    for path, frame in tree.walk():
-        own = frame.gpu_ns if kind == "GPU" else frame.cpu_ns
-        if own:
-            samples.append([frames.setdefault(name, len(frames)) for name in path])
-            weights.append(own)
-    return {
-        "type": "sampled",
-        "name": f"{kind} time by operator",
-        "unit": "nanoseconds",
-        "startValue": 0,
-        "endValue": sum(weights),
-        "samples": samples,
-        "weights": weights,
-    }
-
-
 @record
 class BenchDocument:
     """What one JSON document of an operation holds."""
 
     report: BenchReport
-    description: Description | None = None
     profiled: tuple[VersionResult, Profile] | None = None
     comparison: BenchDifference | None = None
 
@@ -286,9 +245,6 @@ _PROFILE = JsonShape(
     JsonKey("operators", _rows(OPERATORS.columns), lambda pair, _: operator_table(pair[1])),
     JsonKey("kernels", _rows(KERNELS.columns), lambda pair, _: kernel_table(pair[1])),
 )
-_DESCRIPTION = JsonShape(
-    Description, "inputs outputs arguments median_ns=timing.median_ns peak_memory_bytes"
-)
 _PEAKS = "memory_bytes_per_s=report.peaks.memory_bytes_per_s flop_per_s=report.peaks.flop_per_s"
 BENCH = JsonShape(
     BenchDocument,
@@ -300,7 +256,6 @@ BENCH = JsonShape(
     json_text.items_of("rows=report.rows", _ROW),
     JsonKey("fits", [JsonShape(_Fitted, "dtype version", _FIT, "sentence")], _fits),
     "notes=report.notes",
-    JsonKey("description", _DESCRIPTION, lambda of, _: of.description, optional=True),
     JsonKey("profile", _PROFILE, lambda of, _: of.profiled, optional=True),
     JsonKey("comparison", BenchDifference, lambda of, _: of.comparison, optional=True),
     context=lambda of, _: of,

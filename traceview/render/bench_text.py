@@ -16,7 +16,6 @@ from traceview.trials.bench.comparison import BenchReport, VersionResult
 from traceview.trials.bench.history import BenchDifference, VersionDifference
 from traceview.trials.bench.measurement import Timing
 from traceview.trials.bench.plan import Machine, Peaks
-from traceview.trials.bench.profiling import Description
 from traceview.trials.bench.program import ProgramSweep
 
 _LEAST_TEXT = 18
@@ -37,42 +36,22 @@ _VERSIONS = TableSpec(
     """),
     "version time bytes_per_s of_peak error loads_bits p10_to_p90 speed",
 )
-_TENSORS = TableSpec(
-    "tensors",
-    "one row per tensor",
-    column_list("""
-        tensor text: name
-        shape text: elements per dimension
-        strides text: elements between neighbours along each dimension
-        dtype text: data type
-        contiguous bool: dense, in row-major order
-        bytes int64: size of its elements
-        least float64?: smallest finite value
-        greatest float64?: largest finite value
-        nan int64: NaN values
-        inf int64: infinite values
-    """),
-    "tensor shape strides dtype contiguous bytes least greatest",
-)
 
 
 def render_bench(
     report: BenchReport,
     *,
-    description: Description | None = None,
     width: int = 80,
     color: bool = False,
 ) -> str:
     """The report in lines of at most `width` cells; with `color`, ANSI styles."""
     groups = groupby(report.rows, key=lambda row: (row.size, row.dtype, row.value))
     tables = [_versions(report, list(rows), width) for _, rows in groups]
-    described = [_described(description, width)] if description else []
     title = heading(visible(report.operation.title), visible(report.operation.name))
     notes = (note_block("Note: ", note, "dim") for note in report.notes)
     return drawn(
         [
             Group(title, _machine(report.machine, report.peaks), *notes),
-            *described,
             *tables,
             *_fits(report),
         ],
@@ -219,23 +198,6 @@ def _fits(report: BenchReport) -> list[RenderableType]:
         sentence = visible(fit.sentence(report.unit, report.over))
         rows.add_row(Text(visible(name)), Text(dtype, "dim"), Text(sentence))
     return [Group(heading(f"Time over {visible(report.over)}"), rows)]
-
-
-def _described(description: Description, width: int) -> RenderableType:
-    table = table_of(
-        _TENSORS,
-        [*description.inputs, *description.outputs],
-        tensor="name",
-        shape=lambda tensor: " × ".join(map(str, tensor.shape)) or "scalar",
-        strides=lambda tensor: ", ".join(map(str, tensor.strides)) or "–",
-        nan="nan_count",
-        inf="inf_count",
-    )
-    timing = f"reference {units.duration(description.timing.median_ns)}"
-    peak = description.peak_memory_bytes
-    memory = f" · {units.size(peak)} of GPU memory at peak, beyond the inputs" if peak else ""
-    rows = cells(fitting(_TENSORS, table, width, _LEAST_TEXT))
-    return Group(heading("Inputs and outputs"), Text(timing + memory), rows)
 
 
 _VALUES = TableSpec(

@@ -1,6 +1,4 @@
-"""Profiles as text, flame graph and speedscope file, from hand-made trees."""
-
-import json
+"""Profiles as text and flame graph, from hand-made trees."""
 
 import pytest
 
@@ -9,7 +7,6 @@ from traceview.render.bench_json import (
     operator_table,
     render_flame,
     render_profile,
-    render_speedscope,
 )
 from traceview.trials.bench import Profile
 from traceview.trials.bench.profiling import Frame, KernelOfOperator, OperatorTime
@@ -79,6 +76,3 @@ def test_a_function_that_does_not_use_the_gpu_is_shown_by_cpu_time(monkeypatch):
     found = profile(lambda: x + x)
     assert not found.on_gpu
     assert "CPU time by operator" in render_flame(found, "x")
-    (shown,) = json.loads(render_speedscope(found, "x", "1"))["profiles"]
-    assert shown["name"] == "CPU time by operator"
-    assert shown["samples"]

@@ -62,12 +62,11 @@ def test_an_operation_timed(bench_here):
     validator("bench").validate(json.loads(out))
 
 
-def test_an_operation_swept_described_and_profiled(bench_here, tmp_path):
+def test_an_operation_swept_and_profiled(bench_here, tmp_path):
     operation = REPOSITORY / "kernels" / "gelu.py"
     one = ("--version", "manual", "--trials", 2, "--json", "-")
     for more in (
         ("--sweep", "size=64,128,256"),
-        ("--size", 64, "--describe"),
         ("--size", 64, "--profile", tmp_path / "profile.svg"),
     ):
         status, out, _ = bench_here(operation, *one, *more)

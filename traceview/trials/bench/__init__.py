@@ -12,25 +12,22 @@ from traceview.trials.bench.growth import Axis, Fit, Sweep, fit
 from traceview.trials.bench.measurement import Timing, benchmark
 from traceview.trials.bench.operation import Operation, Version, load_operation
 from traceview.trials.bench.plan import BenchRequest
-from traceview.trials.bench.profiling import Description, Profile, TensorFacts, describe, profile
+from traceview.trials.bench.profiling import Profile, profile
 from traceview.trials.bench.program import ProgramSweep, sweep_program
 
 __all__ = [
     "Axis",
     "BenchReport",
     "BenchRequest",
-    "Description",
     "Fit",
     "Operation",
     "Profile",
     "ProgramSweep",
     "Sweep",
-    "TensorFacts",
     "Timing",
     "Version",
     "VersionResult",
     "benchmark",
-    "describe",
     "fit",
     "load_operation",
     "measure",
