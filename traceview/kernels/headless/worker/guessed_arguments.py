@@ -18,7 +18,6 @@ from traceview.kernels.headless import inference, signatures
 from traceview.kernels.headless.compile_error import in_words, is_of_source, plain_global
 from traceview.kernels.headless.dataflow import Usage
 from traceview.kernels.headless.inference import TRIED, Defaults
-from traceview.kernels.headless.project.aot import AotSignature
 from traceview.kernels.headless.project.assumed_tensor import (
     SIZE,
     AssumedDescriptor,
@@ -69,14 +68,13 @@ class Attempt:
 class Guesses:
     """The attempts for a kernel: by its calls, and by its source.
 
-    `given` are constexprs that the user sets, `aot` what the project compiles it for.
+    `given` are constexprs that the user sets.
     """
 
     jitted: Jitted
     usage: Usage
     calls: Sequence[LaunchArguments]
     given: Mapping[str, signatures.Value] = field(default_factory=dict)
-    aot: Sequence[AotSignature] = ()
 
     def is_passed(self, name: str) -> bool:
         """Whether a call passes a known value for a parameter."""
@@ -124,9 +122,6 @@ class Guesses:
                 for a in self.jitted.declared
             )
             yield Attempt(tuple(known), how="declared")
-        if not (configuration.constexprs or self.given):
-            for each in self.aot:
-                yield Attempt(each.arguments, each.options, each.place, "declared")
         nothing = LaunchArguments("")
         # Tiles that are computed from assumed sizes may fit no kernel: then those of its names.
         first = [

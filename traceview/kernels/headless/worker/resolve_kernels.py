@@ -28,7 +28,6 @@ from traceview.kernels.headless.compile_error import (
 from traceview.kernels.headless.compile_options import CompileOptions, Deadline
 from traceview.kernels.headless.fakes import triton_driver
 from traceview.kernels.headless.fakes.triton_driver import Gpu
-from traceview.kernels.headless.project.aot import AotSignature, aot_signatures
 from traceview.kernels.headless.project.call_sites import call_sites, condition_of
 from traceview.kernels.headless.project.launch_arguments import (
     LaunchArguments,
@@ -325,9 +324,6 @@ class KernelResolution:
         names, problems = self._selected(), list[Problem]()
         declared = all(self._jitted[name].declared for name in names)
         how = "those that its decorator declares" if declared else "guessed"
-        aot = [self._aot(self._jitted[name])[:1] for name in names]
-        if all(aot):
-            how = f"those declared at {', '.join(dict.fromkeys(a.place for (a,) in aot))}"
         for jitted in (self._jitted[name] for name in names):
             if jitted.file != self.script.path:
                 self.log.note(f"{jitted.name} is in {jitted.file}")
@@ -366,7 +362,6 @@ class KernelResolution:
             jitted.usage(helpers),
             self._calls(jitted),
             self.options.constexpr_values,
-            self._aot(jitted),
         )
         configurations, problems = self._configurations(jitted), list[Problem | None]()
         for at, configuration in enumerate(configurations):
@@ -460,11 +455,6 @@ class KernelResolution:
     @functools.cached_property
     def _trials(self) -> TrialCompilations:
         return TrialCompilations(self.gpu.target, self.log)
-
-    def _aot(self, jitted: Jitted) -> list[AotSignature]:
-        """What its project compiles a kernel for ahead of time."""
-        project = self.script.package.project if self.script.package else None
-        return list(aot_signatures(jitted.name, Path(jitted.file), project, jitted.parameters))
 
     def _calls(self, jitted: Jitted) -> list[LaunchArguments]:
         """The calls of a kernel in the source of its project."""
