@@ -129,16 +129,15 @@ def check_writable(
         outputs.check_report_output(path, force=force, source=source, source_kind=kind)
 
 
-def write_file(path: Path, text: str | Iterable[str], *, quiet: bool = False) -> None:
-    """Write text, whole or in pieces, to a file and print `Wrote PATH` to stderr, unless `quiet`.
+def write_file(path: Path, text: str | Iterable[str]) -> None:
+    """Write text, whole or in pieces, to a file and print `Wrote PATH` to stderr.
 
     The file is replaced as a whole or not at all, and compressed if it is named .gz. Raises
     TraceviewError if it cannot be written.
     """
     pieces = (text,) if isinstance(text, str) else text
     outputs.write_pieces(path, (piece.encode() for piece in pieces))
-    if not quiet:
-        say_written(path)
+    say_written(path)
 
 
 def say_written(path: Path, more: str = "") -> None:

@@ -28,15 +28,13 @@ DOCTOR = json_text.JsonShape(_Doctor, "checks")
 TRIED = json_text.JsonShape(_Tried, "tried")
 
 
-def render_json(
-    answer: Any, version: str, most_rows: int | None = MOST_ROWS, only: Sequence[str] = ()
-) -> str:
+def render_json(answer: Any, version: str, most_rows: int | None = MOST_ROWS) -> str:
     """An answer as one JSON document in ASCII, which survives any terminal and encoding.
 
-    It has at most `most_rows` rows of each table of a recording or job, all if that is None, and if
-    `only` names tables of a job, it has only these. `version` is traceview's own.
+    It has at most `most_rows` rows of each table of a recording or job, all if that is None.
+    `version` is traceview's own.
     """
-    return "".join(json_pieces(answer, version, most_rows, only))
+    return "".join(json_pieces(answer, version, most_rows))
 
 
 def json_pieces(

@@ -231,15 +231,13 @@ def _out_of_time(left_out: Sequence[str], budget_s: float) -> str:
     return f"not done within {budget_s:g} s: {what}; --budget {3 * budget_s:g} allows more time"
 
 
-def inspect_function(
-    function: object, options: CompileOptions, *, sm_count: int | None = None
-) -> PtxReport:
+def inspect_function(function: object, options: CompileOptions) -> PtxReport:
     """Compile a @triton.jit function in this process, as declared, and report on it.
 
     Causes are inferred, as nothing is recompiled. Raises as `compile_function` does.
     """
     compiled = compile_function(function, options, options.arch or DEFAULT_ARCH)
-    return PtxReport(compiled.name, (inspect(compiled, sm_count=sm_count),))
+    return PtxReport(compiled.name, (inspect(compiled),))
 
 
 def _report(compiled: Compiled, recompiler: Recompiler, sm_count: int | None) -> KernelReport:

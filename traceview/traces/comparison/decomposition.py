@@ -16,7 +16,7 @@ LEVEL = 0.95
 
 
 def step_time_certainty(
-    before: Sequence[RunFigures], after: Sequence[RunFigures], level: float = LEVEL
+    before: Sequence[RunFigures], after: Sequence[RunFigures]
 ) -> comparison.Certainty:
     """The certainty of the difference of the mean step times of two sides.
 
@@ -29,12 +29,12 @@ def step_time_certainty(
         times: list[Sequence[float]] = [before[0].step_ns, after[0].step_ns]
     else:
         times = [[run.window_ns / run.steps for run in side] for side in (before, after)]
-    low, high = statistics.difference_bounds(times[0], times[1], (1 - level) / 2)
+    low, high = statistics.difference_bounds(times[0], times[1], (1 - LEVEL) / 2)
     return comparison.Certainty(
         basis=("none" if low is None else "steps") if is_of_steps else "runs",
         runs_before=len(before),
         runs_after=len(after),
-        level=level,
+        level=LEVEL,
         low_ns=low,
         high_ns=high,
         p_value=None if is_of_steps else statistics.mann_whitney(*times),

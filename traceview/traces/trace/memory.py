@@ -73,15 +73,13 @@ def check_fits(database: Database, shown: str, environment: Mapping[str, str] = 
         raise _too_large(shown, f"{rows:,} events", needed, free, f"record less: {_LESS}")
 
 
-def check_json_fits(
-    size: int, read: int, shown: str, environment: Mapping[str, str] = os.environ
-) -> None:
+def check_json_fits(size: int, read: int, shown: str) -> None:
     """Raise TooLargeError if a report of `size` bytes of torch.profiler JSON needs too much memory.
 
     `read` bytes of it have been read already: the memory of their events is taken.
     """
     needed = PROGRAM_BYTES + round(JSON_RATIO * size - JSON_RATIO / 2 * read)
-    if needed < 2 * PROGRAM_BYTES or environment.get(IGNORE_MEMORY):
+    if needed < 2 * PROGRAM_BYTES or os.environ.get(IGNORE_MEMORY):
         return
     free = free_memory()
     if free is not None and needed > free.size_bytes:

@@ -90,16 +90,16 @@ class Owners:
         processes = self._processes.all((distinct & ~THREAD_BITS).tolist())
         return _picked(threads, codes), _picked(processes, codes)
 
-    def has_threads(self, rows: Rows, name: str = "globalTid") -> Mask:
+    def has_threads(self, rows: Rows) -> Mask:
         """True for the rows of threads that appeared before."""
-        distinct, codes = numbered(rows.integer(name, UNKNOWN))
+        distinct, codes = numbered(rows.integer("globalTid", UNKNOWN))
         known = np.array([thread in self._threads.number for thread in distinct.tolist()], bool)
         return known[codes] if len(known) else np.zeros(len(rows), bool)
 
-    def has_processes(self, rows: Rows, name: str = "globalTid") -> Mask:
+    def has_processes(self, rows: Rows) -> Mask:
         """True for the rows of threads of processes that appeared before; for all if none has."""
         known = list(self._processes.number)
-        result: Mask = np.isin(rows.integer(name, UNKNOWN) & ~THREAD_BITS, known)
+        result: Mask = np.isin(rows.integer("globalTid", UNKNOWN) & ~THREAD_BITS, known)
         return result if known else ~result
 
     def devices(self, rows: Rows, processes: Codes) -> Codes:
