@@ -33,7 +33,7 @@ def about_atomics(findings):
 @pytest.mark.parametrize(("pointers", "width"), [(POINTERS, 32), (HALVES, 16)])
 def test_narrow_atomics_are_widened_by_a_recompilation(kernels, pointers, width):
     tried = Retried(kernels.scatter_add, f"{pointers}, i32, 1024", sass=False)
-    finding = tried.only("atomics at")
+    finding = tried.only("bits per thread per instruction")
     assert finding.severity == "high"
     assert f"move {width} bits per thread per instruction instead of 128" in finding.message
     assert "n is not known to be divisible by 16" in finding.message

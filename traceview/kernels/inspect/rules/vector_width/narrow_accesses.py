@@ -341,10 +341,11 @@ def _claim(
     likely = "" if reason.proven else "likely "
     because = f", {likely}because {reason.cause}" if reason.cause else ". The cause is not known"
     inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
+    since = VECTORS_SINCE if any(each.place[1] == "atomic" for each in group) else ""
     return CodeClaim(
         _FAR_APART if far else _NARROW,
         values,
-        "; ".join(filter(None, (inlined, reason.basis))),
+        "; ".join(filter(None, (inlined, reason.basis, since))),
         group[0].place[0],
         [line for line, _ in at],
         [lead for _, lead in at],
@@ -403,6 +404,4 @@ def _reason(
     reason = reason_of(narrow, kernel.compiled, kernel.trials, tiled=tiled, sm_count=sm_count)
     if pitch := _pitch_of_output(narrow, reason, kernel):
         return replace(reason, remedy=_GIVEN_SIZE.format(pitch), remedies=(), kept=True)
-    if narrow.place[1] == "atomic":
-        return replace(reason, basis=f"{reason.basis}; {VECTORS_SINCE}")
     return reason
