@@ -204,7 +204,11 @@ def _is_split(context: AccessContext, limit: VectorLimit) -> bool:
 
 
 MANY_SPILLED_BYTES = 128
-"""Spilled bytes per thread that cost time, as a few at the rim of a loop need not."""
+"""Spilled bytes per thread that cost time, as a few need not.
+
+A backward pass of attention that spills 56 bytes took 1.28 times as long on an H200 with twice the
+warps, which spill none.
+"""
 _SPILLS = Diagnosis(
     "Each thread spills {spill_bytes:byte} of registers to local memory",
     "Try a smaller tile, more warps or fewer stages, which likely lower the registers per thread",
@@ -250,19 +254,15 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
         helped, tries, lambda after: f"{units.count(spilled)} → {units.count(after)} bytes spilled"
     )
     recompiled = {"recompiled_spill_bytes": helped[0].after} if helped else {}
-    values, loop = kernel.spilled_values, kernel.mix and kernel.mix.hottest_loop
-    # What a pass of the hottest loop does not load costs once.
-    once = bool(values and loop) and not any(each.in_hottest_loop for each in values)
     # A product on CUDA cores holds its operands in registers: the finding on it has the cause.
     ttgir = kernel.ttgir
     on_cores = {p.source for p in cuda_core_products(ttgir)} if ttgir else set()
     of_product = ttgir and any(p.source in on_cores for p in upcast_products(ttgir))
-    severe = spilled >= MANY_SPILLED_BYTES
     yield CodeClaim(
         _SPILLS,
         {"spill_bytes": spilled, "proven": bool(helped), **recompiled},
         f"the spill stores of the compiled kernel{compared}",
-        severity="low" if once and not severe else "medium" if of_product or not severe else "high",
+        severity="low" if spilled < MANY_SPILLED_BYTES else "medium" if of_product else "high",
         helped=helped,
         sized=True,
     )
