@@ -108,7 +108,7 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
     if trace_health_work.without_gpu(trace) or trace_health_work.other_accelerator(trace):
         return
-    if export_info.LOADER_ERROR in trace.run:
+    if export_info.LOADER_ERROR in trace.run or trace_health_work.is_cut_off(trace):
         return
     if "api_calls" not in trace.tables:
         missing = (
