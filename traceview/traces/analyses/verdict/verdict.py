@@ -336,12 +336,11 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
 
 def _cold_phrase(cold: first_calls.ColdPasses, parts: SteadyParts) -> str:
     """What was recorded of first passes; of no step in the time that is left without them."""
-    times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
-    once, total, first, second = map(units.duration, times)
-    if cold.first_ns:
-        return f"Cold: the first of 2 passes takes {first}, the second {second}"
+    once, total = map(units.duration, (cold.once_ns, cold.total_ns))
+    passes = units.counted(cold.passes, "pass", "passes")
+    if cold.uneven_ns:
+        return f"Cold: {passes} of {', '.join(map(units.duration, cold.uneven_ns))}"
     if cold.passes:
-        passes = units.counted(cold.passes, "pass", "passes")
         return f"Cold: first uses and compilation take {once} of the {total} of {passes}"
     left = units.duration(parts.span_ns)
     return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"
