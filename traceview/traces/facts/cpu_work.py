@@ -40,6 +40,8 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     None without any.
     """
     tree, calls, on_os = range_tree(trace), trace.recorded("api_calls"), trace.recorded("os_calls")
+    if not len(tree.row) + len(calls):
+        return None
     calling = int(np.bincount(calls["thread"]).argmax()) if len(calls) else -1
     on_os = on_os.take(np.flatnonzero(on_os["thread"] == calling))
     called = intervals.covered(calls)
@@ -54,8 +56,6 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     busiest = thread == groups.added(thread, own_ns, len(trace.threads)).argmax()
     rows, names = np.flatnonzero(busiest), trace.recorded("ranges").texts("name")
     edges = [*start[rows], *end[rows], *inside.start, *inside.end]
-    if not edges:
-        return None
     took, number = Counter[str](), Counter[str]()
     _add(took, number, names.take(tree.row[rows]), own_ns[rows])
     of_torch, called_names = trace.recorder == schema.TORCH_PROFILER, calls.texts("name")
