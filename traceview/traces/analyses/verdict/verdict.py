@@ -285,31 +285,31 @@ def _no_work(trace: Trace) -> str:
         return f"GPU time unknown: {trace.unread['kernels']}."
     if trace.selection:
         return "No GPU work in the selection."
-    text = "No GPU work was recorded."
-    if "truncated" in trace.run:
-        text = "The file ends before any GPU work."
-    work = cpu_work.cpu_work(trace)
-    shares = _cpu_shares(work) if work else []
-    if work is None or not shares:
+    cut_off, work = "truncated" in trace.run, cpu_work.cpu_work(trace)
+    text = "The file ends before any GPU work." if cut_off else "No GPU work was recorded."
+    phrases = [*_cpu_phrases(work)] if work else []
+    if work is None or not phrases:
         return text
-    return f"{text} Of {units.duration(work.span_ns)} on the CPU: {', '.join(shares)}"
+    return f"{text} Of {units.duration(work.span_ns)} on the CPU: {' · '.join(phrases)}"
 
 
 _MOST_NAMED, _MUCH_IN_SHORT = 3, 0.25
 """Programs of many tiny operators spend 33 and 46 % in short ones, others at most 14 % (public)."""
 
 
-def _cpu_shares(work: cpu_work.CpuTimes) -> list[str]:
-    """All short ranges where these take much, and the ranges and calls with most time."""
-    span_ns, shares = max(work.span_ns, 1), list[str]()
-    if work.short_ns >= _MUCH_IN_SHORT * span_ns:
-        short = f"ranges shorter than {units.duration(cpu_work.SHORT_NS)}"
-        shares = [f"{units.percent(100 * work.short_ns / span_ns)} in {short}"]
-    for name, time_ns in work.own_ns.most_common(_MOST_NAMED):
-        if 100 * time_ns >= WORTH_SAYING_PCT * span_ns:
-            calls = units.counted(work.number[name], "call")
-            shares.append(f"{units.percent(100 * time_ns / span_ns)} in {name} ({calls})")
-    return shares
+def _cpu_phrases(work: cpu_work.CpuTimes) -> Iterator[str]:
+    """The ranges and calls with most time, and, where they take much, all short ranges together."""
+    pct = 100 / max(work.span_ns, 1)
+    named = [
+        f"{units.percent(pct * time_ns)} in {name} ({units.counted(work.number[name], 'call')})"
+        for name, time_ns in work.own_ns.most_common(_MOST_NAMED)
+        if pct * time_ns >= WORTH_SAYING_PCT
+    ]
+    if named:
+        yield ", ".join(named)
+    if work.short_ns >= _MUCH_IN_SHORT * work.span_ns:
+        short = units.duration(cpu_work.SHORT_NS)
+        yield f"{units.percent(pct * work.short_ns)} in all ranges shorter than {short}"
 
 
 DIFFERS = 0.05
