@@ -35,9 +35,9 @@ class CpuTimes:
 
 @fact
 def cpu_work(trace: Trace) -> CpuTimes | None:
-    """By ranges of the busiest thread and those lent to it, calls of CUDA, and of the OS beside.
+    """Time of the CPU by name: ranges of the busiest thread, calls of CUDA, other calls of the OS.
 
-    None without any.
+    None without any; the calls of the OS are those of the thread that calls CUDA most.
     """
     tree, calls, on_os = range_tree(trace), trace.recorded("api_calls"), trace.recorded("os_calls")
     if not len(tree.row) + len(calls):
@@ -55,7 +55,6 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     thread = tree.own_or_inherited(outer)
     busiest = thread == groups.added(thread, own_ns, len(trace.threads)).argmax()
     rows, names = np.flatnonzero(busiest), trace.recorded("ranges").texts("name")
-    edges = [*start[rows], *end[rows], *inside.start, *inside.end]
     took, number = Counter[str](), Counter[str]()
     _add(took, number, names.take(tree.row[rows]), own_ns[rows])
     of_torch, called_names = trace.recorder == schema.TORCH_PROFILER, calls.texts("name")
@@ -67,7 +66,8 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     on_os_ns = on_os.duration_ns - intervals.overlap(called, on_os["start_ns"], on_os["end_ns"])
     _add(took, number, on_os.texts("name"), on_os_ns)
     short = rows[(end - start)[rows] < SHORT_NS]
-    return CpuTimes(int(max(edges) - min(edges)), took, number, int(own_ns[short].sum()))
+    first, last = np.append(start[rows], inside.start).min(), np.append(end[rows], inside.end).max()
+    return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()))
 
 
 def _add(own_ns: Counter[str], number: Counter[str], names: Texts, times_ns: Integers) -> None:
