@@ -17,7 +17,7 @@ COLD = {
     # Four passes that compile (7 s more come after them), two of which the first imports, and
     # kernels whose variants are loaded one by one.
     "foreign/cupy_gmm": "Cold: first uses and compilation take 3.54 s of the 3.54 s of 4 passes",
-    "first_checkpoint": "Cold: the first of 2 passes takes 3.38 s, the second 74.3 ms",
+    "first_checkpoint": "Cold: 2 passes of 3.38 s, 74.3 ms",
     "launches": "Cold: first uses and compilation take 2.23 s of 2.24 s · no steps found in",
 }
 WARM = (
@@ -85,6 +85,28 @@ def test_a_start_with_kernels_of_a_compiler_may_be_its_compilation(tmp_path, nam
 )
 def test_of_two_passes_the_first_is_cold_if_it_is_much_longer(tmp_path, lengths, is_cold):
     assert bool(cold_passes(passes(tmp_path, *lengths))) is is_cold
+
+
+@pytest.mark.parametrize("lengths", [(4, 28, 10), (28, 4, 28, 150), (10, 11, 10), (90, 10, 10)])
+@pytest.mark.parametrize("start_ms", [100, 20_000])
+def test_few_uneven_passes_beside_a_long_start_are_cold(tmp_path, lengths, start_ms):
+    """One after the other, each on its own, so that no usual one can be told."""
+    export, at = Export().call("cudaMalloc", 0, start_ms * MS), start_ms * MS
+    for number, length in enumerate(lengths):
+        export.range(f"step_{number}", at, at + length * MS)
+        for part in range(10):
+            begins, each = at + part * length * MS // 10, length * MS // 10
+            export.launch((begins + 10, begins + 20), (begins + 30, begins + each - 9))
+        at += length * MS
+    report = traceview.analyze(with_steps(export.load(tmp_path)))
+    cold = start_ms > 100 and lengths[0] in (4, 28)
+    assert report.verdict.text.startswith(f"Cold: {len(lengths)} passes of ") == cold
+    if cold:
+        assert says_once_to_record_more(report)
+        shortest, longest = (
+            f"{least:.{3 - len(str(least))}f} ms" for least in (min(lengths), max(lengths))
+        )
+        assert f"passes take {shortest} to {longest}" in report.findings[0].finding.message
 
 
 def start_up(tmp_path, kernels):

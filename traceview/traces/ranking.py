@@ -334,6 +334,7 @@ def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
         specific = leader is not None and not finding.general and finding.severity != "info"
         if leader and specific and likely_ns(finding) > likely_ns(leader):
             severity = min(finding.severity, leader.severity, key=SEVERITIES.index)
+            severity = max(severity, finding.severities[1], key=SEVERITIES.index)
             row = replace(row, finding=replace(finding, severity=severity))
         yield row
 

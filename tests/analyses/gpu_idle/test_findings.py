@@ -98,6 +98,21 @@ def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
     assert not often.action.startswith("If ")
 
 
+@pytest.mark.parametrize("pause_ns", [400_000, 900_000])
+@pytest.mark.parametrize("usual_ns", [10_000, 20_000])
+def test_pauses_that_may_not_come_again_are_never_high(pause_ns, usual_ns, tmp_path):
+    """Also where the program is launch-bound, of which they are a part."""
+    export, end = Export(), 100
+    export.launch((0, 2), (10, 100))
+    for number in range(100):
+        gap = pause_ns if number in (20, 50) else usual_ns
+        export.launch((end + gap - 5, end + gap - 3), (end + gap, end + gap + 100))
+        end += gap + 100
+    report = traceview.analyze(with_steps(export.load(tmp_path)))
+    pauses = [each for each in report.findings if "in long pauses" in each.finding.message]
+    assert [each.severity for each in pauses] == ["medium"]
+
+
 def test_two_gaps_alike_are_no_single_one(tmp_path):
     [finding] = ask(ANALYSIS, late(900_000, 600_000), tmp_path).findings
 

@@ -165,9 +165,9 @@ def test_calls_at_the_same_time_count_once(tmp_path, threads, nested):
         export.call("cuCtxSynchronize", 10, 110, thread=thread)
         if nested:
             export.call("cuCtxSynchronize", 20, 100, thread=thread)
-    [(_, said)] = status(ask(ANALYSIS, export, tmp_path), "GPU work")
+    said = analyze(export.load(tmp_path)).verdict.text
     calls = threads * (2 if nested else 1)
-    assert f"102 ns of 110 ns: 100 ns in cuCtxSynchronize ({calls} call" in said
+    assert f"Of 110 ns on the CPU: 90.9 % in cuCtxSynchronize ({calls} call" in said
 
 
 def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpack):
@@ -339,21 +339,48 @@ def test_collectives_alone_tell_nothing_of_idle_time(tmp_path, others):
 
 @pytest.mark.parametrize("took_ms", [1, 30, 90])
 @pytest.mark.parametrize("name", ["aten::normal_", "read_input", "step"])
-@pytest.mark.parametrize("counted", [4, 5])
-def test_calls_alone_leave_the_range_with_most_other_time(tmp_path, took_ms, name, counted):
-    """Of the time from the first call to the last, which the first range may precede."""
+@pytest.mark.parametrize("launches", [False, True])
+def test_without_gpu_work_the_ranges_with_most_time_of_their_own_are_told(
+    tmp_path, took_ms, name, launches
+):
     export, at = Export().range("main", 0, 100 * MS), MS
-    if counted == 5:
-        export.call("cudaLaunchKernel", 0, 5_000)
     for _ in range(5):
         export.range(name, at, at + took_ms * MS // 5)
         at += took_ms * MS // 5
-        export.call("cudaLaunchKernel", at, at + 5_000)
+        if launches:
+            export.call("cudaLaunchKernel", at, at + 5_000)
         at += 10_000
-    export.call("cudaLaunchKernel", 99 * MS, 99 * MS + 5_000)
-    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
-    said = [each for each in messages if f" passed in {name} ({counted} calls)" in each]
-    assert len(said) == (took_ms > 50)
+    report = analyze(export.load(tmp_path))
+    said = f"{took_ms}.0 % in {name} (5 calls)"
+    assert (said in report.verdict.text) == (took_ms >= 5)
+    assert f"{100 - took_ms}.0 % in main (1 call)" in report.verdict.text or launches
+    assert report.verdict.text.startswith("No GPU work was recorded. Of 100 ms on the CPU: ")
+    fills = any("device='cuda'" in each.finding.message for each in report.findings)
+    assert fills == (launches and name == "aten::normal_" and took_ms >= 90)
+
+
+@pytest.mark.parametrize("short_us", [1, 8, 11])
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_many_tiny_operators_are_told_together(tmp_path, short_us, cut_off):
+    """Also of a file that ends before the GPU's events, as torch writes them last."""
+    events = [traces.span("user_annotation", "solve#3", 0, 2_000)]
+    for number in range(100):
+        name = f"aten::op{'abcdefghij'[number % 10]}"
+        events.append(traces.span("cpu_op", name, 20 * number, short_us))
+    file = traces.write(tmp_path / "t.json", events)
+    if cut_off:
+        text = file.read_text().rstrip()
+        file.write_text(text[: text.rindex("{")])
+    report = analyze(load(file))
+
+    share = (99 if cut_off else 100) * short_us / 20
+    told = f" {share:.1f} % in all ranges shorter than 10.0 µs" in report.verdict.text
+    assert told == (short_us == 8)
+    begins = "The file ends before any GPU work. " if cut_off else "No GPU work was recorded. "
+    assert report.verdict.text.startswith(f"{begins}Of 2.00 ms on the CPU: ")
+    actions = [str(each.finding.action) for each in report.findings]
+    assert any(each.startswith("Copy the file again") for each in actions) == cut_off
+    assert not (cut_off and any("activities" in each for each in actions))
 
 
 LOADED = [

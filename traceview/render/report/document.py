@@ -101,11 +101,15 @@ def nothing_found(report: Report) -> str:
                 f"{units.counted(calls, 'call')} of CUDA launched nothing. Record a part of the "
                 "program in which it computes on the GPU."
             )
+        if report.trace.recorder == "torch.profiler":
+            return (
+                "There is no GPU time to save. If a GPU worked, it was not seen: torch.profiler "
+                "records NVIDIA's with ProfilerActivity.CUDA alone, and Apple's (MPS) never."
+            )
         unseen = ": on WSL and virtual GPUs, nsys may see none of it"
         return (
-            "No GPU work was recorded, so there is no GPU time to save. If the program should "
-            "use a GPU, check that it finds one (PyTorch: torch.cuda.is_available()), and run "
-            f"traceview doctor{unseen if report.trace.recorder == 'nsys' else ''}."
+            "There is no GPU time to save. If the program should use a GPU, run traceview doctor"
+            f"{unseen if report.trace.recorder == 'nsys' else ''}."
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):

@@ -108,7 +108,7 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
     if trace_health_work.without_gpu(trace) or trace_health_work.other_accelerator(trace):
         return
-    if export_info.LOADER_ERROR in trace.run:
+    if export_info.LOADER_ERROR in trace.run or trace_health_work.is_cut_off(trace):
         return
     if "api_calls" not in trace.tables:
         missing = (
@@ -262,8 +262,7 @@ _COST_REMEDIES = (
 
 _COLD = (
     "The recording is cold, so it does not tell how later passes run[: {once_ns} of {total_ns} are "
-    "first uses and compilation][: of two passes the first takes {first_ns}, the second "
-    "{second_ns}]."
+    "first uses and compilation][: its passes take {least_ns} to {most_ns}]."
 )
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
 
@@ -275,9 +274,9 @@ def _cold(trace: Trace) -> Iterator[Check]:
     """
     values: dict[str, Value] = {}
     if cold := cold_passes(trace):
-        of_two = {"first_ns": cold.first_ns, "second_ns": cold.second_ns}
-        of_all = {"once_ns": cold.once_ns, "total_ns": cold.total_ns}
-        values = {**(of_two if cold.first_ns else of_all)}
+        values = {"once_ns": cold.once_ns, "total_ns": cold.total_ns}
+        if cold.uneven_ns:
+            values = {"least_ns": min(cold.uneven_ns), "most_ns": max(cold.uneven_ns)}
         warns = bool(cold.passes) or cold.is_almost_all or runs_kernels(trace)
         warns &= not cold.is_compilation
     else:

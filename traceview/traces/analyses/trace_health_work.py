@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from traceview.base import groups, intervals
+from traceview.base import intervals
 from traceview.base.units import Value
 from traceview.traces.analyses.base import EXPORT_AGAIN
 from traceview.traces.analyses.gpu_idle.beside_work import place
@@ -14,9 +14,10 @@ from traceview.traces.analyses.gpu_idle.line_sites import LEAST_SAMPLES
 from traceview.traces.analyses.trace_health_checks import UPDATE_NSYS, Check, without_cuda
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts import launches, operations
+from traceview.traces.facts.cpu_work import cpu_work
 from traceview.traces.facts.idle.first_calls import is_start_up_alone, runs_kernels
 from traceview.traces.facts.idle.stack_sites import stack_sites, unwound_samples
-from traceview.traces.facts.ranges.ranges import range_tree
+from traceview.traces.facts.operations import CallKind, api_calls
 from traceview.traces.trace import Trace, schema
 from traceview.traces.trace.nsys import export_info
 
@@ -27,6 +28,8 @@ def gpu_work(trace: Trace) -> list[Check]:
     if error := trace.run.get(export_info.LOADER_ERROR):
         remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
         return [Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})]
+    if is_cut_off(trace):
+        return [Check("GPU work", "blind", _CUT_OFF, _WHOLE, all_in_doubt=True)]
     if "kernels" in trace.unread:
         values: dict[str, Value] = {"reason": trace.unread["kernels"]}
         template = "The kernels were not read, so GPU time is unknown: {reason}."
@@ -65,7 +68,7 @@ def _lost(trace: Trace, others: bool) -> Check:
     if launches.loses_graphs(trace):
         lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
         remedy = AS_NODES
-    return Check("GPU work", "blind", f"{lost} {template}", remedy, values, all_in_doubt=True)
+    return Check("GPU work", "blind", f"{lost}{template}", remedy, values, all_in_doubt=True)
 
 
 def _unseen(trace: Trace) -> Check:
@@ -106,6 +109,8 @@ def _counted(trace: Trace, operations: int) -> Check:
     return Check("GPU work", "ok", text, values=counts)
 
 
+_CUT_OFF = "The file ends before any GPU work, so GPU time is unknown."
+_WHOLE = "Copy the file again, or record again: its end is missing."
 _NOT_BEGUN = "The program did not start, so nothing was recorded: {error}."
 _OF_NSYS = re.compile("(?i)ToolsInjection|nsys|nsight")
 _NEWER_NSYS = (
@@ -175,70 +180,37 @@ _SEE_CUPTI = (
 
 
 def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
-    """What the calls of CUDA alone say: where the CPU was, which may have waited for the GPU."""
-    calls = trace.recorded("api_calls")
-    start, end, names = calls["start_ns"], calls["end_ns"], calls.texts("name")
-    # Calls of several threads, and one inside another, are at the same time.
-    by_name = groups.rows_of(names.codes).values()
-    times_ns = [intervals.union(start[own], end[own]).total() for own in by_name]
-    rows = [*by_name][int(np.argmax(times_ns))]
-    values: dict[str, Value] = {
-        "inside_ns": intervals.union(start, end).total(),
-        "span_ns": int(end.max() - start.min()),
-        "call": str(names[int(rows[0])]),
-        "call_ns": max(times_ns),
-        "calls": len(rows),
-    }
-    template = (
-        "The CPU was inside CUDA calls for {inside_ns} of {span_ns}: {call_ns} in {call} "
-        "({calls:call})."
-    )
-    kinds = operations.call_kinds(trace)
-    launched = start[kinds == operations.CallKind.LAUNCH]
+    """What a program can do about its CPU work, whatever the GPU did."""
+    calls, template = api_calls(trace), ""
+    values: dict[str, Value] = {}
+    launched = calls.start_ns[calls.does == CallKind.LAUNCH]
     # Those before the first launch are of the start.
-    repeated = (kinds == operations.CallKind.ALLOCATE) & (start > launched.min(initial=end.max()))
+    repeated = (calls.does == CallKind.ALLOCATE) & (calls.start_ns > launched.min())
     allocating_ns = intervals.covered(calls, repeated).total()
     often = np.count_nonzero(repeated) >= max(len(launched), _LEAST_ALLOCATIONS)
-    if often and allocating_ns >= _MUCH_ALLOCATING * int(values["span_ns"] or 0):
+    if often and allocating_ns >= _MUCH_ALLOCATING * int(calls.end_ns.max() - calls.start_ns.min()):
         template += _ALLOCATES
         values |= {"allocating_ns": allocating_ns, "allocations": int(np.count_nonzero(repeated))}
-    if work := _outside_calls(trace, intervals.union(start, end)):
-        name, work_ns, count = work
-        if work_ns >= _MUCH_OUTSIDE * int(values["span_ns"] or 0):
-            template += " Outside of them, {work_ns} passed in {work} ({work_calls:call})."
-            if _FILLS.match(name):
-                template += _ON_DEVICE
-            values |= {"work": name, "work_ns": work_ns, "work_calls": count}
+    if work := cpu_work(trace):
+        [(name, work_ns)] = work.own_ns.most_common(1)
+        if _FILLS.match(name) and work_ns >= _MUCH_FILLING * work.span_ns:
+            template += _ON_DEVICE
+            values |= {"work": name, "work_ns": work_ns}
     return template, values
 
 
 _FILLS = re.compile(r"aten::(normal|uniform|random|bernoulli|exponential|fill|zero|arange)_?$")
 _ON_DEVICE = (
-    " If the CPU fills tensors there that are copied to the GPU, create them on it (device='cuda')."
+    " The CPU fills tensors for {work_ns} ({work}): if they are copied to the GPU, create them on "
+    "it (device='cuda')."
 )
-_MUCH_OUTSIDE = 0.25
-"""Of the time from the first call to the last: tensors filled on the CPU take more than half of it
-in a public recording, which is then the first thing to say."""
+_MUCH_FILLING = 0.25
+"""Of the time of the CPU: tensors filled on it take more than half in a public recording."""
 
 
-def _outside_calls(trace: Trace, inside: intervals.Intervals) -> tuple[str, int, int] | None:
-    """The range in which most time passed outside of calls and inner ranges, and how often.
-
-    Of the time from the first call to the last.
-    """
-    tree, every = range_tree(trace), trace.recorded("ranges")
-    first_ns, last_ns = int(inside.start[0]), int(inside.end[-1])
-    start, end = (every[name][tree.row].clip(first_ns, last_ns) for name in ("start_ns", "end_ns"))
-    outside_ns = end - start - intervals.overlap(inside, start, end)
-    is_inner = tree.parent >= 0
-    inner_ns = groups.added(tree.parent[is_inner], outside_ns[is_inner], len(outside_ns))
-    by_name = groups.group(every.texts("name").codes[tree.row])
-    times_ns = groups.sums(by_name, np.maximum(outside_ns - inner_ns, 0))
-    if not len(times_ns):
-        return None
-    most = int(np.argmax(times_ns))
-    name = str(every.texts("name")[int(tree.row[by_name.first[most]])])
-    return name, int(times_ns[most]), int(groups.count(by_name, end > start)[most])
+def is_cut_off(trace: Trace) -> bool:
+    """Whether the file ends before any GPU work."""
+    return "truncated" in trace.run and not len(operations.operations(trace))
 
 
 def without_gpu(trace: Trace) -> bool:

@@ -299,7 +299,7 @@ def _once(trace: Trace, accident: line_sites.Accident, whole_ns: int) -> TimeCla
         edit = remedies.remove_pauses(trace, rows)
     row = _row_of(trace, accident.device, accident.cause)
     # What came seldom may not come again.
-    return replace(idle.claim("medium", "causes", row), span_ns=0, edit=edit)
+    return replace(idle.claim("medium", "causes", row), span_ns=0, edit=edit, at_most="medium")
 
 
 def _most_idle(trace: Trace, chosen: Mask) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from traceview.traces.analyses.verdict.parts import (
     steady_parts,
     steady_rows,
 )
-from traceview.traces.facts import copies, operations, pacing
+from traceview.traces.facts import copies, cpu_work, operations, pacing
 from traceview.traces.facts.dependencies import forecast
 from traceview.traces.facts.idle import cpu_activity, first_calls, gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
@@ -283,7 +283,33 @@ def _phrases(
 def _no_work(trace: Trace) -> str:
     if "kernels" in trace.unread:
         return f"GPU time unknown: {trace.unread['kernels']}."
-    return "No GPU work in the selection." if trace.selection else "No GPU work was recorded."
+    if trace.selection:
+        return "No GPU work in the selection."
+    cut_off, work = "truncated" in trace.run, cpu_work.cpu_work(trace)
+    text = "The file ends before any GPU work." if cut_off else "No GPU work was recorded."
+    phrases = [*_cpu_phrases(work)] if work else []
+    if work is None or not phrases:
+        return text
+    return f"{text} Of {units.duration(work.span_ns)} on the CPU: {' · '.join(phrases)}"
+
+
+_MOST_NAMED, _MUCH_IN_SHORT = 3, 0.25
+"""Programs of many tiny operators spend 33 and 46 % in short ones, others at most 14 % (public)."""
+
+
+def _cpu_phrases(work: cpu_work.CpuTimes) -> Iterator[str]:
+    """The ranges and calls with most time, and, where they take much, all short ranges together."""
+    pct = 100 / max(work.span_ns, 1)
+    named = [
+        f"{units.percent(pct * time_ns)} in {name} ({units.counted(work.number[name], 'call')})"
+        for name, time_ns in work.own_ns.most_common(_MOST_NAMED)
+        if pct * time_ns >= WORTH_SAYING_PCT
+    ]
+    if named:
+        yield ", ".join(named)
+    if work.short_ns >= _MUCH_IN_SHORT * work.span_ns:
+        short = units.duration(cpu_work.SHORT_NS)
+        yield f"{units.percent(pct * work.short_ns)} in all ranges shorter than {short}"
 
 
 DIFFERS = 0.05
@@ -310,12 +336,11 @@ def unrecorded_ns(trace: Trace, median_ns: int | None) -> int | None:
 
 def _cold_phrase(cold: first_calls.ColdPasses, parts: SteadyParts) -> str:
     """What was recorded of first passes; of no step in the time that is left without them."""
-    times = (cold.once_ns, cold.total_ns, cold.first_ns, cold.second_ns)
-    once, total, first, second = map(units.duration, times)
-    if cold.first_ns:
-        return f"Cold: the first of 2 passes takes {first}, the second {second}"
+    once, total = map(units.duration, (cold.once_ns, cold.total_ns))
+    passes = units.counted(cold.passes, "pass", "passes")
+    if cold.uneven_ns:
+        return f"Cold: {passes} of {', '.join(map(units.duration, cold.uneven_ns))}"
     if cold.passes:
-        passes = units.counted(cold.passes, "pass", "passes")
         return f"Cold: first uses and compilation take {once} of the {total} of {passes}"
     left = units.duration(parts.span_ns)
     return f"Cold: first uses and compilation take {once} of {total} · no steps found in {left}"

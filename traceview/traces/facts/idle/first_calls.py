@@ -10,7 +10,7 @@ from traceview.base import groups, intervals
 from traceview.base.findings import UNEVEN
 from traceview.base.records import record
 from traceview.base.tables import NULL, Integers
-from traceview.base.vocabulary.causes import FIRST_USES
+from traceview.base.vocabulary.causes import FIRST_USES, LAUNCH_LATE
 from traceview.traces.facts import code, compilation
 from traceview.traces.facts.idle import gaps, step_parts
 from traceview.traces.facts.operations import CallKind, call_kinds, operations
@@ -31,7 +31,8 @@ COLD_FRACTION = 0.5
 """A pass of which first uses and compilation take so much shows next to nothing of the others."""
 FIRST_LONGER = 2.0
 """Of two passes the first is cold where it takes so many times as long as the second, besides first
-uses. In the shipped recordings with two steps after a warm-up it is 1.8 times as long at most."""
+uses; of few without a warm-up none is usual where one takes so many times the median. In the
+shipped recordings with two steps after a warm-up it is 1.8 times as long at most."""
 
 _BESIDE_NOTHING, _MOST_NS, _EARLY = 0.002, 2_000_000, 0.1
 """Less work than this part of the recording and than this, without a loop, is a program's start:
@@ -60,16 +61,15 @@ class ColdPasses:
     """A recording of first passes, which shows no figures per step.
 
     First uses and compilation take `once_ns` of `total_ns`, the time of the `passes` of the main
-    loop. Without steps (0 passes) that is the time from the first GPU work to the last, and
-    compilation takes `compiled_ns`. `first_ns` and `second_ns` are the times of two passes of which
-    the first alone is cold, else 0.
+    loop. Without steps (0 passes) that is the time from the first GPU work to the last, besides
+    long pauses of the CPU, and compilation takes `compiled_ns`. `uneven_ns` are the times of few
+    passes that show by these that they are cold.
     """
 
     passes: int
     once_ns: int
     total_ns: int
-    first_ns: int = 0
-    second_ns: int = 0
+    uneven_ns: tuple[int, ...] = ()
     compiled_ns: int = 0
 
     @property
@@ -95,7 +95,8 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
 
     From five steps on, the usual ones can be told from the others. Of fewer, each may be mostly
     first uses and compilation. Fewer than three have no warm-up: there, the first may take much
-    longer than the second for reasons that were not recorded, such as imports. Without steps, the
+    longer than the second for reasons that were not recorded, such as imports. Uneven ones beside a
+    long start without a warm-up are as little comparable. Without steps, the
     GPU's time may be mostly first uses and compilation. Whoever selects steps means these.
     """
     if trace.selection:
@@ -113,27 +114,27 @@ def cold_passes(trace: Trace) -> ColdPasses | None:
     warm[0] &= len(rows) == 1
     if (once >= COLD_FRACTION * took)[warm].all():
         return ColdPasses(len(rows), int(once.sum()), int(took.sum()))
-    besides = took - once
-    if len(rows) == WARMED_UP_STEPS - 1 and besides[0] >= FIRST_LONGER * besides[1]:
-        return ColdPasses(2, int(once.sum()), int(took.sum()), int(took[0]), int(took[1]))
-    return None
+    besides, (first, last) = took - once, recorded_span(trace)
+    uneven = len(rows) == WARMED_UP_STEPS - 1 and besides[0] >= FIRST_LONGER * besides[1]
+    short = took.sum() < _PART * (last - first) and not pace(trace).warm_up[rows].any()
+    uneven |= bool(short and took.max() >= FIRST_LONGER * np.median(took))
+    total_ns, once_ns = int(took.sum()), int(once.sum())
+    return ColdPasses(len(rows), once_ns, total_ns, (*took.tolist(),)) if uneven else None
 
 
 def _in_first_pass(trace: Trace, rows: Integers) -> bool:
-    """Whether what repeats are parts of one first pass, such as its layers, and no steps.
-
-    They are uneven, and short beside all that the GPU did and waited for.
-    """
+    """Whether what repeats are parts of one first pass, such as its layers, and no steps."""
     took, ops = pace(trace).duration_ns[rows], operations(trace)
     uneven = took.mean() > UNEVEN * np.median(took)
     whole_ns = int(ops.end_ns.max() - ops.start_ns.min()) if len(ops) else 0
-    short = took.sum() < _OF_FIRST_PASS * whole_ns
+    short = took.sum() < _PART * whole_ns
     return bool(uneven and short and steps_source(trace) == "repetition")
 
 
-_OF_FIRST_PASS = 0.02
-"""Eleven blocks of a vision transformer, 3 to 83 ms, take 1.0 % of its first pass of 11.9 s (a
-public recording): the rest are loads of code."""
+_PART = 0.02
+"""Eleven blocks of a vision transformer, 3 to 83 ms, take 1.0 % of its first pass of 11.9 s: the
+rest are loads of code. Three calls of a data frame, 4 to 28 ms, take 1.4 % of 2.98 s, most of which
+is the start (public recordings)."""
 
 
 def _cold_run(trace: Trace) -> ColdPasses | None:
@@ -148,11 +149,19 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
     later = every.start_ns >= gaps.first_compute_ns(trace)[device]
     once = (every.device == device) & every.one_time & (later | np.isin(every.cause, FIRST_USES))
     once_ns = int(every.idle_ns[once].sum())
+    pause = (every.device == device) & ~once & (every.cause == LAUNCH_LATE)
+    pause &= every.idle_ns >= _PAUSE * total_ns
+    total_ns -= int(every.idle_ns[pause].sum())
     if once_ns <= COLD_FRACTION * total_ns:
         return None
     windows = compilation.compilation(trace)
     compiled = intervals.covered(windows, windows.tool != code.CUDNN)
     return ColdPasses(0, once_ns, total_ns, compiled_ns=compiled.total())
+
+
+_PAUSE = 0.25
+"""So long a part of a run is no work on passes: 0.77 and 0.91 s of 1.62 s in which two ranks build
+the model whose only pass follows (a public recording)."""
 
 
 def shows_first_calls_alone(trace: Trace) -> bool:

@@ -185,16 +185,18 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
         recorder_version=None,
         export_schema_version=None,
         tables={name: tables[name] for name in TABLES if name in tables},
-        run=_run(source.metadata, origin, gathered.accelerator),
+        run=_run(source, origin, gathered.accelerator),
         warnings=warnings,
         impossible=impossible,
     )
 
 
-def _run(metadata: Mapping[str, Any], origin: int, accelerator: str) -> dict[str, str]:
+def _run(source: ChromeTrace, origin: int, accelerator: str) -> dict[str, str]:
     """The facts of the run in the metadata, with the start of its clock in ns since 1970."""
+    metadata = source.metadata
     base = int(integers([metadata.get("baseTimeNanoseconds")], 0)[0])
     run = {"clock_origin_ns": str(base + origin)}
+    run |= {"truncated": "yes"} if source.truncated else {}
     distributed = metadata.get("distributedInfo")
     if isinstance(distributed, Mapping):
         run |= {key: str(distributed[key]) for key in _DISTRIBUTED if key in distributed}

@@ -82,7 +82,7 @@ _OF_RUN: Mapping[str, Rule] = {
     "clock_origin_ns": _form(r"0|\d{16,19}"),
     "started_utc": _TIME,
     "git_commit": _form(r"[0-9a-f]{40}"),
-    "git_dirty": _form("yes|no"),
+    **dict.fromkeys(("git_dirty", "truncated"), _form("yes|no")),
     "host_os": _system,
     "steps": _form(r"\d{1,6}:\d{1,6}"),
     **dict.fromkeys(("first_s", "unrecorded_step_ns", "unrecorded_steps"), _form(r"\d{1,15}")),

@@ -1,0 +1,80 @@
+"""What the CPU did in a recording without GPU work."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from traceview.base import groups, intervals
+from traceview.base.records import record
+from traceview.base.tables import Integers, Texts
+from traceview.traces.facts.ranges.ranges import pattern_of, range_tree
+from traceview.traces.trace import Trace, fact, schema
+
+SHORT_NS = 10_000
+"""The CPU's cost of an operator of PyTorch that works on little: 1 to 8 µs (public recordings)."""
+_EVENTS = re.compile("cudaEvent(Create|Record)")
+"""Calls around each operator that older versions of torch's profiler make themselves."""
+
+
+@record
+class CpuTimes:
+    """The time from the first range or call to the last, `span_ns`.
+
+    `own_ns` is what each name takes of it outside of inner ranges and calls, `number` how often it
+    occurs. Of ranges, those of less than SHORT_NS take `short_ns` of it.
+    """
+
+    span_ns: int
+    own_ns: Counter[str]
+    number: Counter[str]
+    short_ns: int
+
+
+@fact
+def cpu_work(trace: Trace) -> CpuTimes | None:
+    """Time of the CPU by name: ranges of the busiest thread, calls of CUDA, other calls of the OS.
+
+    None without any; the calls of the OS are those of the thread that calls CUDA most.
+    """
+    tree, calls, on_os = range_tree(trace), trace.recorded("api_calls"), trace.recorded("os_calls")
+    if not len(tree.row) + len(calls):
+        return None
+    calling = int(np.bincount(calls["thread"]).argmax()) if len(calls) else -1
+    on_os = on_os.take(np.flatnonzero(on_os["thread"] == calling))
+    called = intervals.covered(calls)
+    beside = intervals.without(intervals.covered(on_os), called)
+    inside = intervals.union(*(np.concatenate(each) for each in zip(called, beside, strict=True)))
+    start, end, is_inner = tree.nesting.start, tree.nesting.end, tree.parent >= 0
+    outside_ns = end - start - intervals.overlap(inside, start, end)
+    inner_ns = groups.added(tree.parent[is_inner], outside_ns[is_inner], len(start))
+    own_ns = np.maximum(outside_ns - inner_ns, 0)
+    outer = np.where(is_inner, -1, tree.nesting.track).astype(np.int32)
+    thread = tree.own_or_inherited(outer)
+    busiest = thread == groups.added(thread, own_ns, len(trace.threads)).argmax()
+    rows, names = np.flatnonzero(busiest), trace.recorded("ranges").texts("name")
+    took, number = Counter[str](), Counter[str]()
+    _add(took, number, names.take(tree.row[rows]), own_ns[rows])
+    of_torch, called_names = trace.recorder == schema.TORCH_PROFILER, calls.texts("name")
+    for of_name in groups.rows_of(called_names.codes).values():
+        name = str(called_names[int(of_name[0])])
+        if not (of_torch and _EVENTS.match(name)):
+            # Calls of several threads, and one inside another, are at the same time.
+            took[name], number[name] = intervals.covered(calls, of_name).total(), len(of_name)
+    on_os_ns = on_os.duration_ns - intervals.overlap(called, on_os["start_ns"], on_os["end_ns"])
+    _add(took, number, on_os.texts("name"), on_os_ns)
+    short = rows[(end - start)[rows] < SHORT_NS]
+    first, last = np.append(start[rows], inside.start).min(), np.append(end[rows], inside.end).max()
+    return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()))
+
+
+def _add(own_ns: Counter[str], number: Counter[str], names: Texts, times_ns: Integers) -> None:
+    """Times by name, without the numbers of steps and the arguments of operators."""
+    by_name = groups.group(names.codes)
+    sums, counts = groups.sums(by_name, times_ns), groups.count(by_name)
+    for row, time_ns, times in zip(by_name.first, sums, counts, strict=True):
+        name = pattern_of(str(names[int(row)])).replace("##", "#")
+        own_ns[name] += int(time_ns)
+        number[name] += int(times)
