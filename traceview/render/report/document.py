@@ -104,7 +104,7 @@ def nothing_found(report: Report) -> str:
         if report.trace.recorder == "torch.profiler":
             return (
                 "There is no GPU time to save. If a GPU worked, it was not seen: torch.profiler "
-                "records NVIDIA's with ProfilerActivity.CUDA alone, and Apple's (MPS) never."
+                "records NVIDIA's only with ProfilerActivity.CUDA, and Apple's (MPS) never."
             )
         unseen = ": on WSL and virtual GPUs, nsys may see none of it"
         return (
