@@ -51,6 +51,25 @@ def test_a_reduction_that_is_needed_there(findings_on, name):
     assert findings_on(name) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "reductions"),
+    [
+        ("added", 1),
+        ("scaled", 1),
+        ("largest", 1),
+        ("replaced", 0),
+        ("replaced by itself", 0),
+        ("of a product", 0),
+        ("added elsewhere", 0),
+        # The sum alone: each iteration scales by the largest value so far.
+        ("softmax", 1),
+    ],
+)
+def test_a_loop_that_reads_what_it_carries_needs_each_reduction(findings_on, kind, reductions):
+    found = findings_on("recurrent", f'*fp32:16, *fp32:16, i32:16, 256, "{kind}"')
+    assert sum(each.evidence.values["reductions"] for each in found) == reductions
+
+
 def test_one_warp_has_nobody_to_wait_for(findings_on):
     assert findings_on("summed", num_warps=1) == []
 
