@@ -112,6 +112,27 @@ def test_a_group_of_a_quantization_is_no_size_of_the_data(tmp_path):
     assert (found.values["stride"], found.values["n"]) == (32, 1024)
 
 
+@pytest.mark.parametrize(
+    ("tensor", "shape", "size"),
+    [
+        ("x", "batch, n, H", 1024),
+        ("hidden_states", "n, H", 1024),
+        ("x", "batch, n, H, d", 16),
+        ("x", "batch, H, n, d", 16),
+        ("gate", "batch, n, H", 16),
+        ("x", "batch, n, heads", 16),
+    ],
+)
+def test_the_last_dimension_of_an_input_named_h_is_its_hidden_size(tmp_path, tensor, shape, size):
+    name = "heads" if "heads" in shape else "H"
+    found = arguments(
+        tmp_path,
+        f"def f({tensor}):\n    {shape} = {tensor}.shape\n"
+        f"    kernel[(1,)]({tensor}, {tensor}, None, 1, {name}, BLOCK=64)\n",
+    )
+    assert found.values["n"] == size
+
+
 def test_unpacked_strides_fill_what_is_left(tmp_path):
     strided = [Parameter(n) for n in ("x", "n", "sx0", "sx1", "sy0", "sy1")]
     found = arguments(
@@ -120,6 +141,33 @@ def test_unpacked_strides_fill_what_is_left(tmp_path):
         [*strided, Parameter("BLOCK", is_constexpr=True)],
     )
     assert [found.values[p.name] for p in strided[2:]] == [1024, 1, 1024, 1]
+
+
+@pytest.mark.parametrize("ranks", [(2, 2), (3, 3, 3), (3, None, None), (None, 3, None, 3), (4, 4)])
+@pytest.mark.parametrize("constexprs", [0, 1, 2])
+@pytest.mark.parametrize("others", [0, 1])
+def test_plain_arguments_may_be_for_constexprs(tmp_path, ranks, constexprs, others):
+    """A rank of None is that of the others, and nothing says it."""
+    rank, tensors = max(filter(None, ranks)), "abcd"[: len(ranks)]
+    axes = [[f"s{tensor}{'bhnd'[at]}" for at in range(rank)] for tensor in tensors]
+    plain = [*"nm"[:others], *"DEF"[:constexprs]]
+    shapes = "".join(
+        f"    {', '.join(f'_{at}' for at in range(known))} = {tensor}.shape\n"
+        for tensor, known in zip(tensors, ranks, strict=True)
+        if known
+    )
+    passed = [*tensors, *(f"*{tensor}.stride()" for tensor in tensors), *("64" for _ in plain)]
+    found = arguments(
+        tmp_path,
+        f"def f({', '.join(tensors)}):\n{shapes}    kernel[(1,)]({', '.join(passed)}, **options)\n",
+        [
+            *(Parameter(n) for n in (*tensors, *itertools.chain(*axes), *plain[:others])),
+            *(Parameter(n, is_constexpr=True) for n in plain[others:]),
+        ],
+    )
+    for each in axes:
+        assert [found.values[name] for name in each] == [1024] * (rank - 1) + [1]
+    assert [found.values[name] for name in plain] == [64] * len(plain)
 
 
 @pytest.mark.parametrize("rank", [2, 3, 4])

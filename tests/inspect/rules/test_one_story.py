@@ -110,3 +110,39 @@ def test_what_one_recompilation_widens_is_one_reason(widened, fewer):
     other = NarrowReason("few", "Use num_warps=1. If so, C", "", True, widened, remedies)
     joined = one if (widened, fewer) == (64, 1) else None
     assert one.joined([other]) == other.joined([one]) == joined
+
+
+TILED = """@triton.autotune([{configurations}], key=[])
+@triton.jit
+def scaled(x_ptr, y_ptr, n, stride, SIDE: tl.constexpr):
+    at = tl.program_id(0) * SIDE + tl.arange(0, SIDE)
+    x = tl.load(x_ptr + at{apart}, mask=at < n)
+    tl.store(y_ptr + at, 2 * x, mask=at < n)
+
+
+def run(x):
+    scaled[(64,)](x, torch.empty_like(x), x.numel(), 16 * len(x))
+"""
+WIDE, NARROW = (1024, 4), (64, 4)
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(
+    find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
+)
+@pytest.mark.parametrize("apart", ["", " * stride"], ids=["adjacent", "apart"])
+@pytest.mark.parametrize(
+    "tiles", [[WIDE, NARROW], [NARROW, WIDE], [NARROW, (32, 4)], [NARROW]], ids=str
+)
+def test_what_another_configuration_does_better_is_no_step(tmp_path, tiles, apart):
+    listed = [f'triton.Config({{"SIDE": {side}}}, num_warps={warps})' for side, warps in tiles]
+    text = TILED.replace("{configurations}", ", ".join(listed)).replace("{apart}", apart)
+    (tmp_path / "script.py").write_text(HEAD + text)
+    reports = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    assert len(reports) == len(tiles)
+    for (side, _), report in zip(tiles, reports, strict=True):
+        serious = [f for f in report.findings if f.severity in ("high", "medium")]
+        assert bool(serious) == (bool(apart) or WIDE not in tiles)
+        beside = [f for f in report.findings if "the autotuner also has SIDE=" in f.evidence.basis]
+        assert bool(beside) == (not apart and WIDE in tiles and side != WIDE[0])
+        assert {f.severity for f in beside} <= {"info"}

@@ -24,7 +24,12 @@ from traceview.kernels.inspect.python_targets import DEFAULT_ARCH
 from traceview.kernels.inspect.rules.global_memory import MANY_SPILLED_BYTES
 from traceview.kernels.inspect.target_report import inspect
 from traceview.kernels.inspect.targets import is_python
-from traceview.kernels.inspect.triton_builds import TritonBuild, builds, failures, identity
+from traceview.kernels.inspect.triton_builds import (
+    TritonBuild,
+    autotuned_identity,
+    builds,
+    failures,
+)
 from traceview.kernels.ptx import cubin as cubin_file
 from traceview.kernels.ptx.accesses import GENERATIONS, generation
 from traceview.kernels.ptx.model import Compiled
@@ -150,21 +155,16 @@ def _preselections(
     for kernel in everything:
         compiled = kernel.kernel if isinstance(kernel, Rejected) else kernel
         if compiled.configuration:
-            about.setdefault(_key(compiled), compiled)
-            groups.setdefault(_key(compiled), []).append(_configuration(kernel, sm_count))
+            about.setdefault(autotuned_identity(compiled), compiled)
+            groups.setdefault(autotuned_identity(compiled), []).append(
+                _configuration(kernel, sm_count)
+            )
     if not groups:
         raise InputError(f"{target} compiles no kernel under @triton.autotune", "pass what does")
     return tuple(
         Preselection(about[key].name, build.arch, _arguments(about[key]), judged(each))
         for key, each in groups.items()
     )
-
-
-def _key(kernel: Compiled) -> object:
-    """Equal for the configurations of one kernel and one set of arguments."""
-    values = kernel.configuration or {}
-    rest = tuple(argument for argument in kernel.arguments if argument.name not in values)
-    return identity(replace(kernel, arguments=rest, num_warps=None, num_stages=None))
 
 
 def _arguments(kernel: Compiled) -> str:

@@ -5,14 +5,14 @@ There is one kernel report per kernel; for those of a trace, with how they ran.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from traceview.base import display, units
 from traceview.base.errors import InputError
-from traceview.base.findings import Finding
+from traceview.base.findings import SEVERITIES, Finding
 from traceview.base.hardware import limits_of
 from traceview.base.hardware.occupancy import waves_of
 from traceview.kernels.headless.compile_function import compile_function
@@ -26,6 +26,7 @@ from traceview.kernels.inspect.python_targets import DEFAULT_ARCH
 from traceview.kernels.inspect.recompilations import Compare, Recompilations, Recompile
 from traceview.kernels.inspect.rules import findings_of
 from traceview.kernels.inspect.targets import is_named, is_python, kernels_of, split_target
+from traceview.kernels.inspect.triton_builds import autotuned_identity
 from traceview.kernels.inspect.what_if import TIME_S, what_if
 from traceview.kernels.ptx.accesses import accesses, elements_per_thread, instruction_mix
 from traceview.kernels.ptx.addresses.slicing import Provenance
@@ -223,7 +224,46 @@ def inspect_target(
             note(_out_of_time(recompiler.left_out, options.trials_s))
         if neighbours:
             reports = [_with_neighbours(report, recompiler) for report in reports]
-        return PtxReport(target, tuple(reports))
+        return PtxReport(target, _of_autotuners(reports))
+
+
+def _of_autotuners(reports: Sequence[KernelReport]) -> tuple[KernelReport, ...]:
+    """The reports, with findings no worse than those on the best configuration, if that is fine.
+
+    An autotuner times the configurations of a kernel, and leaves out what another one does better.
+    Findings that were not tested alike do not compare.
+    """
+    kernels: dict[object, list[KernelReport]] = defaultdict(list)
+    for report in reports:
+        kernels[_autotuned(report.compiled)].append(report)
+    best = {key: max(kernel, key=_worst) for key, kernel in kernels.items()}
+    return tuple(_beside(report, best[_autotuned(report.compiled)]) for report in reports)
+
+
+def _autotuned(compiled: Compiled) -> object:
+    return autotuned_identity(compiled), _is_tested(compiled)
+
+
+def _worst(report: KernelReport) -> int:
+    """The rank of the worst finding: a higher number is less severe."""
+    return min((SEVERITIES.index(f.severity) for f in report.findings), default=len(SEVERITIES))
+
+
+def _beside(report: KernelReport, best: KernelReport) -> KernelReport:
+    least = min(_worst(best), len(SEVERITIES) - 1)
+    values, others = (each.compiled.configuration or {} for each in (report, best))
+    differing = [f"{name}={value}" for name, value in others.items() if value != values.get(name)]
+    if not differing or least < SEVERITIES.index("low"):
+        return report
+    beside = f"; the autotuner also has {', '.join(differing)}, where nothing is as bad"
+
+    def lowered(finding: Finding) -> Finding:
+        if SEVERITIES.index(finding.severity) >= least:
+            return finding
+        evidence = replace(finding.evidence, basis=finding.evidence.basis + beside)
+        return replace(finding, severity=SEVERITIES[least], evidence=evidence)
+
+    return replace(report, findings=tuple(map(lowered, report.findings)))
 
 
 def _out_of_time(left_out: Sequence[str], budget_s: float) -> str:

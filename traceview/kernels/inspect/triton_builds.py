@@ -190,6 +190,13 @@ def identity(kernel: Compiled) -> object:
     return kernel.name, arguments, kernel.num_warps, kernel.num_stages, number
 
 
+def autotuned_identity(kernel: Compiled) -> object:
+    """Equal for the configurations of one kernel and one set of arguments."""
+    values = kernel.configuration or {}
+    rest = tuple(argument for argument in kernel.arguments if argument.name not in values)
+    return identity(replace(kernel, arguments=rest, num_warps=None, num_stages=None))
+
+
 def _of_jobs(
     events: Events, jobs: Sequence[_Job], version: str, arch: str, failure: str | None
 ) -> TritonBuild:

@@ -52,6 +52,36 @@ def normalized(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def recurrent(x_ptr, y_ptr, count, BLOCK: tl.constexpr, KIND: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    total = 0.0
+    most = float("-inf")
+    for start in range(0, count, BLOCK):
+        x = tl.load(x_ptr + start + offsets)
+        if KIND == "added":
+            total += tl.sum(x)
+        if KIND == "scaled":
+            total = 0.5 * total + tl.sum(x)
+        if KIND == "largest":
+            most = tl.maximum(most, tl.max(x))
+        if KIND == "replaced":
+            total = tl.sum(x)
+        if KIND == "replaced by itself":
+            total = tl.sum(x * total)
+        if KIND == "of a product":
+            total = total * tl.load(x_ptr) + tl.sum(x)
+            tl.store(y_ptr + start + offsets, x * total)
+        if KIND == "added elsewhere":
+            tl.store(y_ptr + start + offsets, x + total)
+            total += tl.sum(x)
+        if KIND == "softmax":
+            new = tl.maximum(most, tl.max(x))
+            total = total * tl.exp(most - new) + tl.sum(tl.exp(x - new))
+            most = new
+    tl.store(y_ptr, total + most)
+
+
+@triton.jit
 def total(x_ptr, y_ptr, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(y_ptr, tl.sum(tl.load(x_ptr + offsets)))

@@ -51,6 +51,25 @@ def test_a_reduction_that_is_needed_there(findings_on, name):
     assert findings_on(name) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "reductions"),
+    [
+        ("added", 1),
+        ("scaled", 1),
+        ("largest", 1),
+        ("replaced", 0),
+        ("replaced by itself", 0),
+        ("of a product", 0),
+        ("added elsewhere", 0),
+        # The sum alone: each iteration scales by the largest value so far.
+        ("softmax", 1),
+    ],
+)
+def test_a_loop_that_reads_what_it_carries_needs_each_reduction(findings_on, kind, reductions):
+    found = findings_on("recurrent", f'*fp32:16, *fp32:16, i32:16, 256, "{kind}"')
+    assert sum(each.evidence.values["reductions"] for each in found) == reductions
+
+
 def test_one_warp_has_nobody_to_wait_for(findings_on):
     assert findings_on("summed", num_warps=1) == []
 
@@ -73,3 +92,14 @@ def test_conflicts_of_a_reduction_rank_below_it(triton_cache, monkeypatch):
     tried = Retried(column_sums, "*fp32:16, *fp32:16, i32:16, i32:16, 64", with_ttgir=True)
     conflicts = [f for f in tried.findings() if f.message.startswith("Bank conflicts")]
     assert {f.severity for f in conflicts} <= {"low"}
+
+
+@pytest.mark.parametrize("block", [16, 64, 128])
+def test_what_warps_exchange_is_not_loaded_by_the_program(triton_cache, monkeypatch, block):
+    allow(triton_cache, monkeypatch)
+    from tests.inspect.rules.shared_memory.looped_kernels import column_sums
+
+    signature = f"*fp32:16, *fp32:16, i32:16, i32:16, {block}"
+    report = Retried(column_sums, signature, with_ttgir=True, sass=True, num_warps=2).alone()
+    assert [(d.space, d.change) for d in report.differences] == [("shared", "narrowed")]
+    assert not [each for each in report.findings if "narrower in SASS" in each.message]

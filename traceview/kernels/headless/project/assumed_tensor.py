@@ -22,6 +22,7 @@ _HEADS = re.compile(
     r"(n?h|hq|hv|n_?[qkv]{1,2}h|n?_?heads?(_\w)?|num_(kv_|q_|v_)?heads|n_?(kv|q|k|v)_?heads?|nheads|ngroups|g)",
     re.I,
 )
+_HIDDEN = re.compile(r"x|hidden(_states)?|inputs?|residual|activations", re.I)
 _ATTENTION = re.compile(r"(q|k|v|query|key|value|do|o|kv_?\w*|k_cache|v_cache)", re.I)
 _TAPS = re.compile(r"k[hw]|kernel(_?(size|h|w|height|width))?|(d_?)?conv(_width)?|width", re.I)
 _FILTER = re.compile(r"w|weights?|filters?|kernel", re.I)
@@ -127,8 +128,11 @@ class AssumedTensor:
             return _VOCABULARY_SIZE
         if name and _BATCH.fullmatch(name) and not is_last:
             return _BATCH_SIZE
+        # H of B, S, H = x.shape is the hidden size.
+        is_end = at in (-1, (self.rank or 0) - 1)
+        is_hidden = is_end and name in ("H", "h") and _HIDDEN.fullmatch(self.name)
         for pattern, size in _NAMED.items():
-            if name and pattern.fullmatch(name):
+            if name and pattern.fullmatch(name) and not is_hidden:
                 return size
         # Of three dimensions the last may hold all heads.
         is_inner = is_last and (not name or (at or 0) >= _HEADS_APART)

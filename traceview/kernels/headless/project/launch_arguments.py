@@ -451,9 +451,12 @@ def _passed(
             # Those named as strides are for the unpacked values that follow one another.
             run = list(itertools.takewhile(_STRIDE.search, names))
             following = sum(1 for _ in itertools.takewhile(_is_several_strides, call.args[at:]))
-            groups = [len([*each]) for _, each in itertools.groupby(run, _strided)]
+            groups = [len([*each]) for _, each in itertools.groupby(run or names, _strided)]
+            # Other names have theirs in common, too: san, sah, sad.
+            is_own = bool(names and _strided(names[0])) and min(groups[:following], default=0) > 1
+            alike = len(groups) == following if run else is_own
             equal = len(run) // max(following, 1)
-            most = (groups[0] if groups and len(groups) == following else equal) or share
+            most = (groups[0] if groups and alike else equal) or share
             yield from _unpacked(argument, names, most, unpacked[id(argument)])
         else:
             yield names.popleft() if names else "", scope.value(argument)

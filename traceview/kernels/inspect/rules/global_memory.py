@@ -102,13 +102,17 @@ def _at_array(kernel: KernelContext, context: AccessContext) -> Sequence[Instruc
 
 
 def unused_lanes(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Vector loads of which ptxas keeps only a part, as the rest is never read."""
+    """Vector loads of which ptxas keeps only a part, as the rest is never read.
+
+    What Triton exchanges through shared memory, as for a reduction, no program loads.
+    """
     for difference in kernel.differences if kernel.provenance else ():
         place = (difference.source, difference.kind, difference.space)
+        is_own = difference.space == "global" or kernel.ttgir is None
         one_value = difference.space == "global" and place[:2] in kernel.scalar_accesses
         here = [a for a in kernel.accesses if a.level == "ptx" and place_of(a) == place]
         is_vector = any(_VECTOR.search(access.opcode) for access in here)
-        if difference.change != "narrowed" or one_value or not is_vector:
+        if difference.change != "narrowed" or one_value or not is_vector or not is_own:
             continue
         unused = sum(kernel.provenance.unused_lanes(a) for a in here if kernel.provenance)
         dead = "{unused_lanes:loaded value} never read" if unused else "likely unused values"

@@ -30,6 +30,8 @@ _CONFLICTS = Diagnosis(
     "Load and store the tile along the same axis, or use another tile shape or num_warps, so that "
     "Triton lays shared memory out differently",
 )
+# A copy too narrow for whole rows of banks is told with the cause of its width.
+_COPY_CONFLICTS = replace(_CONFLICTS, explained_by=("narrow_global_accesses",))
 _PAD = (
     "Pad each row of the shared array by one element, or exchange the column for column ^ row on "
     "both sides"
@@ -115,7 +117,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         waves = f"{best.after.taken:.0f} wavefronts, {best.after.needed:.0f} without conflicts"
         basis += f"; recompiled with {best.remedy.change.description}: {waves}"
     yield CodeClaim(
-        _CONFLICTS,
+        _COPY_CONFLICTS if worst.kind == "async-copy" else _CONFLICTS,
         {
             "line": line_name(worst.source),
             "wavefronts_per_request": cost.wavefronts,

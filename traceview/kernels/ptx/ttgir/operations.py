@@ -204,7 +204,7 @@ class WarpReduction:
     """A reduction in the deepest loop whose axis is spread over several warps.
 
     A `pick` sums a block in which all but one loaded element are masked away; the result of an
-    `accumulation` only adds to what the loop carries.
+    `accumulation` only adds to what the loop carries, and nothing else there reads.
     """
 
     source: SourceLine | None
@@ -216,10 +216,9 @@ def warp_reductions(module: IrModule) -> Iterator[WarpReduction]:
     """The reductions across warps in the deepest loop, in program order."""
     depths = loop_depths_of(module)
     deepest = max(depths, default=0)
-    users = module.users
     for op, depth in zip(module.operations, depths, strict=True):
         if op.opcode == "tt.reduce" and 0 < depth == deepest and _crosses_warps(op, module):
-            yield WarpReduction(op.line, _purpose(op, module, users), not op.shape)
+            yield WarpReduction(op.line, _purpose(op, module), not op.shape)
 
 
 @record
@@ -280,12 +279,10 @@ def _crosses_warps(op: IrOperation, module: IrModule) -> bool:
     return bool(bases and axis and any(basis[int(axis[1])] for basis in bases.warp))
 
 
-def _purpose(
-    op: IrOperation, module: IrModule, users: Mapping[str, Sequence[IrOperation]]
-) -> Purpose:
+def _purpose(op: IrOperation, module: IrModule) -> Purpose:
     if len(op.inputs) == 1 and _picks(op, module):
         return "pick"
-    return "accumulation" if _accumulates(op.results, users) else "other"
+    return "accumulation" if _accumulates(op, module) else "other"
 
 
 def _picks(op: IrOperation, module: IrModule) -> bool:
@@ -315,13 +312,32 @@ def _maker(value: str, module: IrModule) -> IrOperation | None:
     return maker
 
 
-def _accumulates(results: Sequence[str], users: Mapping[str, Sequence[IrOperation]]) -> bool:
-    """Whether results reach only the next iteration, directly or after one accumulation."""
-    using = [user for result in results for user in users.get(result, ())]
-    sums = [user for user in using if _ACCUMULATING.match(user.opcode)]
-    after = [user for each in sums for result in each.results for user in users.get(result, ())]
-    last = [user for user in using if user not in sums] + after
-    return bool(last) and all(user.opcode == "scf.yield" for user in last)
+def _accumulates(op: IrOperation, module: IrModule) -> bool:
+    """Whether results only add to values that nothing else in the loop reads, but to scale them."""
+    users, carried = module.users, _carried(module)
+
+    def of(values: Sequence[str]) -> list[IrOperation]:
+        return [user for value in values for user in users.get(value, ())]
+
+    sums = of(op.results)
+    for each in sums:
+        kept = [name for name, value in carried.items() if value in each.results]
+        scaled = [user for user in of(kept) if user is not each and user.opcode != "scf.for"]
+        if not kept or any(user.opcode != "scf.yield" for user in of(each.results)):
+            return False
+        if any(user is not each for scale in scaled for user in of(scale.results)):
+            return False
+    return bool(sums) and all(_ACCUMULATING.match(each.opcode) for each in sums)
+
+
+def _carried(module: IrModule) -> dict[str, str]:
+    """What loops carry: the value that each name has in the next iteration."""
+    carried: dict[str, str] = {}
+    for op, regions in module.nested():
+        if op.opcode == "scf.yield" and regions and regions[-1].opcode == "scf.for":
+            names = _CARRIED.findall(regions[-1].rest.partition("iter_args(")[2])
+            carried |= dict(zip(names, op.inputs, strict=False))
+    return carried
 
 
 _OPERANDS = re.compile(r" : tensor<[\dx]+x(\w+), .*> \* tensor<[\dx]+x(\w+), ")
@@ -362,11 +378,7 @@ def cuda_core_products(module: IrModule) -> Iterator[CudaCoreProduct]:
 
 def _is_recurrent(product: IrOperation, module: IrModule) -> bool:
     """Whether the operands of a product are computed from its own result."""
-    yielded: dict[str, str] = {}
-    for op, regions in module.nested():
-        if op.opcode == "scf.yield" and regions and regions[-1].opcode == "scf.for":
-            names = _CARRIED.findall(regions[-1].rest.partition("iter_args(")[2])
-            yielded |= dict(zip(names, op.inputs, strict=False))
+    yielded = _carried(module)
 
     def following(value: str) -> Sequence[str]:
         maker = module.makers.get(value)

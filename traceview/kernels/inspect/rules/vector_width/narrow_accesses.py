@@ -83,8 +83,14 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     shared = _is_stencil(kernel, samples)
     every = {s: _narrow(kernel, kernel.global_accesses[s], samples, shared) for s in streams}
     bits = {s: kernel.bits_per_pass(contexts) for s, contexts in kernel.global_accesses.items()}
-    # Threads beyond a tiny tile move nothing.
-    of_tiles = {s: min(moved, tile_bits(*s, kernel.compiled)) for s, moved in bits.items()}
+    # Threads beyond a tiny tile move nothing, and all but one for a scalar.
+    threads = WARP_THREADS * (kernel.compiled.num_warps or 1)
+    of_tiles = {
+        (place, array): moved / threads
+        if place[:2] in kernel.scalar_accesses
+        else min(moved, tile_bits(place, array, kernel.compiled))
+        for (place, array), moved in bits.items()
+    }
     total = sum(bits.values())
     tiled = any(each.tiles for each in every.values() if each)
     # A loop that waits for memory's latency, or computes for longer than it loads, gains little.
