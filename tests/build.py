@@ -514,11 +514,12 @@ class Export(ExportFile):
             jsonText=json.dumps({domain: {**sample, "Frames": listed}}, separators=(",", ":")),
         )
 
-    def source_line(self, file: str, line: int, text: str) -> Self:
-        """Add the text of a line, as `traceview record` stores it."""
-        self._tables["TRACEVIEW_SOURCE_LINES"] = "file:T! line! text:T!"
-        self._rows.setdefault("TRACEVIEW_SOURCE_LINES", [])
-        return self.raw("TRACEVIEW_SOURCE_LINES", file=file, line=line, text=text)
+    def source_line(self, file: str, line: int, text: str, *, around: bool = False) -> Self:
+        """Add the text of a line, or of one around it, as `traceview record` stores them."""
+        table = "TRACEVIEW_SOURCE_EXCERPTS" if around else "TRACEVIEW_SOURCE_LINES"
+        self._tables[table] = "file:T! line! text:T!"
+        self._rows.setdefault(table, [])
+        return self.raw(table, file=file, line=line, text=text)
 
     def python_event(
         self,
