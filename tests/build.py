@@ -126,6 +126,7 @@ class Export(ExportFile):
         self._tables[KERNELS_TABLE] = " ".join(_declared(column) for column in KERNEL_CODE.columns)
         self._rows[KERNELS_TABLE] = []
         self._registered_names = registered_names
+        self.program = "python3"
         self._correlations: dict[int, int] = {}
         self._domains: dict[str, int] = {}
         self._gpus: dict[int, dict[str, Any]] = {}
@@ -786,7 +787,7 @@ class Export(ExportFile):
         return {
             "ThreadNames": [{"nameId": name, "globalTid": tid} for name, tid in named],
             "PROCESSES": [
-                {"globalPid": global_pid(p), "pid": process_id(p), "name": "python3"}
+                {"globalPid": global_pid(p), "pid": process_id(p), "name": self.program}
                 for p in processes
             ],
             "TARGET_INFO_GPU": self._gpu_rows(),
