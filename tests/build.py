@@ -126,6 +126,7 @@ class Export(ExportFile):
         self._tables[KERNELS_TABLE] = " ".join(_declared(column) for column in KERNEL_CODE.columns)
         self._rows[KERNELS_TABLE] = []
         self._registered_names = registered_names
+        self.program = "python3"
         self._correlations: dict[int, int] = {}
         self._domains: dict[str, int] = {}
         self._gpus: dict[int, dict[str, Any]] = {}
@@ -514,11 +515,12 @@ class Export(ExportFile):
             jsonText=json.dumps({domain: {**sample, "Frames": listed}}, separators=(",", ":")),
         )
 
-    def source_line(self, file: str, line: int, text: str) -> Self:
-        """Add the text of a line, as `traceview record` stores it."""
-        self._tables["TRACEVIEW_SOURCE_LINES"] = "file:T! line! text:T!"
-        self._rows.setdefault("TRACEVIEW_SOURCE_LINES", [])
-        return self.raw("TRACEVIEW_SOURCE_LINES", file=file, line=line, text=text)
+    def source_line(self, file: str, line: int, text: str, *, around: bool = False) -> Self:
+        """Add the text of a line, or of one around it, as `traceview record` stores them."""
+        table = "TRACEVIEW_SOURCE_EXCERPTS" if around else "TRACEVIEW_SOURCE_LINES"
+        self._tables[table] = "file:T! line! text:T!"
+        self._rows.setdefault(table, [])
+        return self.raw(table, file=file, line=line, text=text)
 
     def python_event(
         self,
@@ -785,7 +787,7 @@ class Export(ExportFile):
         return {
             "ThreadNames": [{"nameId": name, "globalTid": tid} for name, tid in named],
             "PROCESSES": [
-                {"globalPid": global_pid(p), "pid": process_id(p), "name": "python3"}
+                {"globalPid": global_pid(p), "pid": process_id(p), "name": self.program}
                 for p in processes
             ],
             "TARGET_INFO_GPU": self._gpu_rows(),

@@ -372,6 +372,32 @@ def test_a_few_passes_after_a_long_compilation_are_no_program(tmp_path, prints, 
     assert is_start_up_alone(with_steps(export.load(tmp_path))) is alone
 
 
+@pytest.mark.parametrize(
+    ("program", "compiled"),
+    [("rt", True), ("a.out", True), ("/opt/noderunner", False), ("python3.12", False)],
+)
+@pytest.mark.parametrize("between_ms", [100, 300])
+@pytest.mark.parametrize("kernels", [2, 4, 7])
+def test_what_a_compiled_program_does_before_a_new_kernel_is_no_first_use(
+    tmp_path, program, compiled, between_ms, kernels
+):
+    """Found on a ray tracer that writes its image before it frees the scene: no import, and no
+    compiler of kernels, comes before the first use of one."""
+    export, at = Export(), 0
+    export.program = program
+    for number in range(kernels):
+        export.call("cuLibraryGetKernel", at, at + 2_000)
+        at += 4_000
+        export.launch((at, at + 90_000), (at + 92_000, at + 40 * MS), name=f"stage_{number}")
+        export.sync("cudaDeviceSynchronize_v3020", at + 95_000, at + 40 * MS + 5_000)
+        at += (40 + between_ms) * MS
+    report = traceview.analyze(export.load(tmp_path))
+
+    assert report.verdict.text.startswith("Cold") is not compiled
+    [idle] = [each for each in report.findings if "sat idle" in each.finding.message][:1]
+    assert (idle.severity != "info") is compiled
+
+
 @pytest.mark.parametrize("load_ms", [60, 900])
 @pytest.mark.parametrize("products", [1, 4])
 def test_little_beside_first_uses_promises_nothing(tmp_path, load_ms, products):

@@ -222,6 +222,18 @@ def test_growth_is_a_leak_only_where_it_goes_on(level, leaks):
     assert found.bytes_per_step > 0 or not leaks
 
 
+@pytest.mark.parametrize("steps", [20, 60, 500])
+@pytest.mark.parametrize("block", [MB, 2 * MB, 20 * MB])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pool_that_fills_ever_more_slowly_is_no_leak(steps, block, seed):
+    """Found on Glow: 8, 4 and 2 MB in the first steps, 2 MB in the last ten."""
+    step, random = np.arange(steps), np.random.default_rng(seed)
+    jitter, times = block * random.random(steps) / 4, random.uniform(15, 30)
+    for grown, leaks in ((1 - np.exp(-5 * step / steps), False), (step / steps, True)):
+        level = np.floor((times * block * grown + jitter) / block).astype(np.int64) * block
+        assert growth_of(level).leaks == leaks
+
+
 def test_growth_of_thousands_of_steps_is_that_of_a_sample():
     found = growth_of(np.arange(100_000) * 1000)
 

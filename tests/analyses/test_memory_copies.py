@@ -143,6 +143,45 @@ def test_a_pageable_upload_is_at_the_line_that_python_samples_show(tmp_path):
     assert finding.subject == Subject("line", "train.py:31", "/work/train.py", 31)
 
 
+MADE = "Make the data on the GPU (torch.zeros(…, device=…)): the CPU makes it anew"
+
+
+@pytest.mark.parametrize("call", ["cuda()", "cuda(non_blocking=True)", "to(device)", "to('cuda')"])
+@pytest.mark.parametrize(
+    ("above", "line", "anew"),
+    [
+        ([], "x = torch.zeros(n, 4).{}", True),
+        ([], "h = net(Variable(torch.zeros(*a.size())).{})", True),
+        (["x = torch.zeros(n)"], "x = x.{}", True),
+        (["    x = Variable(torch.zeros(n,", "        m))", "if gpu:"], "x = x.{}", True),
+        (["x = torch.zeros(n)", "x = load(path)"], "x = x.{}", False),
+        (["max_x = torch.zeros(n)"], "x = x.{}", False),
+        (["y = torch.zeros(n)"], "x = x.{}", False),
+        (["x == torch.zeros(n)"], "x = x.{}", False),
+        (["x = torch.zeros(n, device=device)"], "x = x.{}", False),
+        (["x = torch.zeros(n)", "", "", "", ""], "x = x.{}", False),
+        ([], "x, y = (t.{} for t in batch)", False),
+    ],
+)
+def test_data_that_the_cpu_makes_anew_is_to_be_made_on_the_gpu(above, line, call, anew, tmp_path):
+    """Pinning it would be one more copy by the CPU, each time."""
+    export, source = Export(), line.format(call)
+    for number, text in enumerate(above, 31 - len(above)):
+        export.source_line("/work/net.py", number, text, around=True)
+    export.source_line("/work/net.py", 31, source, around=True)
+    for step in range(20):
+        at = step * 10_000_000
+        export.range(f"traceview:sync:/work/net.py:31 in f: {source} [Tensor.to]", at, at + 5 * MS)
+        copied = (at + 100_000, at + 4_900_000)
+        export.copy((at + 1_000, at + 4_950_000), copied, bytes=10**7, source="pageable")
+        export.launch((at + 5_100_000, at + 5_105_000), (at + 5_200_000, at + 9_900_000))
+    [finding] = [
+        each for each in ask(ANALYSIS, export, tmp_path).findings if each.severity != "info"
+    ]
+
+    assert finding.action.startswith(MADE if anew else "Pin the host memory")
+
+
 @pytest.mark.parametrize(
     ("kind", "memory"), [("H2D", {"source": "pageable"}), ("D2H", {"destination": "pageable"})]
 )

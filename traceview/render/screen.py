@@ -94,6 +94,8 @@ def _as_full_as_fit(entries: Sequence[FindingText], room: int) -> list[list[Text
         [at for at, each in enumerate(entries) if each.ranked.finding.severity == severity]
         for severity in ("high", "medium")
     )
+    # What comes first has its action.
+    high = high or medium[:1]
     rounds = [(form, at) for form in _MEDIUM_FORMS for at in medium]
     rounds += [(_FORMS[-1], at) for at in high]
     rounds += [((_HIGH_MESSAGE - 1, entries[at].least_action), at) for at in medium]

@@ -52,6 +52,10 @@ MODULE = (f"{SITE}/torch/nn/modules/module.py", 1790, "_call_impl")
 UPDATE = (f"{SITE}/torch/optim/adamw.py", 243, "step")
 
 
+def module(function):
+    return (f"{SITE}/torch/nn/modules/module.py", 2970, function)
+
+
 @pytest.mark.parametrize(
     ("stack", "gap_ms", "activity"),
     [
@@ -61,6 +65,8 @@ UPDATE = (f"{SITE}/torch/optim/adamw.py", 243, "step")
         # Launches of torch are as close as that; so is what comes between them.
         ((STFT, MAIN), 1, "cpu"),
         ((UPDATE, MAIN), 20, "cpu"),
+        *(((module(name), MAIN), 20, "cpu") for name in ("zero_grad", "train", "_apply")),
+        ((module("_call_impl"), MAIN), 20, "tensors"),
         ((MAIN,), 20, "cpu"),
     ],
 )

@@ -122,7 +122,7 @@ def test_cpu_work_before_and_after_all_gpu_work_is_what_a_run_is_about_together(
     assert "s of CPU work before and after the GPU's" in report.verdict.text
 
 
-def sampled_run(where, frames, took=4 * S, gpu=400 * MS):
+def sampled_run(where, frames, took=4 * S, gpu=400 * MS, kernels=3):
     """A run that is sampled every 10 ms; CUDA's first and last call are beside the GPU's work.
 
     `frames` of what comes before the first call or after the last, in `took`, are (file or module,
@@ -132,9 +132,11 @@ def sampled_run(where, frames, took=4 * S, gpu=400 * MS):
     export, begin = Export(), 20 * MS + (took if where == "before" else 0)
     end = begin + gpu
     work = (20 * MS, begin) if where == "before" else (end + MS, end + MS + took)
-    for number in range(3):
-        start = begin + number * gpu // 3
-        export.launch((start - 9_000, start - 5_000), (start, start + gpu // 3))
+    for number in range(kernels):
+        start, free = (begin + (number + part) * gpu // kernels for part in (0, 1))
+        export.launch((start - 9_000, start - 5_000), (start, free - 20_000 * (kernels > 3)))
+        if kernels > 3:
+            export.range(f"step_{number}", start - 10_000, free - 11_000)
     export.call("cudaDeviceSynchronize_v3020", end - MS, end + 1_000)
     for time in (MS, max(end, work[1])):
         export.os_call("mmap", time, time + 1_000)
@@ -192,6 +194,26 @@ def test_samples_show_what_the_program_itself_works_at(tmp_path, where, kind, to
     named = "in expected (app)" if kind == "native" else "at run.py:31 in expected"
     assert f"% of it {named}." in found.message
     assert found.message.startswith("After" if where == "after" else "Before")
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("kind", ["native", "python"])
+@pytest.mark.parametrize(
+    ("run", "whole"),
+    [({"exit_status": "0"}, True), ({"exit_status": "0", "first_s": "4"}, False), ({}, False)],
+)
+@pytest.mark.parametrize(("took", "gpu"), [(5 * S, 300 * MS), (2 * S, 900 * MS), (S, 900 * MS)])
+def test_a_compiled_program_that_ends_is_no_sample_of_a_longer_loop(
+    tmp_path, where, kind, run, whole, took, gpu
+):
+    """Where it works beside the GPU's steps for most of its run, that comes first."""
+    export = sampled_run(where, ITS_WORK[kind], took, gpu, kernels=30).run(**run)
+    found = of_run(export, tmp_path)
+    comes_first = whole and kind == "native" and took >= 2 * gpu
+
+    assert [each.severity for each in found] == (
+        ["high"] if comes_first else ["low"] if took >= 5 * gpu else []
+    )
 
 
 @pytest.mark.parametrize("where", ["before", "after"])

@@ -61,6 +61,25 @@ def test_the_remedy_fits_the_library_that_takes_the_time(tmp_path, stack, expect
     assert remedy(tmp_path, *stack).startswith(expected)
 
 
+@pytest.mark.parametrize("waits", [(LOADER, 734, "__next__"), FORK])
+@pytest.mark.parametrize(
+    ("source", "again"),
+    [
+        ("x, y = next(iter(loader))", True),
+        ("j, data = next(enumerate(test_loader, 0))", True),
+        ("x, y = next(batches)", False),
+        ("for x, y in iter(loader):", False),
+        ("for i, data in enumerate(loader, 0):", False),
+    ],
+)
+def test_an_iterator_that_is_made_for_one_batch_is_to_be_kept(tmp_path, waits, source, again):
+    export = sample_gaps(loop(gap_ms=4), waits, (LOADER, 500, "__iter__"), MAIN, gap_ms=4)
+    export.source_line(*MAIN[:2], source)
+    [first, *_] = ask(ANALYSIS, export, tmp_path).findings
+
+    assert first.action.startswith("Keep the DataLoader's iterator") is again
+
+
 FPROP = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_kernel0_0"
 CONVOLUTION = "cudnn_generated_fort_native_conv_sm90_fprop_kernel0_0"
 ATTEND = ("/work/model.py", 158, "attend")

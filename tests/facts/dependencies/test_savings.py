@@ -6,10 +6,12 @@ import pytest
 from tests.build import Export
 from traceview.base import groups
 from traceview.traces.facts import savings
+from traceview.traces.facts.copies import downloads, uploads
 from traceview.traces.facts.dependencies import forecast as forecasts
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
-from traceview.traces.facts.operations import api_calls, operations
+from traceview.traces.facts.launches import waits
+from traceview.traces.facts.operations import CallKind, api_calls, operations
 from traceview.traces.facts.steps.steps import steady_operations
 from traceview.traces.trace import Selection
 
@@ -193,3 +195,40 @@ def test_a_group_takes_up_all_calls_of_its_thread(tmp_path, order, launches):
     changed.launch_at_once(of.item_of_operation, group.ids)
 
     assert np.count_nonzero(changed.own_ns[: of.graph.calls]) == launches * STEPS
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size", [4, 1 << 20])
+def test_calls_that_wait_win_no_more_than_they_and_those_for_the_same_take(tmp_path, seed, size):
+    """What an upload moves is needed, and a large result takes its time in any case."""
+    random = np.random.default_rng(seed)
+    export, at, order = Export(), 0, random.permutation(["sync", "read", "sync", "upload", "read"])
+    order = order[: random.integers(3, 6)]
+    for number in range(STEPS):
+        begin, free = at, at + 40 * US
+        export.launch((at, at + 4 * US), (at + 6 * US, free))
+        at += 5 * US
+        for kind in order:
+            done = max(at, free) + (2 if kind == "sync" else 9) * US
+            if kind == "sync":
+                export.sync("cudaDeviceSynchronize_v3020", at, done, sync_type="context")
+            else:
+                where = {"kind": "H2D", "source": "pageable"}
+                if kind == "read":
+                    where = {"kind": "D2H", "source": "device", "destination": "pageable"}
+                free = done - 3 * US
+                copied = (free - 2 * US, free)
+                export.copy((at, done), copied, api="cudaMemcpy_v3020", bytes=size, **where)
+            at = done + 2 * US
+        export.range(f"step_{number}", begin, at)
+    trace = export.load(tmp_path)
+    ops, calls, every = operations(trace), api_calls(trace), waits(trace)
+    kinds = {"sync": every.call[every.does == CallKind.SYNCHRONIZE]}
+    for kind, moved in (("upload", uploads(trace)), ("read", downloads(trace))):
+        kinds[kind] = ops.call[moved & ops.launched]
+    small = ["read"] * (size < 1 << 16)
+    gone = {"sync": ["sync", *small], "upload": ["upload"], "read": ["sync", "read"]}
+    for kind in set(order.tolist()):
+        gain = savings.of_waits(trace, kinds[kind])
+        took_ns = sum(int(calls.duration_ns[kinds[each]].sum()) for each in gone[kind])
+        assert gain.saved_ns <= took_ns

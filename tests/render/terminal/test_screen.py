@@ -102,6 +102,15 @@ def test_a_place_is_told_without_its_source_where_it_does_not_fit_with_it(length
     assert brief.replace(source, "") == text
 
 
+@pytest.mark.parametrize("count", [1, 4, 7])
+@pytest.mark.parametrize("severity", ["high", "medium"])
+@pytest.mark.parametrize("width", [80, 100])
+def test_what_comes_first_has_its_action(count, severity, width):
+    worst = finding(severity, message="Worst. " * 60, action="Do this first. Then that.")
+    others = [finding("medium", message="A loss of many words. " * 20)] * (count - 1)
+    assert "→ Do this first." in render_screen(with_findings(worst, *others), width=width)
+
+
 def test_six_findings_still_name_their_lines():
     """Found on cupy's black_scholes.py: two findings differed only in the line that was cut off."""
     many = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -98,6 +99,13 @@ _ONE_MEMORY = (
     "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
     "here, so that nothing needs a copy."
 )
+_MAKE_THERE = (
+    "Make the data on the GPU ({call}…, device=…)): the CPU makes it anew before each copy, so "
+    "that pinning it is no gain."
+)
+_MADE = re.compile(r"\btorch\.(zeros|ones|empty|full|eye|arange|linspace|rand\w*|normal)\(")
+_COPIED, _NEAR_LINES = re.compile(r"\b([A-Za-z_]\w*)\.(?:cuda|to)\("), 4
+"""What a line copies, and how far above it `traceview record` stores the program's lines."""
 _OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
 _IN_BUCKETS = (
     " DistributedDataParallel copies gradients into its buckets unless "
@@ -249,6 +257,8 @@ def _exposed_claim(
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
+    elif slow and line and (call := _made_anew(trace, line)):
+        remedy = _MAKE_THERE.format(call=call)
     elif _slow_link(row):
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
@@ -277,6 +287,24 @@ def _exposed_claim(
             "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
         },
     )
+
+
+def _made_anew(trace: Trace, line: SampledLine) -> str:
+    """The call of torch that makes what a line copies, in this line or right above; empty if none.
+
+    Such a tensor is new each time: to pin it is one more copy by the CPU.
+    """
+    table, texts = trace.recorded("source_lines"), [line.source or ""]
+    copied = _COPIED.search(texts[0])
+    if copied:
+        above = line.line - table["line"].astype(np.int64)
+        near = (above > 0) & (above <= _NEAR_LINES) & table.texts("file").isin([line.file])
+        rows = np.flatnonzero(near)
+        text = (str(table.texts("text")[row]) for row in rows[np.argsort(above[rows])].tolist())
+        set_there = re.compile(rf"\s*{copied[1]}\s*=[^=]")
+        texts += [next(filter(set_there.match, text), "")]
+    calls = (_MADE.search(text) for text in texts if "device=" not in text.split(".to(")[0])
+    return next((call[0] for call in calls if call), "")
 
 
 def _of_one_memory(trace: Trace) -> str:

@@ -204,8 +204,8 @@ def growth_of(level: Integers) -> Growth:
 
     The slope is that of Theil and Sen: the median of the slopes between all pairs. It counts as a
     leak where the Mann-Kendall test for a rising trend has less than _CHANCE, the slope explains
-    most of the growth, and the level still rises in the last third: a pool that fills during the
-    first steps is not a leak.
+    most of the growth, and the level rises in the last third by most of what the slope tells: a
+    pool that fills during the first steps, ever more slowly, is not a leak.
     """
     places = np.linspace(0, len(level) - 1, min(len(level), _MOST_STEPS))
     rows = groups.different(places.astype(np.int64))
@@ -218,7 +218,7 @@ def growth_of(level: Integers) -> Growth:
     leaks = (
         grown >= _LEAST_GROWTH_BYTES
         and slope * (len(level) - 1) >= _STEADY * grown
-        and last[-1] > last[0]
+        and last[-1] - last[0] >= _STEADY * slope * (rows[-1] - rows[-len(last)])
         and rising_by_chance(some, int(np.sign(rise).sum())) < _CHANCE
     )
     return Growth(slope, len(level), grown, leaks)

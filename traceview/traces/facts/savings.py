@@ -16,7 +16,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, RowNumbers, row_numbers
-from traceview.traces.facts.copies import uploads
+from traceview.traces.facts.copies import downloads, uploads
 from traceview.traces.facts.dependencies.forecast import Model, model
 from traceview.traces.facts.dependencies.replay import Changed, Edit, UsualTimes, on_last
 from traceview.traces.facts.idle.gaps import steady_span_ns, steady_spans_ns
@@ -95,8 +95,8 @@ def of_waits(trace: Trace, calls: Array, copies: Array = groups.NO_ROWS) -> Gain
     The `copies` (rows of operations) that they wait for are not made.
 
     The waits of their threads before and behind them without a launch in between wait for nothing
-    either: they are for the same work, and would wait in their place. Uploads still do: what they
-    move is needed, and their remedy is another.
+    either: they are for the same work, and would wait in their place. Uploads still do, and large
+    reads unless some of the calls read: what they move is needed, and their remedy is another.
     """
     item = _items(trace, _same_waits(trace, calls))
     copied = model(trace).item_of_operation[copies]
@@ -122,13 +122,20 @@ def of_calls(trace: Trace, calls: Array) -> Gain | None:
 
 def _same_waits(trace: Trace, chosen: Array) -> Array:
     """These waits, and the others between the same launches of their threads, as API calls."""
-    every, uploading = waits(trace), np.zeros(len(api_calls(trace)), bool)
-    uploading[operations(trace).call[uploads(trace) & operations(trace).launched]] = True
-    others = every.call[np.isin(every.does, FOR_THE_GPU) & ~uploading[every.call]]
+    every, ops = waits(trace), operations(trace)
+    sent, read = (np.flatnonzero(moved(trace) & ops.launched) for moved in (uploads, downloads))
+    if groups.isin(chosen, ops.call[sent]).all():
+        return chosen
+    others = every.call[np.isin(every.does, FOR_THE_GPU) & ~groups.isin(every.call, ops.call[sent])]
+    if not groups.isin(chosen, ops.call[read]).any():
+        large = trace.recorded("copies")["bytes"][ops.row[read]] > _A_RESULT
+        others = others[~groups.isin(others, ops.call[read[large]])]
     own, of_others = between(trace, api_calls(trace).does == CallKind.LAUNCH, chosen, others)
     return groups.different(np.concatenate([chosen, others[groups.isin(of_others, own)]]))
 
 
+_A_RESULT = 1 << 16
+"""Bytes that take no time to speak of beside the wait for them."""
 FOR_THE_GPU = (CallKind.SYNCHRONIZE, CallKind.COPY, CallKind.COPY_ASYNC)
 
 

@@ -595,12 +595,19 @@ _PLANS = (
     "Turn cuDNN's attention off (torch.backends.cuda.enable_cudnn_sdp(False)), or pad sequences to "
     "a few lengths: it makes a plan on the CPU for each shape that it has not seen."
 )
+_KEEP_ITERATOR = (
+    "Keep the DataLoader's iterator, or its workers (persistent_workers=True): each "
+    "next(iter(…)) starts them again, and lets them load batches that nobody takes."
+)
+_NEW_ITERATOR = re.compile(r"\bnext\(\s*(?:iter|enumerate)\(")
 
 
 def part_remedy(trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSite | None) -> str:
     """The remedy for a part of idle time, by the function that most of it passed in."""
     stack, time_ns = part.samples.site, part.samples.time_ns
     doing = activities.ACTIVITIES[part.doing]
+    if part.doing == activities.DATA_WAIT and line and _NEW_ITERATOR.search(line.source or ""):
+        return _KEEP_ITERATOR
     for frame, remedy in doing.by_frame:
         through = stacks_through(trace, re.compile(frame))
         python = stack < len(through)

@@ -95,7 +95,8 @@ def gap_causes(trace: Trace) -> GapCauses:
     cause[gap_bounds.hold_lost_work(trace, gaps)[parts.gap]] = causes.LOST_WORK
     loads = np.isin(cause, (causes.MODULE_LOAD, causes.JIT_COMPILE))
     loading = np.zeros(len(gaps), bool)
-    loading[parts.gap[loads]] = True
+    long = parts.duration_ns > operations.LAZY_LOAD_NS
+    loading[parts.gap[loads & (long | (not _is_compiled(trace)))]] = True
     new = operations.first_launches(trace)[gaps.after]
     # Kernels of one name may be variants, each with code that its compiler loads and launches.
     variant = np.zeros(len(gaps), bool)
@@ -302,6 +303,16 @@ def _loads_for_good(trace: Trace) -> Mask:
     unloads = names.matching(_UNLOADS.match) & (calls["start_ns"] < last_ns.max(initial=0))
     result[:-1] = names.matching(_LOADS.match) & ~unloads.any()
     return result
+
+
+def _is_compiled(trace: Trace) -> bool:
+    """Whether the program is known to be compiled: what comes before the first use of a kernel that
+    loads nothing is no import, but what the program itself does, such as to write an image."""
+    names = [str(name) for name in trace.processes.texts("name").decode()]
+    return bool(names) and all(name and not _INTERPRETS.search(name) for name in names)
+
+
+_INTERPRETS = re.compile(r"python|julia|java|node|ruby|matlab|octave|^R$", re.IGNORECASE)
 
 
 def _launched_by_driver(trace: Trace) -> Mask:

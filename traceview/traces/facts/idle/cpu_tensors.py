@@ -31,8 +31,9 @@ and then, which `_ALWAYS` allows for."""
 _ALWAYS, _MOST = 0.9, 0.5
 """Parts of the samples: of a line, those in stretches without a call; of stretches, at lines."""
 _COMPUTES = re.compile(
-    r"(?:^|/)(?:torch/(?:functional|_tensor|nn/functional|nn/modules/\w+|fft/\w+|linalg/\w+|signal/.+"
-    r"|special/\w+)|torchaudio/.+|torchvision/transforms/.+|kornia/.+)\.py::"
+    # What holds modules keeps their parameters, as to set gradients to None.
+    r"(?:^|/)(?:torch/(?:functional|_tensor|nn/functional|nn/modules/(?!module\.)\w+|fft/\w+"
+    r"|linalg/\w+|signal/.+|special/\w+)|torchaudio/.+|torchvision/transforms/.+|kornia/.+)\.py::"
 )
 _MODULE = re.compile(r"/torch/nn/modules/module\.py::_call_impl$")
 _UPDATES = re.compile(r"/torch/(?:optim|utils/data|serialization|distributed)\b")
