@@ -29,7 +29,8 @@ LIGHT = {
     "c10/cuda/CUDAException.h": "#include <cuda.h>\n#include <c10/util/Half.h>\n",
     "c10/util/Half.h": (
         "#include <cuda_fp16.h>\nnamespace c10 { struct alignas(2) Half { __half value;\n"
-        "  __device__ operator float() const { return __half2float(value); } }; }\n"
+        "  __device__ operator float() const { return __half2float(value); }\n"
+        "  __device__ operator __half() const { return value; } }; }\n"
         "namespace at { using namespace c10; }\n"
     ),
 }
@@ -159,6 +160,20 @@ def test_headers_of_libraries_that_are_missing_too(header, program):
     ptx, _ = cuda_cpp.compile_cuda(program, note=notes.append, kernel="k")
     assert list(bodies(ptx)) == ["_Z1kIfEvPT_"]
     assert notes[0].endswith(f"{header} missing, and PyTorch's headers take nvcc long")
+
+
+@pytest.mark.parametrize(
+    ("step", "types"),
+    [("*= T(3)", "float"), ("= x[0] < x[1] ? x[0] : x[1]", "float and c10::Half")],
+)
+def test_a_type_is_half_where_the_kernel_can_have_it(step, types, program):
+    """Macros with HALF choose it, too, and builds of extensions have no operators of __half."""
+    text = KINDS["a dispatch"].replace("*= T(3)", step).replace("_TYPES(", "_TYPES_AND_HALF(")
+    program.write_text(f"#include <torch/extension.h>\n{text}")
+    notes = list[str]()
+    ptx, _ = cuda_cpp.compile_cuda(program, note=notes.append, kernel="k")
+    assert len(bodies(ptx)) == 1 + ("Half" in types)
+    assert notes[1:] == [f"`scalar_t` is taken as {types}"]
 
 
 @pytest.mark.parametrize("header", ["torch/extension.h", "ATen/ATen.h"])

@@ -357,7 +357,8 @@ def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> 
     names = list(dict.fromkeys(short))
     path = Path(target)
     templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix in _CUDA_FILES else ()
-    if unused := [each for each in templates if fnmatchcase(each, (kernel or "*").split("<")[0])]:
+    own = (kernel or "*").partition("<")[0].rpartition("::")[2]
+    if unused := [each for each in templates if fnmatchcase(each, own)]:
         what = f"{target} only defines the kernel template {unused[0]}, and no kernel is made of it"
         made = f"'{target}:{unused[0]}<float>'"
         return what, f"name its arguments, such as {made}, or pass the .cu file that launches it"

@@ -202,11 +202,11 @@ class _Attempt:
             self.error = self.error or error
             if header and self._copies.stand_in(header, _MISSING):
                 self.missing.append(header)
-            elif not header and self._copies.drop(result.err, self._flags):
-                continue
             elif _AMBIGUOUS.search(result.err) and _AS_TORCH[0] not in self._flags:
                 self._flags += _AS_TORCH
-            else:
+            elif header or not (
+                self._copies.drop(result.err, self._flags) or self._copies.drop_half()
+            ):
                 return None
 
     @property

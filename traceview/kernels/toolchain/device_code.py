@@ -39,6 +39,11 @@ NVIDIA_ERROR = re.compile(
     r"^(?P<place>.*?\(\d+\)|nvrtc): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
 )
 GCC_ERROR = re.compile(r"^(?P<place>.*?:\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.*)$")
+# A message of nvcc, with the file and the instantiations that it is about.
+_SAYINGS = re.compile(
+    r"^(?=\S+\(\d+\): (error|warning|remark))(.*(?:\n(?!\S+\(\d+\): (?:error|warning|remark)).*)*)",
+    re.MULTILINE,
+)
 NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 
 
@@ -46,7 +51,8 @@ NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 class DeviceCode:
     """A source with some of its host code left out, whose uses of templates are kept.
 
-    `wanted` is a use of a template that the source need not have, such as `kernel<float>`.
+    `wanted` is a use of a template that the source need not have, such as `kernel<float>`;
+    `has_half` tells whether the types that data choose may be half.
     """
 
     path: str
@@ -54,6 +60,7 @@ class DeviceCode:
     dropped: frozenset[tuple[int, int]] = frozenset()
     refused: frozenset[str] = frozenset()
     wanted: str = ""
+    has_half: bool = True
 
     def without_tensors(self) -> DeviceCode:
         """The source without the host code that knows PyTorch's tensors."""
@@ -68,12 +75,11 @@ class DeviceCode:
         None if one is of code for the GPU, or of no declaration.
         """
         code = _masked(self.text)
-        refused = self.refused.union(file for file, _ in errors if file.startswith(_KEPT))
         lines = {line for file, line in errors if file == self.path}
         wrong = {each for each in _items(code) if lines.intersection(_lines(code, *each))}
         if bool(lines) != bool(wrong) or any(_OF_DEVICE.search(code, *each) for each in wrong):
             return None
-        return replace(self, dropped=self.dropped | wrong, refused=refused)
+        return replace(self, dropped=self.dropped | wrong)
 
     def with_one_kernel(self, name: str) -> DeviceCode:
         """The source, with its lines, in which kernels of other names do nothing."""
@@ -97,7 +103,7 @@ class DeviceCode:
             blank = _blank(self.text, start, end) if is_dropped else self.text[start:end]
             parts += [self.text[at:start], blank]
             line = self.text.count("\n", 0, end) + 1
-            parts += self._kept(_uses(whole, code), line)
+            parts += self._kept(_uses(whole, code, self.has_half), line)
             at = end
         wanted = [f"{{ auto kept = &{self.wanted}; (void)kept; }}"] if self.wanted else []
         last = self.text.count("\n") + 2
@@ -105,7 +111,7 @@ class DeviceCode:
 
     def _kept(self, bodies: Iterable[str], line: int) -> Iterator[str]:
         """Functions that nvcc has not refused, and where the source goes on behind them."""
-        for body in bodies:
+        for body in dict.fromkeys(bodies):
             name = f"{_KEPT}{crc32(f'{line} {body}'.encode())}"
             if name not in self.refused:
                 function = f"{_KEPT_FUNCTION}{name.removeprefix(_KEPT)}() {body}"
@@ -158,21 +164,32 @@ class Copies:
 
         Headers of the project lose host code as well.
         """
+        codes = self.codes
+        # Uses of templates that are guessed wrong, and what is instantiated for them.
+        errors = (text for kind, text in _SAYINGS.findall(log) if kind == "error")
+        if refused := frozenset(re.findall(rf"{_KEPT}\d+", "\n".join(errors))):
+            self.codes = {n: replace(c, refused=c.refused | refused) for n, c in codes.items()}
+            return codes != self.codes
         roots = [self._project, *(Path(each[2:]) for each in flags if each.startswith("-I"))]
         # What else is wrong, such as in the system's headers, may be so for want of what is here.
         places = [
             (file, line)
             for file, line in _places(log)
-            if file in self.codes or file.startswith(_KEPT) or _is_below(Path(file), roots)
+            if file in codes or _is_below(Path(file), roots)
         ]
-        files = {file: Path(file) for file, _ in places if not file.startswith(_KEPT)}
-        codes = {file: _read(path) for file, path in files.items()} | self.codes
+        codes = {file: _read(Path(file)) for file, _ in places} | codes
         codes.setdefault(str(self._source), self.of_source())
         changed = {name: code.without(places) for name, code in codes.items()}
         if None in changed.values() or changed == codes:
             return False
         self.codes = {name: code for name, code in changed.items() if code}
         return True
+
+    def drop_half(self) -> bool:
+        """Guess no type to be half; False if none was."""
+        could = self.guessed() not in ([], ["float"])
+        self.codes = {n: replace(code, has_half=False) for n, code in self.codes.items()}
+        return could
 
     def of_source(self) -> DeviceCode:
         return self.codes.get(str(self._source)) or _read(self._source)
@@ -265,7 +282,7 @@ def _lines(code: str, start: int, end: int) -> range:
     return range(first, first + code.count("\n", start, end) + 1)
 
 
-def _uses(item: str, code: str) -> Iterator[str]:
+def _uses(item: str, code: str, has_half: bool) -> Iterator[str]:
     """The bodies of functions that use templates as a declaration does, which is to be left out.
 
     A template that is left out itself does so once for each of its uses in `code`.
@@ -278,7 +295,8 @@ def _uses(item: str, code: str) -> Iterator[str]:
         for m in reversed(list(_NAMED.finditer(item)))
     }
     half = "c10::Half" if re.search("Half|HALF", item) else "half"
-    scalars = ["float", *([half] if re.search(r"(?i)\bhalf\b|_HALF\b", code) else [])]
+    names_half = has_half and re.search(r"(?i)\bhalf\b|_HALF\b", code)
+    scalars = ["float", half] if names_half else ["float"]
     uses = {
         item[at:end]: None
         for at, end, name in _templates_used(item)

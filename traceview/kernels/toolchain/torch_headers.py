@@ -20,6 +20,8 @@ _STANDARD = (
     "tuple", "type_traits", "unordered_map", "utility", "vector",
 )  # fmt: skip
 _NAMESPACES = "namespace at {}\nnamespace torch { using namespace at; }\n"
+# Headers of old versions, which only included others.
+_NOW = {"THC/THCAtomics.cuh": "ATen/cuda/Atomic.cuh"}
 PRELUDE = "traceview/torch.h"
 _LIGHT = (
     "torch/version.h",
@@ -52,10 +54,13 @@ def stand_ins(header: str) -> Iterator[tuple[str, str]]:
     error, and never other code.
     """
     roots = folders()
-    wanted = [header] if _reached(header, roots) else list(_LIGHT)
+    now = _NOW.get(header, header)
+    wanted = [now] if _reached(now, roots) else list(_LIGHT)
     for name, path in (pair for each in wanted for pair in _reached(each, roots).items()):
         yield name, f'#include "{path}"\n'
-    if wanted != [header]:
+    if now != header:
+        yield header, f"#include <{now}>\n"
+    elif wanted != [header]:
         names = [*_STANDARD, *(name for name in _LIGHT if _reached(name, roots))]
         text = "".join(f"#include <{name}>\n" for name in names)
         yield PRELUDE, f"#pragma once\n{text}{_NAMESPACES}"
