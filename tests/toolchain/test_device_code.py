@@ -133,3 +133,20 @@ def test_what_is_written_keeps_lines_and_directives():
     assert [line.strip() for line in written[1:]] == [
         "#define A 1", "", "#if A", "", "", "#endif", "", "int g;",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("macro", "types"),
+    [
+        ("AT_DISPATCH_FLOATING_TYPES", ["float"]),
+        ("AT_DISPATCH_FLOATING_TYPES_AND_HALF", ["float", "c10::Half"]),
+        ("AT_DISPATCH_REDUCED_FLOATING_TYPES", ["c10::Half"]),
+        ("OWN_DISPATCH_HALF", ["c10::Half"]),
+        ("AT_DISPATCH_INTEGRAL_TYPES", ["int"]),
+        ("AT_DISPATCH_CASE", []),
+    ],
+)
+def test_types_are_those_that_the_macro_chooses(macro, types):
+    host = HOST["PyTorch's"].replace("AT_DISPATCH", macro)
+    written = DeviceCode("a.cu", f"{KERNELS}{host}").without_tensors().written()
+    assert re.findall(r"using scalar_t = ([\w:]+);", written) == types

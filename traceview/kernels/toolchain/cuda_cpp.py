@@ -178,7 +178,8 @@ class _Attempt:
     ) -> None:
         self.is_light, self.missing, self.error = False, list[str](), ""
         self._path, self._source, self._nvcc = path, path.absolute(), nvcc
-        self._may_be_light, self._kernel, self._is_one = is_light, kernel, False
+        self._may_be_light, self._is_one = is_light, False
+        self._own = kernel.partition("<")[0].rpartition("::")[2]
         self._flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu"]
         self._flags.append(str(self._source))
         self._copies = Copies(self._source, folder, _root(path))
@@ -225,8 +226,7 @@ class _Attempt:
 
     def is_whole(self, ptx: str | None) -> bool:
         """Whether each kernel that is asked for is there."""
-        own = self._kernel.partition("<")[0].rpartition("::")[2]
-        names = [own] if own else device_code.kernels_in(self._source)
+        names = [self._own] if self._own else device_code.kernels_in(self._source)
         made = re.findall(r"\.entry\s+(\S+?)\(", ptx or "")
         return bool(made) and all(
             any(name == each or f"{len(name)}{name}" in each for each in made) for name in names
@@ -242,7 +242,7 @@ class _Attempt:
             yield f"`{device_code.SCALAR}` is taken as {' and '.join(guessed)}"
 
     def _run(self) -> tools.ProcessResult:
-        can_be_one = bool(self._kernel) and not self._is_one
+        can_be_one = bool(self._own) and not self._is_one
         most_s = _MOST_OF_ALL_S if can_be_one else tools.COMPILE_TIMEOUT_S
         try:
             return _run_nvcc(self._nvcc, self.flags, most_s)
@@ -250,8 +250,7 @@ class _Attempt:
             if not can_be_one:
                 raise
         self._is_one = True
-        own = self._kernel.partition("<")[0].rpartition("::")[2]
-        self._copies.take(self._copies.of_source().with_one_kernel(own))
+        self._copies.take(self._copies.of_source().with_one_kernel(self._own))
         return self._run()
 
     def _stands_in(self, header: str, log: str) -> bool:

@@ -294,9 +294,7 @@ def _uses(item: str, code: str, has_half: bool) -> Iterator[str]:
         else (m[4], f"using {m[3]} = {m[4]}; ")
         for m in reversed(list(_NAMED.finditer(item)))
     }
-    half = "c10::Half" if re.search("Half|HALF", item) else "half"
-    names_half = has_half and re.search(r"(?i)\bhalf\b|_HALF\b", code)
-    scalars = ["float", half] if names_half else ["float"]
+    scalars = _scalars(item, code, has_half)
     uses = {
         item[at:end]: None
         for at, end, name in _templates_used(item)
@@ -308,6 +306,19 @@ def _uses(item: str, code: str, has_half: bool) -> Iterator[str]:
         for scalar in scalars if is_open else [""]:
             chosen = f"using {SCALAR} = {scalar}; " if scalar else ""
             yield f"{{ {chosen}{meant}auto kept = &{use}; (void)kept; }}"
+
+
+def _scalars(item: str, code: str, has_half: bool) -> list[str]:
+    """Types that the macros in a declaration choose by data; none where they name each."""
+    macros = " ".join(re.findall(r"\w*DISPATCH\w*", item))
+    half = ["c10::Half" if re.search("Half|HALF", item) else "half"] if has_half else []
+    if "INTEGRAL" in macros:
+        return ["int"]
+    if re.search("REDUCED_FLOATING|DISPATCH_HALF", macros):
+        return ["c10::Half"] * has_half if "REDUCED" in macros else half
+    if "DISPATCH_CASE" in macros:
+        return []
+    return ["float", *(half if re.search(r"(?i)\bhalf\b|_HALF\b", code) else [])]
 
 
 def _given(item: str, code: str) -> list[dict[str, tuple[str, str]]]:
