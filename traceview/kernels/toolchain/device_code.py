@@ -35,6 +35,7 @@ _OF_TENSORS = re.compile(
 # The type of a tensor in PyTorch's macros, which choose it by data.
 SCALAR = "scalar_t"
 _KEPT, _KEPT_FUNCTION = "traceview-kept-", "inline void traceview_kept_"
+_MOST_ROUNDS = 8
 NVIDIA_ERROR = re.compile(
     r"^(?P<place>.*?\(\d+\)|nvrtc): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
 )
@@ -44,6 +45,8 @@ _SAYINGS = re.compile(
     r"^(?=\S+\(\d+\): (error|warning|remark))(.*(?:\n(?!\S+\(\d+\): (?:error|warning|remark)).*)*)",
     re.MULTILINE,
 )
+_INSTANTIATED = re.compile(r'instantiation of "\S+ (?:\w+::)*(\w+)[<(].*\[with \w+=([\w:]+)')
+_KEPT_USE = re.compile(rf"{_KEPT_FUNCTION}(\d+)\(\) (.*)")
 NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 
 
@@ -130,6 +133,7 @@ class Copies:
 
     def __init__(self, source: Path, folder: Path, project: Path) -> None:
         self.codes = dict[str, DeviceCode]()
+        self._rounds = 0
         self._source, self._folder, self._project = source, folder / "copies", project
         # A missing `../../name.h` has a place below the folder, too.
         self._headers = folder / "headers/of/a/project"
@@ -165,9 +169,16 @@ class Copies:
         Headers of the project lose host code as well.
         """
         codes = self.codes
+        self._rounds += 1
+        if self._rounds > _MOST_ROUNDS:
+            return False
         # Uses of templates that are guessed wrong, and what is instantiated for them.
-        errors = (text for kind, text in _SAYINGS.findall(log) if kind == "error")
-        if refused := frozenset(re.findall(rf"{_KEPT}\d+", "\n".join(errors))):
+        errors = "\n".join(text for kind, text in _SAYINGS.findall(log) if kind == "error")
+        made = {(m[1], m[2].removeprefix("__")) for m in _INSTANTIATED.finditer(errors)}
+        kept = _KEPT_USE.findall("\n".join(code.written() for code in codes.values()))
+        wrong = {n for n, use in kept for name, of in made if f"{name}<" in use and of in use}
+        wrong.update(re.findall(rf"{_KEPT}(\d+)", errors))
+        if refused := {f"{_KEPT}{number}" for number in wrong}:
             self.codes = {n: replace(c, refused=c.refused | refused) for n, c in codes.items()}
             return codes != self.codes
         roots = [self._project, *(Path(each[2:]) for each in flags if each.startswith("-I"))]
