@@ -205,9 +205,7 @@ class _Attempt:
                 self.missing.append(header)
             elif _AMBIGUOUS.search(result.err) and _AS_TORCH[0] not in self._flags:
                 self._flags += _AS_TORCH
-            elif header or not (
-                self._copies.drop(result.err, self._flags) or self._copies.drop_half()
-            ):
+            elif header or not self._copies.drop(result.err, self._flags):
                 return None
 
     @property

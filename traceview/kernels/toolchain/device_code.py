@@ -54,8 +54,7 @@ NO_HEADER = re.compile(r"(?P<header>[\w./+-]+): No such file or directory")
 class DeviceCode:
     """A source with some of its host code left out, whose uses of templates are kept.
 
-    `wanted` is a use of a template that the source need not have, such as `kernel<float>`;
-    `has_half` tells whether the types that data choose may be half.
+    `wanted` is a use of a template that the source need not have, such as `kernel<float>`.
     """
 
     path: str
@@ -63,7 +62,6 @@ class DeviceCode:
     dropped: frozenset[tuple[int, int]] = frozenset()
     refused: frozenset[str] = frozenset()
     wanted: str = ""
-    has_half: bool = True
 
     def without_tensors(self) -> DeviceCode:
         """The source without the host code that knows PyTorch's tensors."""
@@ -106,7 +104,7 @@ class DeviceCode:
             blank = _blank(self.text, start, end) if is_dropped else self.text[start:end]
             parts += [self.text[at:start], blank]
             line = self.text.count("\n", 0, end) + 1
-            parts += self._kept(_uses(whole, code, self.has_half), line)
+            parts += self._kept(_uses(whole, code), line)
             at = end
         wanted = [f"{{ auto kept = &{self.wanted}; (void)kept; }}"] if self.wanted else []
         last = self.text.count("\n") + 2
@@ -195,12 +193,6 @@ class Copies:
             return False
         self.codes = {name: code for name, code in changed.items() if code}
         return True
-
-    def drop_half(self) -> bool:
-        """Guess no type to be half; False if none was."""
-        could = self.guessed() not in ([], ["float"])
-        self.codes = {n: replace(code, has_half=False) for n, code in self.codes.items()}
-        return could
 
     def of_source(self) -> DeviceCode:
         return self.codes.get(str(self._source)) or _read(self._source)
@@ -293,7 +285,7 @@ def _lines(code: str, start: int, end: int) -> range:
     return range(first, first + code.count("\n", start, end) + 1)
 
 
-def _uses(item: str, code: str, has_half: bool) -> Iterator[str]:
+def _uses(item: str, code: str) -> Iterator[str]:
     """The bodies of functions that use templates as a declaration does, which is to be left out.
 
     A template that is left out itself does so once for each of its uses in `code`.
@@ -305,7 +297,7 @@ def _uses(item: str, code: str, has_half: bool) -> Iterator[str]:
         else (m[4], f"using {m[3]} = {m[4]}; ")
         for m in reversed(list(_NAMED.finditer(item)))
     }
-    scalars = _scalars(item, code, has_half)
+    scalars = _scalars(item, code)
     uses = {
         item[at:end]: None
         for at, end, name in _templates_used(item)
@@ -319,17 +311,17 @@ def _uses(item: str, code: str, has_half: bool) -> Iterator[str]:
             yield f"{{ {chosen}{meant}auto kept = &{use}; (void)kept; }}"
 
 
-def _scalars(item: str, code: str, has_half: bool) -> list[str]:
+def _scalars(item: str, code: str) -> list[str]:
     """Types that the macros in a declaration choose by data; none where they name each."""
     macros = " ".join(re.findall(r"\w*DISPATCH\w*", item))
-    half = ["c10::Half" if re.search("Half|HALF", item) else "half"] if has_half else []
+    half = "c10::Half" if re.search("Half|HALF", item) else "half"
     if "INTEGRAL" in macros:
         return ["int"]
     if re.search("REDUCED_FLOATING|DISPATCH_HALF", macros):
-        return ["c10::Half"] * has_half if "REDUCED" in macros else half
+        return ["c10::Half" if "REDUCED" in macros else half]
     if "DISPATCH_CASE" in macros:
         return []
-    return ["float", *(half if re.search(r"(?i)\bhalf\b|_HALF\b", code) else [])]
+    return ["float", half] if re.search(r"(?i)\bhalf\b|_HALF\b", code) else ["float"]
 
 
 def _given(item: str, code: str) -> list[dict[str, tuple[str, str]]]:
