@@ -61,7 +61,8 @@ def test_kernels_compile_without_the_host_code_that_does_not(kind, tmp_path):
     ptx, _ = compile_cuda(program, note=notes.append)
     assert len(re.findall(r"\.entry \w*tiled", ptx)) == 1
     assert len(re.findall(r"\.entry \w*plain", ptx)) == 1
-    assert [each.partition(":")[0] for each in notes] == ["host code of program.cu is left out"]
+    assert notes[0].startswith("host code of program.cu is left out: ")
+    assert notes[1:] == ["`scalar_t` is taken as float"] * (kind == "PyTorch's")
     # Lines are those of the source.
     line = 1 + text[: text.index("y[threadIdx.x + N]")].count("\n")
     file = re.search(rf'\.file\s+(\d+) "{program}"', ptx)
@@ -91,14 +92,18 @@ def test_a_header_that_is_named_as_one_of_the_system(name, tmp_path):
     assert "4321" in compile_cuda(program)[0]
 
 
-def test_templates_alone_are_not_left_without_the_host_code(tmp_path):
+@pytest.mark.parametrize("use", ["", "template void go<float>(Handle_t, float*);\n"])
+def test_templates_alone_are_not_left_without_the_host_code(use, tmp_path):
     need_compiler()
     program = tmp_path / "program.cu"
     text = KERNELS[: KERNELS.index("__constant__")]
     program.write_text(
-        f"#include <of_nobody.h>\n{text}\ntemplate <class T> void go(Handle_t h, T* x) {{\n"
-        "  tiled<T, 8><<<1, 32>>>(x, x);\n}\ntemplate void go<float>(Handle_t, float*);\n"
+        f"#include <of_nobody.h>\n{text}\ntemplate <class U> void go(Handle_t h, U* x) {{\n"
+        f"  tiled<U, 8><<<1, 32>>>(x, x);\n}}\n{use}"
     )
+    if use:
+        assert len(re.findall(r"\.entry \w*tiledIfLi8E", compile_cuda(program)[0])) == 1
+        return
     with pytest.raises(TraceviewError, match=r"of_nobody\.h: No such file.*NVCC_APPEND_FLAGS"):
         compile_cuda(program)
 
@@ -128,3 +133,20 @@ def test_what_is_written_keeps_lines_and_directives():
     assert [line.strip() for line in written[1:]] == [
         "#define A 1", "", "#if A", "", "", "#endif", "", "int g;",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("macro", "types"),
+    [
+        ("AT_DISPATCH_FLOATING_TYPES", ["float"]),
+        ("AT_DISPATCH_FLOATING_TYPES_AND_HALF", ["float", "c10::Half"]),
+        ("AT_DISPATCH_REDUCED_FLOATING_TYPES", ["c10::Half"]),
+        ("OWN_DISPATCH_HALF", ["c10::Half"]),
+        ("AT_DISPATCH_INTEGRAL_TYPES", ["int"]),
+        ("AT_DISPATCH_CASE", []),
+    ],
+)
+def test_types_are_those_that_the_macro_chooses(macro, types):
+    host = HOST["PyTorch's"].replace("AT_DISPATCH", macro)
+    written = DeviceCode("a.cu", f"{KERNELS}{host}").without_tensors().written()
+    assert re.findall(r"using scalar_t = ([\w:]+);", written) == types

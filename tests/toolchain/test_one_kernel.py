@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.kernels.toolchain.device_code import with_one_kernel
+from traceview.kernels.toolchain.device_code import DeviceCode
 
 HEADS = [
     'extern "C" __global__\nvoid {}(const float* x, float* y)',
@@ -22,17 +22,15 @@ BEFORE = "__device__ int helper(const char* text, int n);\n__global__ void secon
 
 @pytest.mark.parametrize("wanted", ["first", "second", "third"])
 @pytest.mark.parametrize("turn", range(3))
-def test_other_kernels_do_nothing_and_lines_stay(tmp_path, wanted, turn):
+def test_other_kernels_do_nothing_and_lines_stay(wanted, turn):
     heads = HEADS[turn:] + HEADS[:turn]
     names = ("first", "second", "third")
     text = f"namespace of {{\n{BEFORE}"
     for number, (head, name) in enumerate(zip(heads, names, strict=True)):
         text += head.format(name) + BODY.format(number)
     text += "}  // namespace\nvoid launch() { of::first<<<1, 32>>>(nullptr, nullptr); }\n"
-    path = tmp_path / "k.cu"
-    path.write_text(text)
-    first, *lines = with_one_kernel(path, wanted, tmp_path / "one").read_text().splitlines()
-    assert first == f'#line 1 "{path}"'
+    first, *lines = DeviceCode("k.cu", text).with_one_kernel(wanted).written().splitlines()
+    assert first == '#line 1 "k.cu"'
     kept = [("y[" in line, at) for at, line in enumerate(lines) if "y[" in line]
     assert len(lines) == len(text.splitlines())
     assert len(kept) == 2
@@ -47,8 +45,6 @@ def test_other_kernels_do_nothing_and_lines_stay(tmp_path, wanted, turn):
 
 
 @pytest.mark.parametrize("name", ["fourth", "_ZN2of5firstEPKfPf"])
-def test_without_such_a_kernel_nothing_is_left_out(tmp_path, name):
-    path = tmp_path / "k.cu"
-    path.write_text(HEADS[0].format("first") + BODY.format(0))
-    copy = with_one_kernel(path, name, tmp_path / "one")
-    assert copy.read_text() == f'#line 1 "{path}"\n{path.read_text()}'
+def test_without_such_a_kernel_nothing_is_left_out(name):
+    code = DeviceCode("k.cu", HEADS[0].format("first") + BODY.format(0))
+    assert code.with_one_kernel(name) == code

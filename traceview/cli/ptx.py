@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from traceview.kernels.inspect.target_report import PtxReport
 
 _VIEWS = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
-_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".sqlite", ".nsys-rep", ".ncu-rep", ".json")
+_ENDINGS = (".py", ".ptx", ".cubin", ".cu", ".cuh", ".sqlite", ".nsys-rep", ".ncu-rep", ".json")
 _SECTIONS = {
     "What to compile": (
         *("--kernel", "--arch", "--signature", "--constexpr", "--num-warps", "--num-stages"),

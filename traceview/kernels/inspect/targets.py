@@ -316,12 +316,16 @@ def _bytes_of(path: Path) -> bytes:
         raise unreadable(path, error) from None
 
 
+# `space::kernel<float>`, but no glob.
+_NAME = re.compile(r"(?:\w+::)*[^\W\d]\w*(?:<[^;{}]+>)?")
+_CUDA_FILES = (".cu", ".cuh", ".h", ".hpp")
+
+
 def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
     arch = options.arch or python_targets.DEFAULT_ARCH
     notes = list[str]()
-    # `space::kernel<float>` is defined by its own name, and a glob by none.
-    own = (options.kernel or "").partition("<")[0].rpartition("::")[2]
-    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append, own if own.isidentifier() else "")
+    named = _NAME.fullmatch(options.kernel or "")
+    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append, named[0] if named else "")
     counts = {k.name: len(k.parameters) for k in parse_ptx(ptx, str(path)).kernels()}
     whole, text = tools.demangled(counts), ptx_text(_bytes_of(path))
     others = list(tools.demangled(cuda_cpp.called_elsewhere(ptx)).values())
@@ -341,7 +345,7 @@ def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
 _READERS = {
     ".ptx": _of_ptx,
     ".cubin": _of_cubin,
-    ".cu": _of_cuda,
+    **dict.fromkeys(_CUDA_FILES, _of_cuda),
     ".ncu-rep": _of_report,
     ".ncu-repz": _of_report,
 }
@@ -352,10 +356,12 @@ def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> 
     short = (own_name(each.name) or producers.short_name(whole[each.name]) for each in kernels)
     names = list(dict.fromkeys(short))
     path = Path(target)
-    templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix == ".cu" else ()
-    if unused := [each for each in templates if fnmatchcase(each, kernel or "*")]:
+    templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix in _CUDA_FILES else ()
+    own = (kernel or "*").partition("<")[0].rpartition("::")[2]
+    if unused := [each for each in templates if fnmatchcase(each, own)]:
         what = f"{target} only defines the kernel template {unused[0]}, and no kernel is made of it"
-        return what, "pass the .cu file that launches it, or add an explicit instantiation"
+        made = f"'{target}:{unused[0]}<float>'"
+        return what, f"name its arguments, such as {made}, or pass the .cu file that launches it"
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"
     listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")

@@ -8,7 +8,8 @@ import re
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -16,15 +17,8 @@ from traceview.base.errors import TimeUpError, ToolNotFoundError, TraceviewError
 from traceview.base.records import record
 from traceview.base.stages import stage
 from traceview.kernels.ptx.model import ptx_text
-from traceview.kernels.toolchain import listings, tools
-from traceview.kernels.toolchain.device_code import (
-    GCC_ERROR,
-    NO_HEADER,
-    NVIDIA_ERROR,
-    folder_of,
-    with_one_kernel,
-    without_host_code,
-)
+from traceview.kernels.toolchain import device_code, listings, tools, torch_headers
+from traceview.kernels.toolchain.device_code import GCC_ERROR, NO_HEADER, NVIDIA_ERROR, Copies
 from traceview.kernels.toolchain.tools import TOOLKITS
 
 # NVRTC, NVIDIA's runtime compiler library, which every CUDA build of torch includes.
@@ -124,9 +118,9 @@ def compile_cuda(
 ) -> tuple[str, bytes]:
     """Compile a CUDA C++ file to PTX and a cubin for `arch`, with line information.
 
-    nvcc compiles whole programs, without host code that does not compile, which `note` names, and
-    without kernels other than `kernel` where that takes long; NVRTC (used only without nvcc)
-    compiles device code alone. Raises
+    nvcc compiles whole programs, without host code that does not compile or takes long, which
+    `note` names, and without kernels other than `kernel` where those take long; a `kernel<float>`
+    is made of its template. NVRTC (used only without nvcc) compiles device code alone. Raises
     InputError if the file cannot be read, ToolNotFoundError without either compiler, and
     TraceviewError with the compiler's first error.
     """
@@ -142,106 +136,139 @@ def compile_cuda(
         return _with_nvcc(path, arch, nvcc, Path(folder), note, kernel)
 
 
-# What kernels use of PyTorch's largest headers, which compile in a third of the time: no modules,
-# no optimizers, no Python. A module's functions are still named, so that their kernels exist.
-_LIGHT = """#pragma once
-#include <torch/types.h>
-#include <string>
-#ifndef PYBIND11_MODULE
-struct traceview_module {
-  template <class... A> traceview_module& def(const char*, A&&...) { return *this; }
-  std::string& doc() { static std::string text; return text; }
-};
-#define PYBIND11_MODULE(name, m) extern "C" void traceview_bindings(traceview_module& m)
-#endif
-"""
-
-
-def _light_headers(folder: Path) -> Path:
-    (folder / "torch").mkdir()
-    for name in ("extension", "torch", "all"):
-        (folder / "torch" / f"{name}.h").write_text(_LIGHT, "utf-8")
-    return folder
-
-
 def _with_nvcc(
     path: Path, arch: str, nvcc: Path, folder: Path, note: Callable[[str], None], kernel: str
 ) -> tuple[str, bytes]:
-    """Compile with nvcc, with the folders and macros that its errors show to be missing.
+    """Compile with nvcc, first without those headers of PyTorch that take it long.
 
-    What still has errors is host code that kernels may do without. Code that calls functions of
-    other files is assembled without them, as for a linker.
+    Code that calls functions of other files is assembled without them, as for a linker.
     """
-
-    def run(flags: Sequence[str]) -> tools.ProcessResult:
-        return _run_nvcc(nvcc, flags)
-
-    light = f"-I{_light_headers(folder)}"
-    flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu", str(path.absolute())]
-    flags.append(light)
-    try:
-        result = _run_nvcc(nvcc, flags, _MOST_OF_ALL_S if kernel else tools.COMPILE_TIMEOUT_S)
-    except TimeUpError:
-        if not kernel:
-            raise
-        note(f"other kernels of {path.name} are left out: nvcc takes long to compile all")
-        one = with_one_kernel(path.absolute(), kernel, folder)
-        flags[flags.index(str(path.absolute()))] = str(one)
-        flags.append(folder_of(path.absolute()))
-        result = _run_nvcc(nvcc, flags)
-    while not result.ok or result.written is None:
-        error = _first_error(result.err, path) or result.evidence
-        more = [flag for flag in project_flags(error, path) if flag not in flags]
-        if not more and light in flags and any("/torch/" in flag for flag in flags):
-            # It uses more of PyTorch: with all of it, nvcc takes some 30 s of CPU time.
-            flags.remove(light)
-            stage(f"compiling {path.name} with all of PyTorch's headers")
-        elif not more:
-            others = _missing_too(error, path, nvcc, flags)
-            alone = without_host_code(path, flags, folder / "device", run)
-            # Of templates alone, nothing is left without the code that uses them.
-            if alone and b".entry" in (alone[1].written or b""):
-                flags, result = alone
-                missing = [m["header"] for m in [NO_HEADER.search(error)] if m]
-                why = f"{', '.join([*missing, *others])} missing" if missing else error
-                note(f"host code of {path.name} is left out: {why}")
-                break
-            also = f"; also missing: {', '.join(others)}" if others else ""
-            remedy = _remedy(error, tools.release_of(nvcc), others)
-            raise TraceviewError(f"nvcc does not compile {path}: {error}{also}", remedy)
-        flags += more
-        result = _run_nvcc(nvcc, flags)
-    ptx = ptx_text(result.written or b"")
+    attempt = _Attempt(path, arch, nvcc, folder / "light", kernel)
+    ptx = attempt.ptx()
+    if attempt.is_light and torch_headers.folders() and not attempt.is_whole(ptx):
+        stage(f"compiling {path.name} with all of PyTorch's headers")
+        attempt = _Attempt(path, arch, nvcc, folder / "all", kernel, is_light=False)
+        ptx = attempt.ptx()
+    # Of templates alone, nothing is left without the code that uses them.
+    if ptx is None or (attempt.why and ".entry" not in ptx):
+        error, missing = attempt.error, attempt.missing[1:]
+        also = f"; also missing: {', '.join(missing)}" if missing else ""
+        remedy = _remedy(error, tools.release_of(nvcc), missing)
+        raise TraceviewError(f"nvcc does not compile {path}: {error}{also}", remedy)
+    for text in attempt.notes():
+        note(text)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
     beside = nvcc.with_name("ptxas")
     ptxas = beside if beside.is_file() else None
     try:
         return ptx, listings.assemble(ptx, arch, ptxas=ptxas).cubin
     except TraceviewError as error:
-        linked = _run_nvcc(nvcc, [*flags, "-rdc=true"])
+        linked = _run_nvcc(nvcc, [*attempt.flags, "-rdc=true"])
         if "Unresolved extern" not in error.what or linked.written is None:
             raise
         ptx = ptx_text(linked.written)
         return ptx, listings.assemble(ptx, arch, ["--compile-only"], ptxas).cubin
 
 
-def _missing_too(error: str, path: Path, nvcc: Path, flags: Sequence[str]) -> list[str]:
-    """The headers that are missing behind the first one: with that one empty, the next error."""
-    missing: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        flags = [*flags, f"-I{folder}"]
-        while (found := NO_HEADER.search(error)) and found["header"] not in missing:
-            missing.append(found["header"])
-            empty = Path(folder, found["header"])
-            if ".." in empty.parts:
-                break
-            empty.parent.mkdir(parents=True, exist_ok=True)
-            empty.touch()
-            error = _first_error(_run_nvcc(nvcc, flags).err, path) or ""
-            while more := [flag for flag in project_flags(error, path) if flag not in flags]:
-                flags = [*flags, *more]
-                error = _first_error(_run_nvcc(nvcc, flags).err, path) or ""
-    return missing[1:]
+class _Attempt:
+    """Compiling with what nvcc's errors show to be missing, and without host code with errors."""
+
+    def __init__(
+        self, path: Path, arch: str, nvcc: Path, folder: Path, kernel: str, *, is_light: bool = True
+    ) -> None:
+        self.is_light, self.missing, self.error = False, list[str](), ""
+        self._path, self._source, self._nvcc = path, path.absolute(), nvcc
+        self._may_be_light, self._is_one = is_light, False
+        self._own = kernel.partition("<")[0].rpartition("::")[2]
+        self._flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu"]
+        self._flags.append(str(self._source))
+        self._copies = Copies(self._source, folder, _root(path))
+        if "<" in kernel:
+            self._copies.take(replace(self._copies.of_source(), wanted=kernel))
+
+    def ptx(self) -> str | None:
+        """What nvcc makes of the kernels; None, with the first error, if it refuses them."""
+        while True:
+            result = self._run()
+            if result.ok and result.written is not None:
+                return ptx_text(result.written)
+            error = _first_error(result.err, self._path) or result.evidence
+            header = found["header"] if (found := NO_HEADER.search(error)) else ""
+            if self._may_be_light and self._stands_in(header, result.err):
+                continue
+            more = [flag for flag in project_flags(error, self._path) if flag not in self._flags]
+            self._flags += more
+            if more:
+                continue
+            self.error = self.error or error
+            if header and self._copies.stand_in(header, _MISSING):
+                self.missing.append(header)
+            elif _AMBIGUOUS.search(result.err) and _AS_TORCH[0] not in self._flags:
+                self._flags += _AS_TORCH
+            elif header or not self._copies.drop(result.err, self._flags):
+                return None
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of nvcc for what is compiled."""
+        return self._copies.flags(self._flags)
+
+    @property
+    def why(self) -> str:
+        """Why host code is left out; empty if none is."""
+        missing = f"{', '.join(self.missing)} missing" if self.missing else ""
+        if not self._copies.has_dropped:
+            return missing
+        light = "PyTorch's headers take nvcc long" if self.is_light else ""
+        return ", and ".join(filter(None, (missing, light))) or self.error
+
+    def is_whole(self, ptx: str | None) -> bool:
+        """Whether each kernel that is asked for is there."""
+        names = [self._own] if self._own else device_code.kernels_in(self._source)
+        made = re.findall(r"\.entry\s+(\S+?)\(", ptx or "")
+        return bool(made) and all(
+            any(name == each or f"{len(name)}{name}" in each for each in made) for name in names
+        )
+
+    def notes(self) -> Iterator[str]:
+        name = self._path.name
+        if self._is_one:
+            yield f"other kernels of {name} are left out: nvcc takes long to compile all"
+        if self.why:
+            yield f"host code of {name} is left out: {self.why}"
+        if guessed := self._copies.guessed():
+            yield f"`{device_code.SCALAR}` is taken as {' and '.join(guessed)}"
+
+    def _run(self) -> tools.ProcessResult:
+        can_be_one = bool(self._own) and not self._is_one
+        most_s = _MOST_OF_ALL_S if can_be_one else tools.COMPILE_TIMEOUT_S
+        try:
+            return _run_nvcc(self._nvcc, self.flags, most_s)
+        except TimeUpError:
+            if not can_be_one:
+                raise
+        self._is_one = True
+        self._copies.take(self._copies.of_source().with_one_kernel(self._own))
+        return self._run()
+
+    def _stands_in(self, header: str, log: str) -> bool:
+        """Stand in for the headers of PyTorch that the file with an error names, all at once."""
+        if not torch_headers.is_of_torch(header):
+            return False
+        errors = filter(None, map(GCC_ERROR.match, log.splitlines()))
+        files = [Path(error["place"].rpartition(":")[0]) for error in errors]
+        named = [each for file in files for each in torch_headers.included(file)]
+        headers = dict.fromkeys([header, *filter(torch_headers.is_of_torch, named)])
+        texts = (each for name in headers for each in torch_headers.stand_ins(name))
+        written = [name for name, text in texts if self._copies.stand_in(name, text)]
+        if not self.is_light:
+            self._flags.append(_NOT_GENERATED)
+            self._copies.take(self._copies.of_source().without_tensors())
+        self.is_light = True
+        if not torch_headers.folders():
+            self.error = self.error or _first_error(log, self._path) or ""
+            self.missing += headers
+        return bool(written)
 
 
 def _run_nvcc(
@@ -253,13 +280,36 @@ def _run_nvcc(
     )
 
 
+# What stands in for a header that is missing: those of PyTorch, where others are included, and what
+# the headers of NVIDIA's libraries include.
+_MISSING = f"""#pragma once
+#if __has_include(<{torch_headers.PRELUDE}>)
+#include <{torch_headers.PRELUDE}>
+#endif
+#include <cuComplex.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <library_types.h>
+"""
 # Of twelve kernels of public-key arithmetic, nvcc compiled one in 5 s and all in 110 s.
 _MOST_OF_ALL_S = 30.0
 # What builds of kernels mostly allow, and a word of Windows that says nothing of kernels; they
 # change no code that compiles without.
 _LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
+# What builds of PyTorch's extensions define: its own types and NVIDIA's convert to each other, and
+# both have operators.
+_AS_TORCH = (
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+)
+_AMBIGUOUS = re.compile(r"error: more than one \w+.*\n(?:.*\n){,12}?.*c10::(?:Half|BFloat16)")
 # Names of macros, as projects write them.
-_UNDEFINED = re.compile(r'identifier "(_*[A-Z][A-Z0-9_]*(?:max|min)?_*|_[A-Z]_)" is undefined')
+_UNDEFINED = re.compile(
+    r'(?:identifier "|#error\W+)(_*[A-Z][A-Z0-9_]*(?:max|min)?_*|_[A-Z]_)"? is '
+    r"(?:undefined|not defined)"
+)
 # Headers by package of PyPI; those of NVIDIA end in -cu12 for CUDA 12. Only headers that the
 # package has, or its folders: a name that merely begins alike is of the project.
 _PACKAGES = {
@@ -283,7 +333,6 @@ _PACKAGES = {
 _REMOVED = re.compile(r'namespace "(?:cub|thrust)\b[^"]*" has no member')
 # A CPU build of PyTorch has the headers of CUDA without this one.
 _NOT_GENERATED = "-DC10_USING_CUSTOM_GENERATED_MACROS"
-_TORCH = (("torch", "include"), ("torch", "include", "torch", "csrc", "api", "include"))
 _GENERATED = "c10/cuda/impl/cuda_cmake_macros.h"
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "setup.py", "pyproject.toml")
 _BUILDS = (".py", ".txt", ".cmake", ".sh", ".mk", "Makefile")
@@ -319,16 +368,14 @@ def _header_flags(header: str, path: Path) -> list[str]:
     patterns = _HEADERS if "/" in header else _HEADERS[:2]
     folders = (folder for pattern in patterns for folder in _in_wheels(pattern))
     folder = next((each for each in folders if (each / header).is_file()), None)
-    torch = [Path(folder, *below) for folder in sys.path for below in _TORCH] if folder else []
-    if folder in torch:
-        return _torch_flags(torch)
+    if folder and folder in torch_headers.folders():
+        return _torch_flags()
     return [f"-Xcompiler=-idirafter{folder}"] if folder else []
 
 
-def _torch_flags(folders: Iterable[Path]) -> list[str]:
+def _torch_flags() -> list[str]:
     """All that PyTorch's headers need, at once: each failed compilation takes seconds."""
-    present = [folder for folder in folders if folder.is_dir()]
-    present.append(Path(sysconfig.get_paths()["include"]))
+    present = [*torch_headers.folders(), Path(sysconfig.get_paths()["include"])]
     flags = [f"-Xcompiler=-idirafter{folder}" for folder in dict.fromkeys(present)]
     whole = any((folder / _GENERATED).is_file() for folder in present)
     return flags if whole else [*flags, _NOT_GENERATED]
@@ -386,15 +433,22 @@ def _shared_folders(file: Path, path: Path) -> int:
 
 
 def _project_files(path: Path) -> Iterator[Path]:
-    """The files of the project around a file.
+    """The files of the project around a file."""
+    return islice(_walked(_root(path)), _MOST_FILES)
 
-    Where no file marks one, it is the current folder, if the file is in it, else the file's folder.
+
+def _root(path: Path) -> Path:
+    """The folder of a file's project: that of its repository or of its build.
+
+    The current folder where that is above, as builds of parts have folders, too; without any of
+    these, the file's folder.
     """
     above = path.absolute().parents[:_MOST_LEVELS]
-    marked = (f for f in above if any((f / mark).exists() for mark in _ROOTS))
-    here = Path.cwd()
-    root = next(marked, here if here in above else above[0])
-    return islice(_walked(root), _MOST_FILES)
+    here = [Path.cwd()] if Path.cwd() in above else []
+    marked = next((f for f in above if any((f / mark).exists() for mark in _ROOTS)), None)
+    if marked and ((marked / ".git").exists() or not here):
+        return marked
+    return min([*here, *([marked] if marked else [])], key=lambda f: len(f.parts), default=above[0])
 
 
 def _walked(root: Path) -> Iterator[Path]:
@@ -417,15 +471,21 @@ def _with_nvrtc(path: Path, source: bytes, arch: str) -> tuple[str, bytes]:
 
 
 def _first_error(log: str, path: Path) -> str | None:
-    """The first error in a compiler's log with its file and line, on one line."""
+    """The first error in a compiler's log with its file and line, on one line.
+
+    A header that is missing comes first: it may define the macro that an `#error` asks for.
+    """
     lines = log.replace(str(path.absolute()), path.name).splitlines()
-    for number, line in enumerate(lines, 1):
-        error = NVIDIA_ERROR.match(line) or GCC_ERROR.match(line)
-        if error:
-            text = error["text"].strip()
-            more = f" {lines[number].strip()}" if text.endswith(":") and lines[number:] else ""
-            return f"{error['place']}: {text[:300]}{more[:100]}"
+    errors = [(n, e) for n, line in enumerate(lines, 1) for e in [_error_in(line)] if e]
+    for number, error in sorted(errors, key=lambda each: not NO_HEADER.search(each[1]["text"])):
+        text = error["text"].strip()
+        more = f" {lines[number].strip()}" if text.endswith(":") and lines[number:] else ""
+        return f"{error['place']}: {text[:300]}{more[:100]}"
     return None
+
+
+def _error_in(line: str) -> re.Match[str] | None:
+    return NVIDIA_ERROR.match(line) or GCC_ERROR.match(line)
 
 
 _BOUNDS = re.compile(r"__launch_bounds__\s*\([^)]*\)")
