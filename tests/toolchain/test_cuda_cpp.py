@@ -11,7 +11,7 @@ from traceview.base.errors import InputError, ToolNotFoundError, TraceviewError
 from traceview.kernels.ptx.accesses import accesses
 from traceview.kernels.ptx.cubin import arch_of, resources
 from traceview.kernels.ptx.model import SourceLine
-from traceview.kernels.toolchain import cuda_cpp
+from traceview.kernels.toolchain import cuda_cpp, missing_headers
 from traceview.kernels.toolchain.cuda_cpp import compile_cuda
 from traceview.kernels.toolchain.listings import disassemble
 from traceview.kernels.toolchain.tools import find, release_of
@@ -147,9 +147,9 @@ def test_a_header_below_the_current_folder(program, place, monkeypatch):
     (root / place).parent.mkdir(parents=True, exist_ok=True)
     (root / "step.h").rename(root / place)
     missing = "copy.cu:1: step.h: No such file or directory"
-    assert cuda_cpp.project_flags(missing, source) == []
+    assert missing_headers.project_flags(missing, source) == []
     monkeypatch.chdir(root)
-    assert cuda_cpp.project_flags(missing, source) == [f"-I{(root / place).parent}"]
+    assert missing_headers.project_flags(missing, source) == [f"-I{(root / place).parent}"]
     assert "copy" in compile_cuda(source)[0]
 
 
@@ -185,8 +185,8 @@ def test_headers_of_installed_packages(folder, header, tmp_path, monkeypatch):
     source = tmp_path / "project/a.cu"
     source.parent.mkdir()
     missing = "a.cu:1: {}: No such file or directory"
-    assert cuda_cpp.project_flags(missing.format("common.h"), source) == []
-    assert cuda_cpp.project_flags(missing.format(header), source) == [
+    assert missing_headers.project_flags(missing.format("common.h"), source) == []
+    assert missing_headers.project_flags(missing.format(header), source) == [
         f"-Xcompiler=-idirafter{include}"
     ]
 
@@ -260,15 +260,15 @@ def test_all_missing_headers_are_named_at_once(second, program):
     ],
 )
 def test_only_headers_that_a_package_has(header, package):
-    remedy = cuda_cpp._remedy(f"a.cu:1: {header}: No such file or directory", (13, 0))
+    remedy = missing_headers.remedy(f"a.cu:1: {header}: No such file or directory", (13, 0))
     assert f"`pip install {package}" in remedy
     stem = header.rpartition(".")[0] or header
     for like in (f"{stem}_of_nobody.hpp", f"{stem}_nope.cuh", f"my_{header.replace('/', '_')}"):
         if not like.startswith("cub/"):
-            text = cuda_cpp._remedy(f"a.cu:1: {like}: No such file or directory", (13, 0))
+            text = missing_headers.remedy(f"a.cu:1: {like}: No such file or directory", (13, 0))
             assert "pip install" not in text
     for like in ("curand_nope.h", "cublas_helper.h", "cuda/helper.h", "nccl_wrapper.h"):
-        text = cuda_cpp._remedy(f"a.cu:1: {like}: No such file or directory", (13, 0))
+        text = missing_headers.remedy(f"a.cu:1: {like}: No such file or directory", (13, 0))
         assert text.startswith(f"name its folder with NVCC_APPEND_FLAGS=-I<folder of {like}>")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.rules.written_ptx import need_compiler
-from traceview.kernels.toolchain import cuda_cpp, torch_headers
+from traceview.kernels.toolchain import cuda_cpp, missing_headers, torch_headers
 from traceview.kernels.toolchain.tools import find
 
 # PyTorch's headers in little: a heavy one, which includes many others, and light ones.
@@ -179,7 +179,7 @@ def test_a_type_is_half_where_the_kernel_can_have_it(step, types, program):
 @pytest.mark.parametrize("header", ["torch/extension.h", "ATen/ATen.h"])
 def test_without_pytorch(header, program, monkeypatch):
     monkeypatch.setattr(torch_headers, "folders", list)
-    monkeypatch.setattr(cuda_cpp, "_in_wheels", lambda _: iter(()))
+    monkeypatch.setattr(missing_headers, "in_wheels", lambda _: iter(()))
     program.write_text(f"#include <{header}>\n{KINDS['a dispatch']}")
     notes = list[str]()
     ptx, _ = cuda_cpp.compile_cuda(program, note=notes.append, kernel="k")
