@@ -223,10 +223,11 @@ def _overlap(most: AccessContext, samples: Samples) -> bool:
 def _uses_all(kernel: KernelContext, context: AccessContext, samples: Samples) -> bool:
     """Whether the array's accesses together need nearly all of the sectors that they touch.
 
-    So may adjacent members of structures whose size is a parameter, such as the channels of pixels.
+    So may adjacent members of structures whose size is a parameter, such as the channels of pixels,
+    and what is accessed through a pointer of which the array is not known.
     """
-    if kernel.request_costs is None:
-        return False
+    if kernel.request_costs is None or not context.array:
+        return kernel.request_costs is not None
     listed = [
         i
         for (_, array), contexts in kernel.global_accesses.items()
