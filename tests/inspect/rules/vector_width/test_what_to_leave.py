@@ -80,3 +80,39 @@ def test_one_result_per_row_is_left_narrow(tmp_path, columns, is_left):
     stores = [f for f in found if "Global stores" in f.message]
     assert [f.action.startswith("Leave it") for f in stores] == [is_left] * len(stores)
     assert stores or not is_left
+
+
+SCALED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def scaled(a, b, scale, c, K, M: tl.constexpr, N: tl.constexpr, BLOCK_K: tl.constexpr):
+    rows = tl.arange(0, M)
+    sums = tl.zeros([M, N], tl.float32)
+    for k in range(0, K, BLOCK_K):
+        left = {left}
+        part = tl.dot(left, b.load([0, k]).T)
+        sums += part * tl.load(scale + rows * K + k)[:, None]
+    tl.store(c + rows[:, None] * N + tl.arange(0, N)[None, :], sums)
+"""
+BULK, ROW_BY_ROW = (
+    "a.load([0, k])",
+    "tl.load(a + rows[:, None] * K + k + tl.arange(0, BLOCK_K)[None])",
+)
+
+
+@pytest.mark.parametrize(("left", "severities"), [(BULK, {"low"}), (ROW_BY_ROW, {"low", "high"})])
+def test_scales_beside_tiles_of_bulk_copies_are_little(tmp_path, left, severities):
+    """Not so a tile whose rows start anywhere."""
+    source = SCALED.format(left=left)
+    a = "tensordesc<fp16[64, 64]>" if left == BULK else "*fp16:16"
+    signature = f"{a}, tensordesc<fp16[128, 64]>, *fp32:16, *fp32:16, i32, 64, 128, 64"
+    found = narrow(tmp_path, source, "scaled", signature)
+    at = (
+        source.splitlines().index("        sums += part * tl.load(scale + rows * K + k)[:, None]")
+        + 1
+    )
+    of_scale = {f.severity for f in found if f"k.py:{at}" in f.message}
+    assert of_scale == {"low"}
+    assert {f.severity for f in found} == severities

@@ -29,6 +29,9 @@ from traceview.kernels.ptx.model import Access, Instruction
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
+# Per thread, of tiles that are worth bulk copies: 64 and 128 rows of 128 bytes by 256 threads. The
+# scales of their rows are 64 bits of it.
+_LEAST_OF_BULK_BITS = 768
 _SECTOR_BITS = 256
 _SHIFTS = ("shl.b", "prmt.", "bfi.")
 # Of the bytes that a structure's members share sectors with, nearly all are needed.
@@ -74,7 +77,14 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         )
         for (place, array), contexts in kernel.global_accesses.items()
     }
-    most = max(hottest.values(), default=0)
+    # The size of a bulk copy (TMA) is not in its instruction.
+    bulk = any(
+        (each.level, each.space, each.kind) == ("ptx", "global", "async-copy")
+        and each.width_bits is None
+        and each.loop_depth >= deepest
+        for each in kernel.accesses
+    )
+    most = max([*hottest.values(), _LEAST_OF_BULK_BITS * bulk], default=0)
     samples = Samples.of(kernel.provenance, kernel.compiled)
     in_sass = by_place(kernel.accesses, "sass")
     alike: dict[tuple[int, causes.NarrowReason], list[tuple[causes.Narrow, Severity]]] = (
