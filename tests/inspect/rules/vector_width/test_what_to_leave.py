@@ -116,3 +116,28 @@ def test_scales_beside_tiles_of_bulk_copies_are_little(tmp_path, left, severitie
     of_scale = {f.severity for f in found if f"k.py:{at}" in f.message}
     assert of_scale == {"low"}
     assert {f.severity for f in found} == severities
+
+
+COLUMNS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def turns(x, scale, w, y, n, M: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    weights = tl.load(w + tl.arange(0, N)[:, None] * N + columns)
+    sums = tl.zeros([M, N], tl.float32)
+    for k in range(n):
+        part = tl.load(x + (k * M + rows) * N + columns)
+        sums += tl.dot(part * tl.load(scale + (k * M + {rows}) * M), weights)
+    tl.store(y + rows * N + columns, sums)
+"""
+
+
+@pytest.mark.parametrize(("rows", "is_operand"), [("rows", False), ("rows + 0 * columns", True)])
+def test_a_column_that_scales_an_operand_is_none(tmp_path, rows, is_operand):
+    source, signature = COLUMNS.format(rows=rows), "*fp16:16, *fp16:16, *fp16:16, *fp32:16, i32"
+    (tmp_path / "k.py").write_text(source)
+    report = traceview.inspect_ptx(f"{tmp_path}/k.py:turns", signature=f"{signature}, 64, 64")
+    waits = [f for f in report.kernels[0].findings if "prefetch" in f.message]
+    assert bool(waits) == is_operand

@@ -212,7 +212,12 @@ def _waiting(
 
 
 def _feeds_dot(op: IrOperation, module: IrModule) -> bool:
-    """Whether a value reaches a product within the loop, through memory of the block or not."""
+    """Whether a tile reaches a product within the loop, through memory of the block or not.
+
+    A row or column that others are scaled by is no operand.
+    """
+    if 1 in op.shape:
+        return False
 
     def following(value: str) -> Iterator[str]:
         for user in module.users.get(value, ()):
