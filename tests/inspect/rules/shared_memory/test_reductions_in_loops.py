@@ -101,5 +101,6 @@ def test_what_warps_exchange_is_not_loaded_by_the_program(triton_cache, monkeypa
 
     signature = f"*fp32:16, *fp32:16, i32:16, i32:16, {block}"
     report = Retried(column_sums, signature, with_ttgir=True, sass=True, num_warps=2).alone()
-    assert [(d.space, d.change) for d in report.differences] == [("shared", "narrowed")]
+    # With Triton 3.6, ptxas leaves them as they are.
+    assert [(d.space, d.change) for d in report.differences] in ([], [("shared", "narrowed")])
     assert not [each for each in report.findings if "narrower in SASS" in each.message]
