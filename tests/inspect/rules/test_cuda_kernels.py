@@ -484,24 +484,3 @@ def test_where_the_elements_of_threads_lie(tmp_path, loop, read, severity, messa
     assert finding.severity == severity
     assert not any(f.severity == "high" for f in found if f is not finding)
     assert not any("tl." in f.action for f in found)
-
-
-GATHERED = """
-__global__ void total(const TYPE* x, const int* rows, float* y, int n, int width) {
-  int at = blockIdx.x * blockDim.x + threadIdx.x;
-  float sum = 0;
-  LOOP sum += (float)x[rows[i] * width + at];
-  y[at] = sum;
-}
-"""
-
-
-@pytest.mark.parametrize("type_", ["unsigned char", "short", "float"])
-@pytest.mark.parametrize(
-    ("loop", "least"), [("for (int i = 0; i < n; i++)", "low"), ("int i = n;", "medium")]
-)
-def test_vectors_that_nothing_proves_are_little_in_a_loop(tmp_path, type_, loop, least):
-    text = GATHERED.replace("TYPE", type_).replace("LOOP", loop)
-    narrow = [f for f in findings(tmp_path, text) if "per thread per instruction" in f.message]
-    assert {f.severity for f in narrow} <= {"info", "low", least}
-    assert narrow or loop.startswith("int")

@@ -103,7 +103,6 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     }
     total = sum(bits.values())
     tiled = any(each.tiles for each in every.values() if each)
-    loops = bool(kernel.code.ptx and any(i.loop_depth for i in kernel.code.ptx.instructions))
     # A loop that waits for memory's latency, or computes for longer than it loads, gains little.
     waits, computes = any(few_loads_in_flight(kernel)), kernel.arithmetic >= _MUCH_ARITHMETIC
     for stream, listed in streams.items():
@@ -123,11 +122,6 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             if severity == "high" and (waits or _keeps_up(narrow, kernel)):
                 severity = "medium"
             if severity != "info" and computes:
-                severity = "low"
-            # Of such advice on 6 kernels of others, drawn blind, none was an expert's step: rows
-            # start anywhere, or a loop has another cause.
-            unproven = loops and not reason.proven and kernel.compiled.is_cuda(stream[0][0])
-            if unproven and severity == "medium":
                 severity = "low"
             if whole and kernel.compiled.how == "given":
                 severity = "info"
