@@ -204,7 +204,8 @@ def _narrow(
     helpers = helper_lines(each for context in narrow for each in context.instructions)
     found = causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
-        _uses_all(kernel, most, samples), shared, _overlap(most, samples), _assembled(kernel, most),
+        _may_use_all(kernel, most, samples), shared, _overlap(most, samples),
+        _assembled(kernel, most),
     )  # fmt: skip
     limit = limit_of(found, kernel.compiled) if layout.scattered else None
     # Copies to a transposed tile are in the tile's order, not in memory's.
@@ -230,8 +231,8 @@ def _overlap(most: AccessContext, samples: Samples) -> bool:
     return runs and samples.overlap(stores, (most.access.width_bits or 0) // 8)
 
 
-def _uses_all(kernel: KernelContext, context: AccessContext, samples: Samples) -> bool:
-    """Whether the array's accesses together need nearly all of the sectors that they touch.
+def _may_use_all(kernel: KernelContext, context: AccessContext, samples: Samples) -> bool:
+    """Whether an array's accesses together may need nearly all of the sectors that they touch.
 
     So may adjacent members of structures whose size is a parameter, such as the channels of pixels,
     and what is accessed through a pointer of which the array is not known.
