@@ -32,6 +32,8 @@ _DROPPED = {*client._UNSET, *_READ_LATER}
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 # What torch.compile imports at its first call, which takes 4 s.
 _INDUCTOR = ("torch._inductor.compile_fx", "torch._inductor.codegen.triton")
+# There its import starts threads, and none survives a fork.
+_HAS_GPU = Path("/dev/nvidiactl").exists()
 
 fresh_start = client._start
 
@@ -203,7 +205,8 @@ class WorkerServer:
     ) -> "subprocess.Popen[bytes] | Fork":
         """Start a worker in place of traceview.kernels.headless.client._start."""
         is_alike = _read_at_start() == self._at_start and not request.triton
-        if command[:3] != [sys.executable, "-P", "-c"] or not is_alike:
+        has_threads = _HAS_GPU and request.options.compile_torch
+        if command[:3] != [sys.executable, "-P", "-c"] or not is_alike or has_threads:
             return fresh_start(command, folder, request)
         (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
         environment = client._environment(folder, request)

@@ -18,8 +18,10 @@ _PLAIN = re.compile(r"Unsupported function referenced: <function (\w+) at 0x\w+>
 _PLAIN_GLOBAL = re.compile(r"Cannot access global variable (\w+) from within")
 _NEVER_RIGHT = re.compile(
     rf"{_PLAIN.pattern}|module '[\w.]+' has no attribute|unexpected keyword argument|"
-    rf"{_STAND_IN.pattern}|unsupported AST node type|missing a required argument|"
-    r"too many positional arguments"
+    # The last two lines: the signature's words from Triton 3.7 on, Python's own before.
+    rf"{_STAND_IN.pattern}|unsupported AST node type|"
+    r"missing a required argument|too many positional arguments|"
+    r"missing \d+ required positional arguments?|takes \d+ positional arguments? but \d+ w"
 )
 _PTXAS = re.compile(r"^ptxas \w+ *: (.+)$", re.MULTILINE)
 NOT_IMPORTED = "which could not be imported"
