@@ -151,13 +151,15 @@ class Usage:
         return frozenset(node.id for node in bare if isinstance(node, ast.Name))
 
     @cached_property
-    def unrolled(self) -> frozenset[str]:
-        """The parameters that set the number of iterations of an unrolled loop."""
-        # With a step of its own, a loop has fewer turns than its bound.
-        counted = (call for call in self._calls("static_range") if len(call.args) < 3)
-        turns = (part for call in counted for part in ast.walk(call))
-        own = {node.id for node in turns if isinstance(node, ast.Name)}
-        return frozenset(own & set(self.parameters))
+    def unrolled(self) -> Mapping[str, ast.expr | None]:
+        """The parameters that bound an unrolled loop, each with the loop's step, if it has one."""
+        return {
+            node.id: call.args[2] if len(call.args) > 2 else None
+            for call in self._calls("static_range")
+            for bound in call.args[:2]
+            for node in ast.walk(bound)
+            if isinstance(node, ast.Name) and node.id in self.parameters
+        }
 
     @cached_property
     def ranged(self) -> frozenset[str]:
