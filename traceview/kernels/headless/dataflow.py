@@ -82,8 +82,19 @@ class Usage:
             typed = [element_types[name] for name in plain if name in element_types]
             if typed:
                 chosen |= {name: typed[0] for name in plain if name not in element_types}
-        stated = {**self.stated, **dict(self._asserted_types())}
+        stated = {**dict(self._named_types()), **self.stated, **dict(self._asserted_types())}
         return element_types | chosen | {n: t for n, t in stated.items() if n in element_types}
+
+    def _named_types(self) -> Iterator[tuple[str, str]]:
+        """The types of pointers by what is loaded through them: `w_int8 = tl.load(w_ptr + k)`."""
+        for name, values in self._assigned.items():
+            type_ = TYPE_NAMES.get(name.rpartition("_")[2].lower())
+            loads = (v for v in values if isinstance(v, ast.Call) and _called(v) == "load")
+            for call in loads if type_ else ():
+                address = _first(call)
+                root = self._root(address) if address else None
+                if root and type_:
+                    yield root, type_
 
     def _asserted_types(self) -> Iterator[tuple[str, str]]:
         """The types in `tl.static_assert(x.dtype == tl.int8)`, of a pointer or a loaded value."""
