@@ -58,7 +58,7 @@ def repeated_reductions(module: IrModule) -> Iterator[RepeatedReduction]:
 
 
 def _axis(op: IrOperation) -> int:
-    return _AXES.index(op.rest.split(":")[0].strip())
+    return _AXES.find(op.rest.split()[0])
 
 
 def _sources(module: IrModule) -> dict[str, list[str]]:
