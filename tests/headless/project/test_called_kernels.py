@@ -487,3 +487,24 @@ def test_an_assumed_row_of_few_warps_is_short(tmp_path, warps, block, length):
     (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
     values = {a.name: a.value for a in kernel.compiled.arguments}
     assert values["BLOCK_C"] == length
+
+
+STEPS = """@triton.jit
+def steps(x_ptr, y_ptr, T: tl.constexpr, EACH: tl.constexpr, TIMES: tl.constexpr):
+    offsets = tl.arange(0, 128)
+    for t in tl.static_range({bounds}):
+        tl.store(y_ptr + t * 128 + offsets, tl.load(x_ptr + t * 128 + offsets))
+
+
+def run(x, y):
+    steps[(1,)](x, y, x.shape[0], {each}, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "each", "turns"),
+    [("T", 1, 4), ("0, T, EACH", 1, 4), ("0, T, EACH * TIMES", 2, 16), ("0, T, EACH", 64, 1024)],
+)
+def test_an_assumed_bound_of_an_unrolled_loop_makes_few_turns(tmp_path, bounds, each, turns):
+    found = types_of(tmp_path, STEPS.format(bounds=bounds, each=each))
+    assert found["T"] == turns

@@ -45,3 +45,16 @@ def test_an_assertion_on_a_pointer_or_on_what_was_loaded(name):
 )
 def test_comments_on_parameters(comments, types):
     assert pointers(**comments) == types
+
+
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    [("w_int8", "i8"), ("packed_uint8", "u8"), ("x_float32", "fp32"), ("x_8", None), ("w", None)],
+)
+@pytest.mark.parametrize("carried", [False, True])
+def test_what_is_loaded_may_be_named_after_its_type(name, type_, carried):
+    loop = "\n    for k in range(n):\n        at += n\n" if carried else "\n"
+    text = f"def kernel(x_ptr, y_ptr, n):\n    at = x_ptr + n{loop}    {name} = tl.load(at)\n"
+    text += f"    other = {name}.to(tl.float16)\n    tl.store(y_ptr + n, other)\n"
+    (function,) = ast.parse(text).body
+    assert Usage(function).pointers["x_ptr"] == type_

@@ -183,3 +183,66 @@ def test_what_is_loaded_under_an_if_on_a_result(tmp_path, test, computed):
     # The blocks to visit cannot be listed before their scores are known.
     assert finding.action.startswith("If most iterations" if computed else "Loop over a list")
     assert finding.severity == ("low" if computed else "high")
+
+
+COUNTED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def product(a, b, c, K, N, B: tl.constexpr):
+    at = tl.arange(0, B)
+    sums = tl.zeros([B, B], tl.float32)
+    {before}
+    {loop}:
+        left = tl.load(a + at[:, None] * K + i + at[None, :])
+        sums = tl.dot(left, tl.load(b + (i + at)[:, None] * N + at[None, :]), sums)
+        {after}
+    tl.store(c + at[:, None] * N + at[None, :], sums)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "loop", "after"),
+    [
+        ("i = 0", "while i < K", "i += B"),
+        ("i = K - B", "while i >= 0", "i -= B"),
+        ("pass", "for i in tl.range(0, K, B)", "pass"),
+    ],
+)
+def test_a_while_is_not_pipelined(tmp_path, before, loop, after):
+    pytest.importorskip("triton")
+    text = COUNTED.format(before=before, loop=loop, after=after)
+    (tmp_path / "k.py").write_text(text)
+    signature = "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16, 64"
+    report = traceview.inspect_ptx(f"{tmp_path}/k.py:product", signature=signature, budget_s=0.1)
+    found = told(report.kernels[0].findings, WAITS)
+    assert len(found) == ("while" in loop)
+    for finding in found:
+        assert "the loop is a while" in finding.message
+        assert "tl.range(start, end, step)" in finding.action
+
+
+UNPACKED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def unpacked(x, y, n, BLOCK: tl.constexpr, RATIO: tl.constexpr):
+    at, part = tl.arange(0, BLOCK // RATIO), tl.arange(0, RATIO)
+    for row in range(tl.program_id(0), n, tl.num_programs(0)):
+        word = tl.load(x + row * (BLOCK // RATIO) + at)
+        bits = tl.reshape(word[:, None] >> part[None, :], [BLOCK])
+        tl.store(y + row * BLOCK + tl.arange(0, BLOCK), bits & 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "ratio", "waits"), [(128, 1, True), (256, 1, True), (512, 4, False), (512, 32, False)]
+)
+def test_what_a_loop_stores_fills_the_latency_too(tmp_path, block, ratio, waits):
+    pytest.importorskip("triton")
+    (tmp_path / "k.py").write_text(UNPACKED)
+    signature = f"*i32:16, *i32:16, i32:16, {block}, {ratio}"
+    report = traceview.inspect_ptx(f"{tmp_path}/k.py:unpacked", signature=signature, budget_s=0.1)
+    assert bool(told(report.kernels[0].findings, "waits for its loads")) == waits

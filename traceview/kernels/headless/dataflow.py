@@ -82,8 +82,19 @@ class Usage:
             typed = [element_types[name] for name in plain if name in element_types]
             if typed:
                 chosen |= {name: typed[0] for name in plain if name not in element_types}
-        stated = {**self.stated, **dict(self._asserted_types())}
+        stated = {**dict(self._named_types()), **self.stated, **dict(self._asserted_types())}
         return element_types | chosen | {n: t for n, t in stated.items() if n in element_types}
+
+    def _named_types(self) -> Iterator[tuple[str, str]]:
+        """The types of pointers by what is loaded through them: `w_int8 = tl.load(w_ptr + k)`."""
+        for name, values in self._assigned.items():
+            type_ = TYPE_NAMES.get(name.rpartition("_")[2].lower())
+            loads = (v for v in values if isinstance(v, ast.Call) and _called(v) == "load")
+            for call in loads if type_ else ():
+                address = _first(call)
+                root = self._root(address) if address else None
+                if root and type_:
+                    yield root, type_
 
     def _asserted_types(self) -> Iterator[tuple[str, str]]:
         """The types in `tl.static_assert(x.dtype == tl.int8)`, of a pointer or a loaded value."""
@@ -151,13 +162,15 @@ class Usage:
         return frozenset(node.id for node in bare if isinstance(node, ast.Name))
 
     @cached_property
-    def unrolled(self) -> frozenset[str]:
-        """The parameters that set the number of iterations of an unrolled loop."""
-        # With a step of its own, a loop has fewer turns than its bound.
-        counted = (call for call in self._calls("static_range") if len(call.args) < 3)
-        turns = (part for call in counted for part in ast.walk(call))
-        own = {node.id for node in turns if isinstance(node, ast.Name)}
-        return frozenset(own & set(self.parameters))
+    def unrolled(self) -> Mapping[str, ast.expr | None]:
+        """The parameters that bound an unrolled loop, each with the loop's step, if it has one."""
+        return {
+            node.id: call.args[2] if len(call.args) > 2 else None
+            for call in self._calls("static_range")
+            for bound in call.args[:2]
+            for node in ast.walk(bound)
+            if isinstance(node, ast.Name) and node.id in self.parameters
+        }
 
     @cached_property
     def ranged(self) -> frozenset[str]:

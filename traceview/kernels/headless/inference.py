@@ -260,7 +260,7 @@ def _stride_value(name: str, parameters: Sequence[Parameter]) -> int | None:
 
 
 def _size(name: str, parameters: Sequence[Parameter], usage: Usage, defaults: Defaults) -> int:
-    if name in usage.unrolled:
+    if name in usage.unrolled and not usage.unrolled[name]:
         return FEW_TURNS
     for words, size in _SIZES:
         if re.search(words, name, re.IGNORECASE):

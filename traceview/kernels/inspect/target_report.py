@@ -6,7 +6,7 @@ There is one kernel report per kernel; for those of a trace, with how they ran.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from traceview.kernels.inspect.kernel_context import KernelContext, tensor_ops_o
 from traceview.kernels.inspect.kernel_report import KernelReport, SmCount
 from traceview.kernels.inspect.python_targets import DEFAULT_ARCH
 from traceview.kernels.inspect.recompilations import Compare, Recompilations, Recompile
-from traceview.kernels.inspect.rules import findings_of
+from traceview.kernels.inspect.rules import findings_of, ranked
 from traceview.kernels.inspect.targets import is_named, is_python, kernels_of, split_target
 from traceview.kernels.inspect.triton_builds import autotuned_identity
 from traceview.kernels.inspect.what_if import TIME_S, what_if
@@ -236,21 +236,35 @@ def _of_autotuners(reports: Sequence[KernelReport]) -> tuple[KernelReport, ...]:
     kernels: dict[object, list[KernelReport]] = defaultdict(list)
     for report in reports:
         kernels[_autotuned(report.compiled)].append(report)
-    best = {key: max(kernel, key=_worst) for key, kernel in kernels.items()}
-    return tuple(_beside(report, best[_autotuned(report.compiled)]) for report in reports)
+    shared = {key: _shared(kernel) for key, kernel in kernels.items()}
+    best = {key: max(of, key=lambda r: _worst(r, shared[key])) for key, of in kernels.items()}
+    keys = [_autotuned(report.compiled) for report in reports]
+    return tuple(
+        _beside(report, best[key], shared[key]) for report, key in zip(reports, keys, strict=True)
+    )
+
+
+def _shared(reports: Sequence[KernelReport]) -> set[object]:
+    """The findings that each of some configurations has, so that none is better by them."""
+    return set.intersection(*({_identity(f) for f in report.findings} for report in reports))
+
+
+def _identity(finding: Finding) -> object:
+    return finding.template, finding.subject, finding.severity
 
 
 def _autotuned(compiled: Compiled) -> object:
     return autotuned_identity(compiled), _is_tested(compiled)
 
 
-def _worst(report: KernelReport) -> int:
-    """The rank of the worst finding: a higher number is less severe."""
-    return min((SEVERITIES.index(f.severity) for f in report.findings), default=len(SEVERITIES))
+def _worst(report: KernelReport, shared: Container[object]) -> int:
+    """The rank of the worst finding that not all share: a higher number is less severe."""
+    own = (f for f in report.findings if _identity(f) not in shared)
+    return min((SEVERITIES.index(f.severity) for f in own), default=len(SEVERITIES))
 
 
-def _beside(report: KernelReport, best: KernelReport) -> KernelReport:
-    least = min(_worst(best), len(SEVERITIES) - 1)
+def _beside(report: KernelReport, best: KernelReport, shared: Container[object]) -> KernelReport:
+    least = min(_worst(best, shared), len(SEVERITIES) - 1)
     values, others = (each.compiled.configuration or {} for each in (report, best))
     differing = [f"{name}={value}" for name, value in others.items() if value != values.get(name)]
     if not differing or least < SEVERITIES.index("low"):
@@ -258,12 +272,12 @@ def _beside(report: KernelReport, best: KernelReport) -> KernelReport:
     beside = f"; the autotuner also has {', '.join(differing)}, where nothing is as bad"
 
     def lowered(finding: Finding) -> Finding:
-        if SEVERITIES.index(finding.severity) >= least:
+        if SEVERITIES.index(finding.severity) >= least or _identity(finding) in shared:
             return finding
         evidence = replace(finding.evidence, basis=finding.evidence.basis + beside)
         return replace(finding, severity=SEVERITIES[least], evidence=evidence)
 
-    return replace(report, findings=tuple(map(lowered, report.findings)))
+    return replace(report, findings=ranked(map(lowered, report.findings)))
 
 
 def _out_of_time(left_out: Sequence[str], budget_s: float) -> str:

@@ -25,6 +25,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     AssumedTensor,
     OpenStride,
 )
+from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.project.launch_arguments import LaunchArguments
 from traceview.kernels.headless.worker.event_log import EventLog, plain
 from traceview.kernels.headless.worker.forked_task import ForkedTask
@@ -38,6 +39,8 @@ from traceview.kernels.ptx.model import Argument, How
 
 # The widest head of usual attention kernels.
 _DOT_SIDE = 128
+# Iterations of an unrolled loop: a GEMM with its loop in each takes a minute for a thousand.
+_MOST_TURNS = 64
 # The elements of a tile with an assumed side, 32 per thread of 4 warps, and its least such side.
 _TILE, _LEAST_SIDE = 4096, 64
 # Of a row alone: 512 per thread of 4 warps, beyond which compiling takes minutes.
@@ -180,6 +183,19 @@ class Guesses:
         long = (n for n in sides if isinstance(passed[n], AssumedSize) and passed[n] > most)
         return {name: AssumedSize(most) for name in long}
 
+    def _few_turns(self, assumed: Collection[str], known: Mapping[str, Any]) -> dict[str, int]:
+        """Small bounds of unrolled loops in place of assumed sizes, which may take minutes.
+
+        With a step of its own, a loop has fewer turns than its bound, unless the step is small.
+        """
+        few = {}
+        for name in self.usage.unrolled.keys() & {*assumed}:
+            by = self.usage.unrolled[name]
+            step = Scope({}, {**known}).value(by) if by else 1
+            if not by or (isinstance(step, int) and known[name] > _MOST_TURNS * step > 0):
+                few[name] = inference.FEW_TURNS * step
+        return few
+
     def _side(self, assumed: Collection[str], known: Mapping[str, Any]) -> int:
         """The longest assumed side of a tile whose other sides are known to be a power of two."""
         others = [known.get(name) for name in self.usage.ranged.difference(assumed)]
@@ -198,8 +214,7 @@ class Guesses:
         self, fixed: Mapping[str, signatures.Value], passed: Mapping[str, Any], defaults: Defaults
     ) -> tuple[Argument, ...]:
         parameters = self.jitted.parameters
-        # The passed values without tiles of 1 that follow from assumed sizes. The number of
-        # iterations of an unrolled loop is small instead of an assumed size.
+        # The passed values without tiles of 1 that follow from assumed sizes.
         assumed = {name for name, value in passed.items() if isinstance(value, AssumedSize)}
         # Nor are those below 1 tiles.
         tiles = {
@@ -209,7 +224,7 @@ class Guesses:
         }
         apart = {name: SIZE for name in assumed & self.usage.row_strides if passed[name] == 1}
         apart |= {n: 1 for n in self.usage.only_strides if isinstance(passed.get(n), OpenStride)}
-        few = dict.fromkeys(assumed & self.usage.unrolled, inference.FEW_TURNS)
+        few = self._few_turns(assumed, {**passed, **fixed})
         # A side of an operand of tl.dot that is assumed is one that compiles and fits registers.
         sides = assumed & self.usage.ranged
         most = _DOT_SIDE if self.usage.has_dot else self._side(sides, {**passed, **fixed})

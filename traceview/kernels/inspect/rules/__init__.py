@@ -15,6 +15,7 @@ from traceview.kernels.inspect.rules import (
     launches,
     loops,
     occupancy,
+    products,
     shared_memory,
 )
 from traceview.kernels.inspect.rules.atomics import atomics
@@ -26,6 +27,8 @@ RULES: tuple[Rule, ...] = (
     launches.plain_globals,
     occupancy.small_launch,
     launches.masked_blocks,
+    launches.small_blocks,
+    launches.repeated_reductions,
     occupancy.serialized_wgmma,
     occupancy.scalar_blocks,
     occupancy.upcast_operands,
@@ -34,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     loops.waiting_operands,
     loops.repeated_operands,
     loops.older_tensor_cores,
+    products.idle_tensor_cores,
     arithmetic.runtime_divisions,
     arithmetic.divergent_constants,
     loops.shared_memory_bound,

@@ -59,11 +59,21 @@ _NOT_PREFETCHED: dict[Why, Diagnosis] = {
         adds="The loads are too narrow for an asynchronous copy, so that they are not prefetched, "
         "and tl.dot waits for memory in each iteration",
     ),
+    "while": Diagnosis(
+        f"{_WAITS}the loop is a while, and Triton pipelines only for",
+        "Write for … in tl.range(start, end, step) in place of while, whose condition and last "
+        "line are then that range: the loads run ahead, with num_stages={stages}",
+        "medium",
+    ),
+    "indirect": Diagnosis(
+        f"{_WAITS}{{operands?its|their}} addresses are loaded in the same iteration, and Triton "
+        "did not pipeline {operands?it|them} with num_stages={stages}",
+        "Compute the addresses from the loop's variable alone, without a loaded value in between",
+        "medium",
+    ),
     "unknown": Diagnosis(
         f"{_WAITS}Triton did not pipeline {{operands?it|them}} with num_stages={{stages}}",
-        "Compute the addresses from the loop's variable alone, without a loaded value or a break "
-        "in between",
-        "medium",
+        "Load ahead by hand, before the loop and then in each iteration what the next one needs",
     ),
 }
 _ONE_STAGE = Diagnosis(
@@ -226,7 +236,9 @@ def few_loads_in_flight(kernel: KernelContext) -> Iterator[CodeClaim]:
         return
     blocks, in_flight = kernel.resident_blocks, _bytes_in_flight(kernel)
     known = kernel.compiled.grid is not None or not loop.is_recurrence
-    few = 0 < in_flight < _NEEDED_BYTES / (blocks if known else 1)
+    # Nothing waits for stores: what an iteration stores fills the same latency.
+    moved = max(in_flight, loop.stored_bytes)
+    few = in_flight > 0 and moved < _NEEDED_BYTES / (blocks if known else 1)
     if any(load.feeds_dot for load in loop.loads) or not blocks or not few:
         return
     if _pass_cycles(kernel, blocks if known else 1) > _LATENCY_CYCLES:

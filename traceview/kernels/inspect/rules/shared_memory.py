@@ -69,6 +69,8 @@ _SERIAL_COPIES = Diagnosis(
     then=", and measure it",
 )
 
+_BY_STAGES = "Use more stages (num_stages), as far as shared memory suffices"
+
 
 @record
 class _Passes:
@@ -245,6 +247,7 @@ def serialized_copies(kernel: KernelContext) -> Iterator[CodeClaim]:
                 helped, tries, lambda _: "copies of the next tile stay in flight"
             ),
             wait.source,
+            remedy=_BY_STAGES if stages and not tries else "",
             helped=helped,
         )
 

@@ -21,8 +21,10 @@ _AXIS = re.compile(r"axis = (\d+)")
 _ORDER = re.compile(r"order = array<i32: ([\d, ]+)>")
 _HINT = re.compile(r"tt\.(contiguity|divisibility|constancy) = dense<\[?([\d, ]+)\]?>")
 _BITS = re.compile(r"(\d+)(?:E\w+)?>*$")
-_FOR = re.compile(r"(%[\w.]+) = (%[\w.#]+) to (%[\w.#]+) step (%[\w.#]+)(?:\s*iter_args\((.*?)\))?")
-_CARRIED = re.compile(r"(%[\w.]+) = (%[\w.#]+)")
+_FOR = re.compile(
+    r"(%[\w.]+) = (%[\w.#-]+) to (%[\w.#-]+) step (%[\w.#-]+)(?:\s*iter_args\((.*?)\))?"
+)
+_CARRIED = re.compile(r"(%[\w.]+) = (%[\w.#-]+)")
 _REMAINDERS = ("arith.remsi", "arith.remui")
 _SAME = frozenset(
     {
@@ -57,6 +59,12 @@ def axis_infos(module: IrModule, *, aligned_remainders: bool = True) -> Mapping[
     return analysis.known
 
 
+def carried_values(loop: IrOperation) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+    """What a `for` defines inside: its variable with its bounds and step, and names with starts."""
+    match = _FOR.search(loop.rest) if loop.opcode == "scf.for" else None
+    return (match.groups()[:4], _CARRIED.findall(match[5] or "")) if match else ((), ())
+
+
 def unknown(shape: Sequence[int]) -> AxisInfo:
     """The AxisInfo of a value of which nothing is known."""
     ones = (1,) * max(1, len(shape))
@@ -81,11 +89,9 @@ class _Analysis:
     def run(self) -> None:
         for op, regions in self.module.nested():
             if op.opcode == "scf.yield" and regions:
-                region = regions[-1]
-                loop = _FOR.search(region.rest)
-                inside = [name for name, _ in _CARRIED.findall(loop[5] or "")] if loop else []
+                inside = [name for name, _ in carried_values(regions[-1])[1]]
                 for at, value in enumerate(op.inputs):
-                    for names in (inside, region.results):
+                    for names in (inside, regions[-1].results):
                         if at < len(names):
                             self._join(names[at], self.of(value))
             elif op.opcode in ("scf.for", "scf.if", "scf.while"):
@@ -95,13 +101,13 @@ class _Analysis:
                 self.known.update(dict.fromkeys(op.results, info))
 
     def _entered(self, op: IrOperation) -> None:
-        loop = _FOR.search(op.rest)
-        if not loop:
+        counted, carried = carried_values(op)
+        if not counted:
             return
-        low, step = self.of(loop[2]), self.of(loop[4])
+        low, step = self.of(counted[1]), self.of(counted[3])
         divisibility = math.gcd(low.divisibility[0], step.divisibility[0])
-        self.known[loop[1]] = AxisInfo((1,), (divisibility,), (1,))
-        for at, (inside, start) in enumerate(_CARRIED.findall(loop[5] or "")):
+        self.known[counted[0]] = AxisInfo((1,), (divisibility,), (1,))
+        for at, (inside, start) in enumerate(carried):
             self._join(inside, self.of(start))
             if at < len(op.results):
                 self._join(op.results[at], self.of(start))

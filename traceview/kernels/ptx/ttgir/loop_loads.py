@@ -20,7 +20,7 @@ from traceview.kernels.ptx.ttgir.operations import LOOPS, loop_depths_of
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 from traceview.kernels.ptx.ttgir.vector_limit import pointer_type, vector_limits
 
-Why = Literal["if", "result", "narrow", "unknown"]
+Why = Literal["if", "result", "narrow", "while", "indirect", "unknown"]
 _DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma")
 _COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
 # What moves an operand without a change of its values.
@@ -43,8 +43,8 @@ class WaitingLoad:
 
     `feeds_dot`: its value is an operand of a matrix product. `why` is an `if` around it, one that
     tests a result of the loop's products, elements that move in less than an asynchronous copy
-    takes, or not known. `width_bits` is what a thread moves in one instruction, None where that is
-    not known.
+    takes, a `while`, an address that the loop loads, or not known. `width_bits` is what a thread
+    moves in one instruction, None where that is not known.
     """
 
     source: SourceLine | None
@@ -58,6 +58,7 @@ class DeepestLoop:
     """The deepest loop: what it waits for, if it has products, and if copies run ahead of it.
 
     `is_recurrence` is whether each iteration stores, and hands a tensor of floats to the next.
+    `stored_bytes` are those of the tiles that an iteration stores.
     """
 
     source: SourceLine | None
@@ -65,6 +66,7 @@ class DeepestLoop:
     has_dot: bool
     has_copies: bool
     is_recurrence: bool
+    stored_bytes: int
 
 
 def deepest_loop(module: IrModule) -> DeepestLoop | None:
@@ -88,7 +90,14 @@ def deepest_loop(module: IrModule) -> DeepestLoop | None:
         bool(opcodes & {*_DOTS}),
         bool(opcodes & {*_COPIES, "ttg.async_wait"}),
         "tt.store" in opcodes and bool(_CARRIED_FLOATS.search(loop.rest)),
+        sum(tile_bytes(op, module) for op, _ in here if op.opcode == "tt.store"),
     )
+
+
+def tile_bytes(op: IrOperation, module: IrModule) -> int:
+    """The bytes of the tile, or of the value, that an access of global memory moves at most."""
+    pointers = pointer_type(op.inputs[0], op, module)
+    return prod(shape_of(pointers)) * element_bytes(pointers)
 
 
 def _runs_ahead(op: IrOperation, around: list[IrOperation], module: IrModule) -> bool:
@@ -123,11 +132,10 @@ def repeated_loads(module: IrModule) -> list[RepeatedLoad]:
     infos, sizes, found = axis_infos(module), list[int](), dict[SourceLine | None, RepeatedLoad]()
     loads = [op for op in inside if op.opcode in ("tt.load", _COPIES[0]) and op.inputs]
     for op in loads:
-        pointers = pointer_type(op.inputs[0], op, module)
-        shape = shape_of(pointers)
+        shape = shape_of(pointer_type(op.inputs[0], op, module))
         info = infos.get(op.inputs[0])
         times = prod(map(min, info.constancy, shape)) if info and len(shape) > 1 else 1
-        sizes.append(prod(shape) * element_bytes(pointers))
+        sizes.append(tile_bytes(op, module))
         if times > 1:
             found[op.line] = RepeatedLoad(op.line, times)
     of_lines = Counter[SourceLine | None]()
@@ -206,8 +214,12 @@ def _waiting(
         # The condition of the innermost one.
         made = {each.opcode for each in module.origins(around[-1].inputs[:1])}
         why = "result" if made.intersection(_DOTS) else "if"
+    elif around[-1].opcode == "scf.while":
+        why = "while"
     elif width is not None and width < LEAST_COPY_BITS:
         why = "narrow"
+    elif any(o.opcode == "tt.load" and o.depth == op.depth for o in module.origins(op.inputs)):
+        why = "indirect"
     return WaitingLoad(op.line, _feeds_dot(op, module), why, width)
 
 
@@ -261,3 +273,44 @@ def pipeline_buffers(module: IrModule) -> tuple[PipelineBuffer, ...]:
         size = count * prod(tile) * int(type_["bits"]) // 8
         buffers.append(PipelineBuffer(op.line, op.name, count, size))
     return tuple(buffers)
+
+
+@record
+class BufferedProduct:
+    """The only wgmma product of a loop, both operands of which copies bring to `buffers` in turn.
+
+    Its result has `rows` and `columns`, of which it adds up `terms`, in elements of `bits`.
+    """
+
+    source: SourceLine | None
+    rows: int
+    columns: int
+    terms: int
+    bits: int
+    buffers: int
+
+
+def buffered_products(module: IrModule) -> Iterator[BufferedProduct]:
+    """The products of loops that have no other and do nothing but copy its operands ahead."""
+    of_loops: dict[int, list[IrOperation]] = {}
+    for op, around in module.nested():
+        if op.opcode in _DOTS and around and around[-1].opcode in LOOPS:
+            of_loops.setdefault(id(around[-1]), []).append(op)
+    for op in (dots[0] for dots in of_loops.values() if len(dots) == 1):
+        sides = list(_MEMDESC.finditer(op.rest))[:2]
+        buffers = [_buffers(value, module) for value in op.inputs[:2]]
+        if op.opcode == "ttng.warp_group_dot" and len(op.shape) == 2 and all(buffers):
+            terms = int(sides[0][1].rstrip("x").split("x")[-1])
+            bits = int(sides[0]["bits"])
+            yield BufferedProduct(op.line, *op.shape, terms, bits, min(buffers))
+
+
+def _buffers(value: str, module: IrModule) -> int:
+    """The buffers in turn of which an operand is one; 0 if it is none."""
+    maker = module.makers.get(value)
+    while maker and maker.opcode == "ttg.memdesc_trans":
+        maker = module.makers.get(maker.inputs[0])
+    if maker is None or maker.opcode != "ttg.memdesc_index":
+        return 0
+    tile = _MEMDESC.search(maker.rest)
+    return int(tile[1].split("x")[0]) if tile else 0

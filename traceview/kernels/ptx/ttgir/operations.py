@@ -14,7 +14,7 @@ from traceview.base.records import record
 from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import Function, SourceLine
 from traceview.kernels.ptx.ttgir import layouts
-from traceview.kernels.ptx.ttgir.axis_info import axis_infos
+from traceview.kernels.ptx.ttgir.axis_info import axis_infos, carried_values
 from traceview.kernels.ptx.ttgir.layouts import bases_of, elements, layout_of
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation, shape_of
 
@@ -334,15 +334,14 @@ def _carried(module: IrModule) -> dict[str, str]:
     """What loops carry: the value that each name has in the next iteration."""
     carried: dict[str, str] = {}
     for op, regions in module.nested():
-        if op.opcode == "scf.yield" and regions and regions[-1].opcode == "scf.for":
-            names = _CARRIED.findall(regions[-1].rest.partition("iter_args(")[2])
+        if op.opcode == "scf.yield" and regions:
+            names = [name for name, _ in carried_values(regions[-1])[1]]
             carried |= dict(zip(names, op.inputs, strict=False))
     return carried
 
 
 _OPERANDS = re.compile(r" : tensor<[\dx]+x(\w+), .*> \* tensor<[\dx]+x(\w+), ")
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
-_CARRIED = re.compile(r"(%[\w.]+) = %")
 
 
 @record

@@ -23,10 +23,11 @@ _CALL = re.compile(r"^callsite\(.* at #loc(?P<caller>\d*)\)$")
 _END_LOCATION = re.compile(r"\s*loc\(#loc(\d*)\)\s*$")
 _LAYOUT = re.compile(r"^#(?P<name>\w+) = (?P<text>#\w[\w.]*<\{.*\}>)$", re.MULTILINE)
 _OPERATION = re.compile(
-    r'^\s*(?:(?P<results>%[\w:#]+(?:\s*,\s*%[\w:#]+)*) = )?"?(?P<name>[a-z]\w*\.[\w.]+)"?'
+    r'^\s*(?:(?P<results>%[\w:#-]+(?:\s*,\s*%[\w:#-]+)*) = )?"?(?P<name>[a-z]\w*\.[\w.]+)"?'
     r"(?P<rest>.*)$"
 )
-_VALUE = re.compile(r"%\w+(?:\.\d+)?(?:#\d+)?")
+# A constant may be called %c-1_i32.
+_VALUE = re.compile(r"%\w+(?:-\d\w*)?(?:\.\d+)?(?:#\d+)?")
 _ARGUMENT = re.compile(
     r"(?P<name>%\w+): (?P<type>[^\s{,]+(?:<[^{]*>)?)\s*(?:\{(?P<attributes>[^}]*)\})?"
 )
@@ -34,10 +35,10 @@ _NUMBER_ATTRIBUTE = re.compile(r"tt\.(\w+) = (?:dense<\[?)?(\d+(?:, \d+)*)")
 _FUNCTION = re.compile(r"tt\.func public @\S+?\((?P<arguments>.*)\)\s*(?:attributes .*)?\{")
 _FIRST_OF_TWO = re.compile(r"(.*?), (?:tensor<|i\d+)")
 _FOR = re.compile(
-    r"\s*(?P<variable>%\w+) = (?P<bounds>%[\w#]+ to %[\w#]+ step %[\w#]+)"
+    r"\s*(?P<variable>%\w+) = (?P<bounds>%[\w#-]+ to %[\w#-]+ step %[\w#-]+)"
     r"(?:\s*iter_args\((?P<carried>.*?)\))?(?P<rest>.*)$"
 )
-_CARRIED = re.compile(r"(%\w+) = (%[\w#]+)")
+_CARRIED = re.compile(r"(%\w+) = (%[\w#-]+)")
 _WARPS = re.compile(r'"ttg\.num-warps" = (\d{1,3})')
 _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
 

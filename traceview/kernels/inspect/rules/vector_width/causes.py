@@ -253,7 +253,7 @@ def own_bound(narrow: Narrow) -> str:
     if narrow.place[1] in ("store", "atomic"):
         return (
             "If the rest may be overwritten, store under a mask whose bound is a multiple of 16, "
-            "and select the values with tl.where"
+            "and select the values with tl.where: what has to stay is then read, too"
         )
     return (
         "Load under a mask with the array's own bound, a multiple of 16, and apply the rest of the "
