@@ -7,6 +7,7 @@ import pytest
 
 from traceview.base import intervals
 from traceview.base.findings import (
+    Evidence,
     Finding,
     Forecast,
     LoopTime,
@@ -99,6 +100,44 @@ def test_without_a_loop_compilation_comes_before_what_takes_next_to_nothing_besi
 def test_findings_of_one_analysis_on_one_cause_are_about_different_places():
     lines = (finding("medium", 4, cause="sync-drain"), finding("low", 2, cause="sync-drain"))
     assert [each[0] for each in severities({"sync-stalls": lines})] == ["medium", "low"]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("errors", [(None, None), (3, 4), (3, None)])
+@pytest.mark.parametrize(("ms", "sum_ms"), [((150, 90), 240), ((900, 300), 1_000), ((15, 14), 29)])
+def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
+    """Of what it does on the CPU and what it copies: one change saves both."""
+    line = Subject.of_line("/work/net.py", 31)
+
+    def at_line(ms: int, error_ns: int | None, cause: str, begin_ms: int) -> Finding:
+        return replace(
+            finding(severity_of(ms * MS, 1_000 * MS), ms * MS, ms / 10.0, cause),
+            subject=line,
+            template=f"{cause} takes {{took_ns}}. More.",
+            evidence=Evidence({"took_ns": ms * MS}),
+            saving="at-most" if error_ns is None else "about",
+            error_ns=error_ns,
+            lost=lost((begin_ms * MS, (begin_ms + ms) * MS)),
+        )
+
+    one = at_line(ms[0], errors[0], "copy-wait", 0)
+    other = at_line(ms[1], errors[1], "launch-late", 1_000)
+    elsewhere = replace(finding("low", 11 * MS, 1.1), subject=replace(line, line=32))
+    late = replace(one, general=True, lost=None, cause="", subject=line)
+    outcomes = {"a": Result({}, (one,)), "b": Result({}, (other, elsewhere, late))}
+    first, *rest = ranked(dict(reversed(outcomes.items())) if swap else outcomes)
+
+    assert first.severity == severity_of(sum_ms * MS, 1_000 * MS)
+    assert first.finding.time_at_stake_ns == sum_ms * MS
+    assert first.finding.error_ns == (5 if errors == (3, 4) else None)
+    assert first.finding.saving == ("about" if errors == (3, 4) else "at-most")
+    alone = [each.message.removesuffix(" More.") for each in (one, other)]
+    assert first.message == f"{alone[0]} More. At net.py:31, too: {alone[1]}"
+    assert {row.message: row.severity for row in rest} == {
+        other.message: "info",
+        elsewhere.message: "low",
+        late.message: late.severity,
+    }
 
 
 def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():

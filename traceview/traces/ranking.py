@@ -19,11 +19,14 @@ from traceview.base.findings import (
     Finding,
     LoopTime,
     LostTime,
+    Subject,
     forecast,
+    prefixed,
     severity_of,
     share_pct,
 )
 from traceview.base.intervals import Intervals
+from traceview.base.units import Value
 from traceview.traces.analyses import (
     base,
     gpu_idle,
@@ -36,6 +39,7 @@ from traceview.traces.analyses import (
 )
 from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
+from traceview.traces.facts.dependencies.replay import Changed
 from traceview.traces.plan import (
     RankedFinding,
     accidents,
@@ -87,6 +91,7 @@ def ranked(
             else replace(row, finding=replace(row.finding, edit=None))
             for row in findings
         ]
+    findings = [*_one_per_line(findings)]
     if not loops:
         findings = [*_behind_compilation(findings)]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=rank)
@@ -303,6 +308,59 @@ def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> list[RankedFin
         else _as_info(row)
         for row in findings
     ]  # fmt: skip
+
+
+def _one_per_line(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings; of those on one line the first is about all of its time: it is one change."""
+    at: dict[Subject, list[RankedFinding]] = {}
+    for row in sorted(findings, key=rank):
+        one = row.finding
+        if one.subject.kind == "line" and one.share_of_step_pct and not one.general:
+            at.setdefault(one.subject, []).append(row)
+    for row in findings:
+        alike = [each for each in at.get(row.finding.subject, ()) if each.severity != "info"]
+        if len(alike) < 2 or row not in alike:
+            yield row
+        elif row is alike[0]:
+            yield _joined(alike)
+        else:
+            yield replace(row, finding=replace(row.finding, severity="info", edit=None))
+
+
+def _joined(rows: Sequence[RankedFinding]) -> RankedFinding:
+    """The first of findings on a line, with the time, the edits and what is wrong of all."""
+    first, others = rows[0].finding, [row.finding for row in rows[1:]]
+    every = [first, *others]
+    span_ns = round(100 * first.time_at_stake_ns / (first.share_of_step_pct or 100))
+    time_ns = min(sum(each.time_at_stake_ns for each in every), span_ns)
+    template = first.template
+    values: dict[str, Value] = {**first.evidence.values, "joined_at": first.subject.name}
+    for number, other in enumerate(others):
+        # Names of evidence are those of one finding.
+        own, said = f"also{number}_", other.template.split(". ")[0].rstrip(".")
+        template += f" At {{joined_at}}, too: {prefixed(said, own)}."
+        values |= {f"{own}{name}": value for name, value in other.evidence.values.items()}
+    errors, edits = [each.error_ns for each in every], [each.edit for each in every if each.edit]
+
+    def edit(changed: Changed) -> None:
+        for each in edits:
+            each(changed)
+
+    bound = None in errors or len({each.saving for each in every}) > 1
+    severity = severity_of(time_ns, span_ns) or first.severity
+    severity = max(severity, first.severities[1], key=SEVERITIES.index)
+    joined = replace(
+        first,
+        severity=min(severity, first.severity, key=SEVERITIES.index),
+        template=template,
+        evidence=replace(first.evidence, values=values),
+        time_at_stake_ns=time_ns,
+        share_of_step_pct=share_pct(time_ns, span_ns),
+        saving="at-most" if bound else first.saving,
+        error_ns=None if bound else round(float(np.linalg.norm(np.array(errors, float)))),
+        edit=edit if edits else None,
+    )
+    return replace(rows[0], finding=joined)
 
 
 def _behind_compilation(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
