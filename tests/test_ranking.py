@@ -124,7 +124,10 @@ def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
     other = at_line(ms[1], errors[1], "launch-late", 1_000)
     elsewhere = replace(finding("low", 11 * MS, 1.1), subject=replace(line, line=32))
     late = replace(one, general=True, lost=None, cause="", subject=line)
-    outcomes = {"a": Result({}, (one,)), "b": Result({}, (other, elsewhere, late))}
+    another = replace(
+        other, remedy="b", template="Another change.", time_at_stake_ns=8 * MS, lost=None
+    )
+    outcomes = {"a": Result({}, (one,)), "b": Result({}, (other, elsewhere, late, another))}
     first, *rest = ranked(dict(reversed(outcomes.items())) if swap else outcomes)
 
     assert first.severity == severity_of(sum_ms * MS, 1_000 * MS)
@@ -132,11 +135,12 @@ def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
     assert first.finding.error_ns == (5 if errors == (3, 4) else None)
     assert first.finding.saving == ("about" if errors == (3, 4) else "at-most")
     alone = [each.message.removesuffix(" More.") for each in (one, other)]
-    assert first.message == f"{alone[0]} More. At net.py:31, too: {alone[1]}"
+    assert first.message == f"{alone[0]} More. There, too: {alone[1]}"
     assert {row.message: row.severity for row in rest} == {
         other.message: "info",
         elsewhere.message: "low",
         late.message: late.severity,
+        another.message: another.severity,
     }
 
 

@@ -143,7 +143,7 @@ def test_a_pageable_upload_is_at_the_line_that_python_samples_show(tmp_path):
     assert finding.subject == Subject("line", "train.py:31", "/work/train.py", 31)
 
 
-MADE = "Make the data on the GPU (torch.zeros(…, device=…){}): the CPU makes it anew"
+MADE = "Make the data on the GPU: pass device='cuda' to torch.zeros, which"
 
 
 @pytest.mark.parametrize("call", ["cuda()", "cuda(non_blocking=True)", "to(device)", "to('cuda')"])
@@ -182,8 +182,10 @@ def test_data_that_the_cpu_makes_anew_is_to_be_made_on_the_gpu(
     ]
 
     assert finding.subject.line == (made_at or 31)
-    made = MADE.format("" if made_at == 31 else f", net.py:{made_at}")
-    assert finding.action.startswith(made if made_at else "Pin the host memory")
+    assert finding.evidence.values.get("made_at") == (
+        f"net.py:{made_at}" if made_at not in (None, 31) else None
+    )
+    assert finding.action.startswith(MADE if made_at else "Pin the host memory")
 
 
 @pytest.mark.parametrize(

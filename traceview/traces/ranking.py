@@ -26,7 +26,6 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
-from traceview.base.units import Value
 from traceview.traces.analyses import (
     base,
     gpu_idle,
@@ -311,20 +310,27 @@ def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> list[RankedFin
 
 
 def _one_per_line(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
-    """The findings; of those on one line the first is about all of its time: it is one change."""
-    at: dict[Subject, list[RankedFinding]] = {}
+    """The findings; of those on one line the first is of all that its remedy saves there.
+
+    That is what the same analysis or another one with the same remedy finds.
+    """
+    first: dict[Subject, list[RankedFinding]] = {}
     for row in sorted(findings, key=rank):
         one = row.finding
-        if one.subject.kind == "line" and one.share_of_step_pct and not one.general:
-            at.setdefault(one.subject, []).append(row)
+        if one.subject.kind != "line" or not one.share_of_step_pct or one.general:
+            continue
+        alike = first.setdefault(one.subject, [row])
+        same = row.analysis == alike[0].analysis or one.remedy == alike[0].finding.remedy
+        if row.severity != "info" and row is not alike[0] and same:
+            alike.append(row)
     for row in findings:
-        alike = [each for each in at.get(row.finding.subject, ()) if each.severity != "info"]
-        if len(alike) < 2 or row not in alike:
-            yield row
-        elif row is alike[0]:
+        alike = first.get(row.finding.subject, [])
+        if len(alike) > 1 and row is alike[0]:
             yield _joined(alike)
-        else:
+        elif any(row is each for each in alike[1:]):
             yield replace(row, finding=replace(row.finding, severity="info", edit=None))
+        else:
+            yield row
 
 
 def _joined(rows: Sequence[RankedFinding]) -> RankedFinding:
@@ -333,12 +339,11 @@ def _joined(rows: Sequence[RankedFinding]) -> RankedFinding:
     every = [first, *others]
     span_ns = round(100 * first.time_at_stake_ns / (first.share_of_step_pct or 100))
     time_ns = min(sum(each.time_at_stake_ns for each in every), span_ns)
-    template = first.template
-    values: dict[str, Value] = {**first.evidence.values, "joined_at": first.subject.name}
+    template, values = first.template, dict(first.evidence.values)
     for number, other in enumerate(others):
         # Names of evidence are those of one finding.
         own, said = f"also{number}_", other.template.split(". ")[0].rstrip(".")
-        template += f" At {{joined_at}}, too: {prefixed(said, own)}."
+        template += f" There, too: {prefixed(said, own)}."
         values |= {f"{own}{name}": value for name, value in other.evidence.values.items()}
     errors, edits = [each.error_ns for each in every], [each.edit for each in every if each.edit]
 

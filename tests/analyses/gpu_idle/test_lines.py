@@ -169,7 +169,7 @@ def test_other_time_of_a_jax_program_is_not_that_of_the_wait(export, message, tm
     assert any(message in finding.message for finding in findings)
 
 
-MADE_ON_THE_GPU = "Make these tensors on the GPU: pass device='cuda' to {}"
+MADE_ON_THE_GPU = "Make the data on the GPU: pass device='cuda' to {}, which"
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,6 @@ _ONE_MEMORY = (
     "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
     "here, so that nothing needs a copy."
 )
-_MAKE_THERE = (
-    "Make the data on the GPU ({call}…, device=…){at}): the CPU makes it anew before each copy, so "
-    "that pinning it is no gain."
-)
-_MADE = re.compile(r"\btorch\.(zeros|ones|empty|full|eye|arange|linspace|rand\w*|normal)\(")
 _COPIED, _NEAR_LINES = re.compile(r"\b([A-Za-z_]\w*)\.(?:cuda|to)\("), 4
 """What a line copies, and how far above it `traceview record` stores the program's lines."""
 _OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
@@ -260,9 +255,8 @@ def _exposed_claim(
     elif slow and line and (made := _made_anew(trace, line)):
         # The line to change is the one that makes them.
         call, number = made
-        subject = Subject.of_line(line.file, number)
-        at = "" if subject == line.subject else f", {subject.name}"
-        remedy = _MAKE_THERE.format(call=call, at=at)
+        remedy, subject = wording.make_on_gpu(call), Subject.of_line(line.file, number)
+        values |= {} if subject == line.subject else {"made_at": subject.name}
     elif _slow_link(row):
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
@@ -308,12 +302,8 @@ def _made_anew(trace: Trace, line: SampledLine) -> tuple[str, int] | None:
         text = ((str(table.texts("text")[row]), int(table["line"][row])) for row in rows)
         set_there = re.compile(rf"\s*{copied[1]}\s*=[^=]")
         texts += [each for each in text if set_there.match(each[0])][:1]
-    calls = (
-        (_MADE.search(text), number)
-        for text, number in texts
-        if "device=" not in text.split(".to(")[0]
-    )
-    return next(((call[0], number) for call, number in calls if call), None)
+    calls = ((wording.made_on_cpu(text), number) for text, number in texts)
+    return next((each for each in calls if each[0]), None)
 
 
 def _of_one_memory(trace: Trace) -> str:
@@ -494,6 +484,7 @@ RULES = (
                 " {site_ns} of {total_ns} is at {site}[ in {within}][ (`{source}`)], the most of "
                 "any line."
             ),
+            Clause(" Their data is made at {made_at}."),
         ),
     ),
     FindingRule(

@@ -50,6 +50,23 @@ def early_uploads(trace: Trace) -> str:
     return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
 
 
+_MADE = re.compile(r"\b(torch\.(?:zeros|ones|empty|full|eye|arange|linspace|rand\w*|normal))\(")
+
+
+def made_on_cpu(line: str) -> str:
+    """The call of torch in a line of the program that makes a tensor on the CPU; empty if none."""
+    made = _MADE.search(line)
+    return made[1] if made and "device=" not in line.split(".to(")[0] else ""
+
+
+def make_on_gpu(call: str) -> str:
+    """The remedy for tensors that a call of torch makes on the CPU, before they are copied."""
+    return (
+        f"Make the data on the GPU: pass device='cuda' to {call}, which now fills it on the CPU "
+        "before each copy. Pinning what is new each time gains nothing."
+    )
+
+
 _ROWS = (
     "Allocate the array in one block of memory, which one {copy} moves: the rows of an array of "
     "pointers are copied one by one{unless}."

@@ -336,10 +336,6 @@ _MAKES = re.compile(
     r"(?:torch\.)?(?:rand(?:n|int)?(?:_like)?|normal|bernoulli|multinomial"
     r"|(?:zeros|ones|full)(?:_like)?|arange|linspace|eye)$"
 )
-_MAKE_ON_GPU = (
-    "Make these tensors on the GPU: pass device='cuda' to {call}, which now fills them on the CPU "
-    "before they are copied."
-)
 _OPERATORS = re.compile(r"(?:(?:^|/)aten::\w+)+$")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
@@ -497,8 +493,10 @@ def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
         return _UPDATE_ON_GPU
     if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
         return _KEEP_IN_REGION
-    if line and line.inner and _MAKES.match(line.inner) and framework(trace) == "torch":
-        return _MAKE_ON_GPU.format(call=line.inner)
+    if line and framework(trace) == "torch":
+        inner = line.inner if line.inner and _MAKES.match(line.inner) else ""
+        if call := inner or (not line.inner and wording.made_on_cpu(line.source or "")):
+            return wording.make_on_gpu(call)
     return take_out(trace)
 
 
@@ -511,7 +509,7 @@ def operators_in(pattern: str | None) -> list[str]:
 def in_operators(trace: Trace, pattern: str | None) -> str:
     """The remedy for CPU work other than launching in this range, by the operator that fills."""
     makes = next((name for name in operators_in(pattern) if _MAKES.match(name.rstrip("_"))), None)
-    return _MAKE_ON_GPU.format(call=f"torch.{makes}") if makes else take_out(trace)
+    return wording.make_on_gpu(f"torch.{makes}") if makes else take_out(trace)
 
 
 def lost_by(trace: Trace, cause: int) -> str:
