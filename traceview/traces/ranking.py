@@ -5,7 +5,7 @@ Findings whose remedies can be replayed are ordered by a plan (see traceview.tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from traceview.base.findings import (
     share_pct,
 )
 from traceview.base.intervals import Intervals
+from traceview.base.vocabulary.causes import Limit
 from traceview.traces.analyses import (
     base,
     gpu_idle,
@@ -42,6 +43,8 @@ from traceview.traces.facts.dependencies.replay import Changed
 from traceview.traces.plan import (
     RankedFinding,
     accidents,
+    first_of,
+    in_doubt,
     likely_ns,
     planned,
     rank,
@@ -61,6 +64,7 @@ def ranked(
     time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
     steady_ns: int | None = None,
     model: Callable[[], Model] | None = None,
+    named: Container[Limit] = (),
 ) -> tuple[RankedFinding, ...]:
     """All findings, by severity and then by the time that acting on them is likely to save.
 
@@ -72,8 +76,9 @@ def ranked(
     the same time, or on the same kernel in one analysis, the first does. The others become `info`,
     as do all after the first seven. `loops` are the loops of the trace, `time_of` returns the time
     that a finding is about, and `steady_ns` is the longest steady time of a device, which bounds
-    what a finding can save of it. With loops, the share of a finding is a share of a step, None
-    where its time lies outside the steps.
+    what a finding can save of it. `named` are the limits that the opening names: of equal findings
+    those come first. With loops, the share of a finding is a share of a step, None where its time
+    lies outside the steps.
     """
     findings = [
         RankedFinding(name, _within(finding, steady_ns))
@@ -94,20 +99,33 @@ def ranked(
     if not loops:
         findings = [*_behind_compilation(findings)]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=rank)
-    in_order = sorted(_each_time_once(in_order), key=rank)
+    in_order = _worst_first([*_each_time_once(in_order)], named)
     in_order = [_forecast(row, loops, time_of, model) for row in in_order]
     if model and steady_ns and any(row.finding.edit for row in findings):
-        in_order = planned(in_order, main_loop(model()), loops, steady_ns)
+        in_order = planned(in_order, main_loop(model()), loops, steady_ns, named)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     partial = (_partial(row, in_order[:place]) for place, row in enumerate(in_order))
     return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial], steady_ns))
 
 
+def _worst_first(findings: Sequence[RankedFinding], named: Container[Limit]) -> list[RankedFinding]:
+    """The findings in order. Of those that tie for the first place one is chosen."""
+    rows = sorted(findings, key=rank)
+    left = {at: row for at, row in enumerate(rows) if row.severity != "info" and not in_doubt(row)}
+    if not left:
+        return rows
+    likely = {at: likely_ns(row.finding) for at, row in left.items()}
+    severity = {at: SEVERITIES.index(row.severity) for at, row in left.items()}
+    rows.insert(min(left), rows.pop(first_of(left, likely, severity, named)))
+    return rows
+
+
 def _with_kernel(in_order: Sequence[RankedFinding], steady_ns: int | None) -> list[RankedFinding]:
     """The findings; the note on the program's kernel before those that save little beside its time.
 
-    It claims no saving, but is what the time goes into, unless a finding that is not low says what
-    its kernel loses. One with less than half of the steady time comes before low findings only.
+    It claims no saving, so high findings come first, but is what the time goes into, unless a
+    finding that is not low says what its kernel loses. One with less than half of the steady time
+    comes before low findings only.
     """
     rated = [row for row in in_order if row.severity != "info"]
     named = {row.finding.subject for row in rated if row.severity != "low"}
@@ -121,7 +139,8 @@ def _with_kernel(in_order: Sequence[RankedFinding], steady_ns: int | None) -> li
     before = [
         row
         for row in rated
-        if row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
+        if row.severity == "high"
+        or row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
         or (row.severity != "low" and (_without_saving(row) or not is_most))
     ]
     if len(before) == len(rated):
