@@ -264,6 +264,10 @@ _OPEN_EARLIER = (
     "Record whole steps with both activities (ProfilerActivity.CPU and CUDA), and call "
     "torch.cuda.synchronize() before the profiler starts."
 )
+_BREAKS_FIRST = (
+    "Remove the graph breaks first (TORCH_LOGS=graph_breaks names them): each part of the graph is "
+    "launched apart. Then "
+)
 _LONGER_GRAPHS = (
     "Put several steps into one CUDA graph, so that there are fewer to launch, and launch the next "
     "one while the last still runs."
@@ -347,6 +351,8 @@ def action_for(trace: Trace, cause: int) -> str:
     if cause == causes.GRAPH_LAUNCH and not builds_graphs(trace):
         return _LONGER_GRAPHS
     action = causes.CAUSES[cause].action
+    if cause == causes.LAUNCH_LATE and wording.breaks_graphs(trace):
+        action = f"{_BREAKS_FIRST}{action[0].lower()}{action[1:]}"
     return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
 
 
