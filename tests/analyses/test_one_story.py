@@ -263,7 +263,10 @@ def test_the_first_finding_is_on_a_limit_that_the_opening_names(report: Report):
     if named & OF_LATE_LAUNCHES:
         named |= {"cpu-launch"}
     # What lies outside of the steady time has no share of it, as compilation.
-    assert limit_of(first) in (*named, "unknown") or first.finding.share_of_step_pct is None
+    assert (
+        limit_of(first.analysis, first.finding) in (*named, "unknown")
+        or first.finding.share_of_step_pct is None
+    )
 
 
 def steady_spans(report: Report) -> Mapping[int, int]:

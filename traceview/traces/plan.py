@@ -10,7 +10,7 @@ would send the reader elsewhere than the first card: then there is none.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,13 +80,15 @@ class PlanStep:
 class RankedFinding(display.Drawn):
     """A finding, the analysis that reports it, and a forecast of what acting on it saves.
 
-    `won` is what it wins in the plan, None where its remedy was not replayed there.
+    `won` is what it wins in the plan, None where its remedy was not replayed there. `is_named`:
+    the opening of the report names the limit that it is about.
     """
 
     analysis: str
     finding: Finding
     forecast: Forecast | None = None
     won: Won | None = None
+    is_named: bool = False
 
     @property
     def severity(self) -> str:
@@ -158,11 +160,7 @@ def whole(model: Model, loop: LoopTime | None, steady_ns: int) -> Whole:
 
 
 def planned(
-    in_order: Sequence[RankedFinding],
-    model: Model,
-    loops: Sequence[LoopTime],
-    steady_ns: int,
-    named: Container[Limit] = (),
+    in_order: Sequence[RankedFinding], model: Model, loops: Sequence[LoopTime], steady_ns: int
 ) -> list[RankedFinding]:
     """The findings in their order, those whose remedies are in the plan by their places in it.
 
@@ -178,7 +176,7 @@ def planned(
     of = whole(model, loops[0] if loops else None, steady_ns)
     result, keys = [*in_order], {at: rank(row) for at, row in enumerate(in_order)}
     severity, least_ns = 0, np.inf
-    for at, won in _greedy(model, rows, of, accidents(in_order), named):
+    for at, won in _greedy(model, rows, of, accidents(in_order)):
         finding, won_ns = rows[at].finding, won.before_ns - won.after_ns
         # What wins more behind others than they do is no worse than they are.
         severity = max(severity, of.severity(finding, won_ns))
@@ -203,7 +201,6 @@ def first_of(
     rows: Mapping[int, RankedFinding],
     likely_ns: Mapping[int, float],
     severity: Mapping[int, int],
-    named: Container[Limit],
     per_ns: float = 1.0,
 ) -> int:
     """The finding that comes first: of the worst the one that is likely to save most.
@@ -228,20 +225,20 @@ def first_of(
         return severity[at] == severity[first] and (near or not likely_ns[at])
 
     def order(at: int) -> tuple[bool, bool, float]:
-        return not proven(at), limit_of(rows[at]) not in named, -likely_ns[at]
+        return not proven(at), not rows[at].is_named, -likely_ns[at]
 
     return min(filter(ties, rows), key=order)
 
 
-def limit_of(row: RankedFinding) -> Limit:
+def limit_of(analysis: str, finding: Finding) -> Limit:
     """The limit that a finding is about: that of its cause, else of what its analysis finds.
 
     Kernels of which more is saved than their time are about their launches.
     """
-    finding, by_cause = row.finding, {each.name: each.limit for each in CAUSES}
+    by_cause = {each.name: each.limit for each in CAUSES}
     if finding.cause in by_cause:
         return by_cause[finding.cause]
-    limit = _LIMITS.get(row.analysis, "unknown")
+    limit = _LIMITS.get(analysis, "unknown")
     launches = finding.work and finding.time_at_stake_ns > finding.work.time.total()
     return "cpu-launch" if launches and limit == "gpu-compute" else limit
 
@@ -305,11 +302,7 @@ def accidents(findings: Sequence[RankedFinding]) -> list[Edit]:
 
 
 def _greedy(
-    model: Model,
-    rows: Mapping[int, RankedFinding],
-    of: Whole,
-    given: Sequence[Edit],
-    named: Container[Limit],
+    model: Model, rows: Mapping[int, RankedFinding], of: Whole, given: Sequence[Edit]
 ) -> Iterator[tuple[int, Won]]:
     """What each remedy wins on top of those before it, the best of the rest at each place.
 
@@ -332,7 +325,7 @@ def _greedy(
         severity = {at: of.severity(each.finding, wins[at]) for at, each in worth.items()}
         best = min(worth, key=lambda at: (severity[at], -likely[at]))
         if not place:
-            best = first_of(worth, likely, severity, named, of.time_ns / of.steady_ns)
+            best = first_of(worth, likely, severity, of.time_ns / of.steady_ns)
         finding = left[best].finding
         done.append(_edit(left.pop(best)))
         after_ns = max(before_ns - wins[best], 0)

@@ -46,6 +46,7 @@ from traceview.traces.plan import (
     first_of,
     in_doubt,
     likely_ns,
+    limit_of,
     planned,
     rank,
     whole,
@@ -81,7 +82,7 @@ def ranked(
     lies outside the steps.
     """
     findings = [
-        RankedFinding(name, _within(finding, steady_ns))
+        RankedFinding(name, _within(finding, steady_ns), is_named=limit_of(name, finding) in named)
         for name, outcome in outcomes.items()
         if isinstance(outcome, base.Result)
         for finding in outcome.findings
@@ -99,16 +100,16 @@ def ranked(
     if not loops:
         findings = [*_behind_compilation(findings)]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=rank)
-    in_order = _worst_first([*_each_time_once(in_order)], named)
+    in_order = _worst_first([*_each_time_once(in_order)])
     in_order = [_forecast(row, loops, time_of, model) for row in in_order]
     if model and steady_ns and any(row.finding.edit for row in findings):
-        in_order = planned(in_order, main_loop(model()), loops, steady_ns, named)
+        in_order = planned(in_order, main_loop(model()), loops, steady_ns)
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     partial = (_partial(row, in_order[:place]) for place, row in enumerate(in_order))
     return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial], steady_ns))
 
 
-def _worst_first(findings: Sequence[RankedFinding], named: Container[Limit]) -> list[RankedFinding]:
+def _worst_first(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
     """The findings in order. Of those that tie for the first place one is chosen."""
     rows = sorted(findings, key=rank)
     left = {at: row for at, row in enumerate(rows) if row.severity != "info" and not in_doubt(row)}
@@ -116,7 +117,7 @@ def _worst_first(findings: Sequence[RankedFinding], named: Container[Limit]) -> 
         return rows
     likely = {at: likely_ns(row.finding) for at, row in left.items()}
     severity = {at: SEVERITIES.index(row.severity) for at, row in left.items()}
-    rows.insert(min(left), rows.pop(first_of(left, likely, severity, named)))
+    rows.insert(min(left), rows.pop(first_of(left, likely, severity)))
     return rows
 
 
