@@ -80,15 +80,15 @@ class PlanStep:
 class RankedFinding(display.Drawn):
     """A finding, the analysis that reports it, and a forecast of what acting on it saves.
 
-    `won` is what it wins in the plan, None where its remedy was not replayed there. `is_named`:
-    the opening of the report names the limit that it is about.
+    `won` is what it wins in the plan, None where its remedy was not replayed there. `opening`
+    is the place of the limit that it is about among those that the report's opening names.
     """
 
     analysis: str
     finding: Finding
     forecast: Forecast | None = None
     won: Won | None = None
-    is_named: bool = False
+    opening: int = 0
 
     @property
     def severity(self) -> str:
@@ -206,8 +206,8 @@ def first_of(
     """The finding that comes first: of the worst the one that is likely to save most.
 
     Of those that save as much within their errors, and of what saves an unknown time, it is one
-    whose saving is proven, or else one on a limit that the opening names: they are one story. A ns
-    of a finding is `per_ns` of what is likely.
+    whose saving is proven, or else one on what the opening names first: they are one story. A ns of
+    a finding is `per_ns` of what is likely.
     """
     first = min(rows, key=lambda at: (severity[at], -likely_ns[at]))
     most_ns = BOUND_ERROR * likely_ns[first]
@@ -224,8 +224,8 @@ def first_of(
         near = likely_ns[first] - likely_ns[at] <= within_ns
         return severity[at] == severity[first] and (near or not likely_ns[at])
 
-    def order(at: int) -> tuple[bool, bool, float]:
-        return not proven(at), not rows[at].is_named, -likely_ns[at]
+    def order(at: int) -> tuple[bool, int, float]:
+        return not proven(at), rows[at].opening, -likely_ns[at]
 
     return min(filter(ties, rows), key=order)
 

@@ -5,7 +5,7 @@ Findings whose remedies can be replayed are ordered by a plan (see traceview.tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -65,7 +65,7 @@ def ranked(
     time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
     steady_ns: int | None = None,
     model: Callable[[], Model] | None = None,
-    named: Container[Limit] = (),
+    named: Sequence[Limit] = (),
 ) -> tuple[RankedFinding, ...]:
     """All findings, by severity and then by the time that acting on them is likely to save.
 
@@ -77,15 +77,16 @@ def ranked(
     the same time, or on the same kernel in one analysis, the first does. The others become `info`,
     as do all after the first seven. `loops` are the loops of the trace, `time_of` returns the time
     that a finding is about, and `steady_ns` is the longest steady time of a device, which bounds
-    what a finding can save of it. `named` are the limits that the opening names: of equal findings
-    those come first. With loops, the share of a finding is a share of a step, None where its time
-    lies outside the steps.
+    what a finding can save of it. `named` are the limits that the opening names: findings on them
+    come before equal ones. With loops, the share of a finding is a share of a step, None where its
+    time lies outside the steps.
     """
     findings = [
-        RankedFinding(name, _within(finding, steady_ns), is_named=limit_of(name, finding) in named)
+        RankedFinding(name, _within(finding, steady_ns), opening=[*named, limit].index(limit))
         for name, outcome in outcomes.items()
         if isinstance(outcome, base.Result)
         for finding in outcome.findings
+        for limit in [limit_of(name, finding)]
     ]
     if model and steady_ns and any(row.finding.edit for row in findings):
         of = whole(model(), loops[0] if loops else None, steady_ns)

@@ -340,6 +340,8 @@ _MAKES = re.compile(
     r"(?:torch\.)?(?:rand(?:n|int)?(?:_like)?|normal|bernoulli|multinomial"
     r"|(?:zeros|ones|full)(?:_like)?|arange|linspace|eye)$"
 )
+_TO_COPY = re.compile(r"\.(cuda|to)\(|torch\.(zeros|ones|empty|full|eye|arange|linspace)\(")
+"""Lines that make data to copy it. Random data may stand for what a program loads."""
 _OPERATORS = re.compile(r"(?:(?:^|/)aten::\w+)+$")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
@@ -500,8 +502,10 @@ def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
     if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
         return _KEEP_IN_REGION
     if line and framework(trace) == "torch":
-        inner = line.inner if line.inner and _MAKES.match(line.inner) else ""
-        if call := inner or (not line.inner and wording.made_on_cpu(line.source or "")):
+        call = line.inner if line.inner and _MAKES.match(line.inner) else ""
+        if not line.inner and _TO_COPY.search(line.source or ""):
+            call = wording.made_on_cpu(line.source or "")
+        if call:
             return wording.make_on_gpu(call)
     return take_out(trace)
 
