@@ -147,7 +147,7 @@ def _limited(trace: Trace) -> Verdict:
     text = " · ".join([*_beside_phrase(trace), *phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
     told = Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
-    return replace(told, named=_named(parts, limit))
+    return replace(told, named=_named(parts, limit, drained))
 
 
 def _once(trace: Trace) -> causes.Limit:
@@ -454,11 +454,12 @@ def _is_outside(trace: Trace, device: int, limit: causes.Limit) -> bool:
     return bool(2 * inside_ns < (end - start).sum())
 
 
-def _named(parts: SteadyParts, limit: causes.Limit) -> tuple[causes.Limit, ...]:
+def _named(parts: SteadyParts, limit: causes.Limit, drained: bool) -> tuple[causes.Limit, ...]:
     """The limits that the phrases of a verdict name, the GPU's as one, without communication."""
     talks = parts.largest is not None and parts.largest.kind == KernelClass.COMMUNICATION
     computes: list[causes.Limit] = ["gpu-compute"] if limit.startswith("gpu-") and not talks else []
-    return (*computes, *_losses(parts, limit))
+    waits: list[causes.Limit] = ["synchronization"] if drained else []
+    return (*computes, *_losses(parts, limit), *waits)
 
 
 def _losses(parts: SteadyParts, limit: causes.Limit) -> list[causes.Limit]:
