@@ -232,27 +232,3 @@ def test_calls_that_wait_win_no_more_than_they_and_those_for_the_same_take(tmp_p
         gain = savings.of_waits(trace, kinds[kind])
         took_ns = sum(int(calls.duration_ns[kinds[each]].sum()) for each in gone[kind])
         assert gain.saved_ns <= took_ns
-
-
-@pytest.mark.parametrize("lag_us", [200, 900])
-@pytest.mark.parametrize("in_graph", [False, True])
-def test_a_copy_that_is_not_made_has_no_lag_behind_its_call(tmp_path, lag_us, in_graph):
-    """Unless a graph is launched all the same: pages are gathered before a copy of them begins."""
-    export, at = Export(), 0
-    for number in range(STEPS):
-        begin, copied = at, (at + lag_us * US, at + (lag_us + 20) * US)
-        kernel = (copied[1] + US, copied[1] + 31 * US)
-        if in_graph:
-            export.graph_launch((at, at + 5 * US), [copied, kernel])
-        else:
-            export.copy((at, at + 5 * US), copied)
-            export.launch((at + 6 * US, at + 8 * US), kernel)
-        at = kernel[1] + 3 * US
-        export.sync("cudaDeviceSynchronize_v3020", begin + 9 * US, at, sync_type="context")
-        export.range(f"step_{number}", begin, at)
-        at += 5 * US
-    trace = export.load(tmp_path)
-    rows = steady(trace)[::2]
-    gain = savings.of_operations(trace, rows)
-    saved_us = 20 if in_graph else 20 + lag_us
-    assert gain.saved_ns / len(rows) == pytest.approx(saved_us * US, rel=0.15)

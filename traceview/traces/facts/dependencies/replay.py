@@ -118,10 +118,6 @@ class Changed:
         without = np.zeros(graph.calls, bool)
         without[call[leaves]] = True
         without[call[~leaves]] = False
-        if usual_ns is None:
-            # Pages are gathered before a copy begins. What held a kernel up would hold the next.
-            never = np.flatnonzero(launch)[leaves & without[call]]
-            self.begin_ns[never] = np.minimum(self.begin_ns[never], 0)
         calls = np.flatnonzero(without)
         self.wait_for_nothing(calls)
         usual_call_ns, usual_pause_ns = usual_ns or (None, None)
