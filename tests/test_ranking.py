@@ -7,6 +7,7 @@ import pytest
 
 from traceview.base import intervals
 from traceview.base.findings import (
+    Evidence,
     Finding,
     Forecast,
     LoopTime,
@@ -101,6 +102,92 @@ def test_findings_of_one_analysis_on_one_cause_are_about_different_places():
     assert [each[0] for each in severities({"sync-stalls": lines})] == ["medium", "low"]
 
 
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize(
+    ("analysis", "cause", "named", "is_named"),
+    [
+        ("communication", "", ("communication",), True),
+        ("communication", "", ("gpu-compute", "communication"), True),
+        ("communication", "", ("gpu-compute",), False),
+        ("gpu-idle", "launch-late", ("cpu-launch",), True),
+        ("gpu-idle", "copy-wait", ("cpu-launch",), False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("first", "second", "leads"),
+    [
+        # Within a fifth of the first; what is replayed leads what is a bound.
+        ((400, "at-most"), (380, "at-most"), None),
+        ((400, "at-most"), (330, "about"), True),
+        ((400, "about"), (390, "at-most"), False),
+        ((400, "at-most"), (300, "about"), False),
+        ((400, "at-most"), (300, "at-most"), False),
+        # What saves an unknown time, such as waits for ranks that were not recorded.
+        ((400, "at-most"), (0, "at-most"), None),
+        ((400, "about"), (0, "at-most"), False),
+    ],
+)
+def test_of_equal_savings_the_proven_one_leads_and_then_what_the_opening_names(
+    first, second, leads, analysis, cause, named, is_named, swap
+):
+    """All-reduces of 39.4 ms and products of matrices that save 40.3 are as much, as bounds."""
+
+    def of(ms: int, saving: str, cause: str) -> Result:
+        error_ns = None if saving == "at-most" else MS
+        one = finding("high", ms * MS, ms / 10.0, cause)
+        return Result({}, (replace(one, saving=saving, error_ns=error_ns),))
+
+    outcomes = {"trace-health" if swap else "phases": Result({}, ())}
+    outcomes |= {"load-widths": of(*first, ""), analysis: of(*second, cause)}
+    rows = ranked(dict(reversed(outcomes.items())) if swap else outcomes, named=named)
+
+    unproven = is_named and "gpu-compute" not in named
+    expected = unproven if leads is None else leads
+    assert (rows[0].analysis == analysis) is expected
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("errors", [(None, None), (3, 4), (3, None)])
+@pytest.mark.parametrize(("ms", "sum_ms"), [((150, 90), 240), ((900, 300), 1_000), ((15, 14), 29)])
+def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
+    """Of what it does on the CPU and what it copies: one change saves both."""
+    line = Subject.of_line("/work/net.py", 31)
+
+    def at_line(ms: int, error_ns: int | None, cause: str, begin_ms: int) -> Finding:
+        return replace(
+            finding(severity_of(ms * MS, 1_000 * MS), ms * MS, ms / 10.0, cause),
+            subject=line,
+            template=f"{cause} takes {{took_ns}}. More.",
+            evidence=Evidence({"took_ns": ms * MS}),
+            saving="at-most" if error_ns is None else "about",
+            error_ns=error_ns,
+            lost=lost((begin_ms * MS, (begin_ms + ms) * MS)),
+        )
+
+    one = at_line(ms[0], errors[0], "copy-wait", 0)
+    other = at_line(ms[1], errors[1], "launch-late", 1_000)
+    elsewhere = replace(finding("low", 11 * MS, 1.1), subject=replace(line, line=32))
+    late = replace(one, general=True, lost=None, cause="", subject=line)
+    another = replace(
+        other, remedy="b", template="Another change.", time_at_stake_ns=8 * MS, lost=None
+    )
+    outcomes = {"a": Result({}, (one,)), "b": Result({}, (other, elsewhere, late, another))}
+    first, *rest = ranked(dict(reversed(outcomes.items())) if swap else outcomes)
+
+    assert first.severity == severity_of(sum_ms * MS, 1_000 * MS)
+    assert first.finding.time_at_stake_ns == sum_ms * MS
+    assert first.finding.error_ns == (5 if errors == (3, 4) else None)
+    assert first.finding.saving == ("about" if errors == (3, 4) else "at-most")
+    alone = [each.message.removesuffix(" More.") for each in (one, other)]
+    assert first.message == f"{alone[0]} More. There, too: {alone[1]}"
+    assert {row.message: row.severity for row in rest} == {
+        other.message: "info",
+        elsewhere.message: "low",
+        late.message: late.severity,
+        another.message: another.severity,
+    }
+
+
 def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
     late = replace(finding("high", 300, cause="launch-late"), general=True)
     found = severities({"gpu-idle": (late, finding("high", 80)), "memory": (finding("high", 70),)})
@@ -112,13 +199,13 @@ def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
 @pytest.mark.parametrize("kernel_ns", [90, 290, 590, 610, 1_190, 1_210])
 @pytest.mark.parametrize("analysis", ["gpu-idle", "trace-health"])
 def test_a_kernel_comes_before_what_saves_little_beside_it(severity, general, kernel_ns, analysis):
-    """What is sure is first from half its time on; what puts the recording in doubt always is."""
+    """What is sure is first from half its time on; what is high or in doubt always is."""
     other = replace(finding(severity, 600), general=general)
     of_kernel = replace(finding("info", kernel_ns), subject=Subject("kernel", "step"))
     note = replace(finding("info", 5_000), remedy="")
     found = severities({analysis: (other,), "kernel-share": (note, of_kernel)})
     first = kernel_ns > (600 if general else 1_200)
-    first &= analysis != "trace-health" or severity == "low"
+    first &= severity != "high" and (analysis != "trace-health" or severity == "low")
     assert found[0 if first else 1 + (kernel_ns < 5_000)][2] == kernel_ns
     assert found[int(first)] == (severity, analysis, 600)
 

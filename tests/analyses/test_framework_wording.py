@@ -7,7 +7,9 @@ import pytest
 import traceview
 from tests.build import Export
 from traceview.base.hardware.rates import SHARING_MEMORY
+from traceview.base.vocabulary.causes import LAUNCH_LATE
 from traceview.traces.analyses import wording as wording
+from traceview.traces.analyses.gpu_idle import remedies
 from traceview.traces.facts.kernel_classes import terms
 from traceview.traces.facts.steps.inferred import with_steps
 from traceview.traces.trace.nsys.ranges import RANGE_PREFIX as PREFIX
@@ -76,6 +78,24 @@ def test_what_is_pinned_is_not_to_be_pinned(tmp_path, kernel, others):
 def test_a_compiled_program_is_not_told_to_compile(tmp_path, name):
     export = Export().launch((0, 2), (10, 50), name=name)
     assert "reduce-overhead" in wording.fewer_launches(export.load(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name", ["Torch-Compiled Region: {}/0", "Torch-Compiled Region", "part {}"]
+)
+@pytest.mark.parametrize("nested", [True, False])
+def test_graph_breaks_go_before_cuda_graphs(tmp_path, name, nested):
+    """Compiled code that calls code compiled apart: in 3 of 3 passes of a public program."""
+    export = Export()
+    for number in range(3):
+        at = 1_000 * number
+        export.range(name.format(0), at, at + (900 if nested else 400))
+        export.range(name.format(1), at + 500, at + 800)
+        export.launch((at + 510, at + 520), (at + 530, at + 700), name="triton_poi_fused_add_0")
+    action = remedies.action_for(export.load(tmp_path), LAUNCH_LATE)
+    breaks = nested and name.startswith("Torch")
+    assert action.startswith("Remove the graph breaks first") is breaks
+    assert "aunch less often (compile with mode='reduce-overhead'" in action
 
 
 def test_cells_of_recurrent_layers_run_together_in_one_call(tmp_path):

@@ -143,28 +143,30 @@ def test_a_pageable_upload_is_at_the_line_that_python_samples_show(tmp_path):
     assert finding.subject == Subject("line", "train.py:31", "/work/train.py", 31)
 
 
-MADE = "Make the data on the GPU (torch.zeros(…, device=…)): the CPU makes it anew"
+MADE = "Make the data on the GPU: pass device='cuda' to torch.zeros, which"
 
 
 @pytest.mark.parametrize("call", ["cuda()", "cuda(non_blocking=True)", "to(device)", "to('cuda')"])
 @pytest.mark.parametrize(
-    ("above", "line", "anew"),
+    ("above", "line", "made_at"),
     [
-        ([], "x = torch.zeros(n, 4).{}", True),
-        ([], "h = net(Variable(torch.zeros(*a.size())).{})", True),
-        (["x = torch.zeros(n)"], "x = x.{}", True),
-        (["    x = Variable(torch.zeros(n,", "        m))", "if gpu:"], "x = x.{}", True),
-        (["x = torch.zeros(n)", "x = load(path)"], "x = x.{}", False),
-        (["max_x = torch.zeros(n)"], "x = x.{}", False),
-        (["y = torch.zeros(n)"], "x = x.{}", False),
-        (["x == torch.zeros(n)"], "x = x.{}", False),
-        (["x = torch.zeros(n, device=device)"], "x = x.{}", False),
-        (["x = torch.zeros(n)", "", "", "", ""], "x = x.{}", False),
-        ([], "x, y = (t.{} for t in batch)", False),
+        ([], "x = torch.zeros(n, 4).{}", 31),
+        ([], "h = net(Variable(torch.zeros(*a.size())).{})", 31),
+        (["x = torch.zeros(n)"], "x = x.{}", 30),
+        (["    x = Variable(torch.zeros(n,", "        m))", "if gpu:"], "x = x.{}", 28),
+        (["x = torch.zeros(n)", "x = load(path)"], "x = x.{}", None),
+        (["max_x = torch.zeros(n)"], "x = x.{}", None),
+        (["y = torch.zeros(n)"], "x = x.{}", None),
+        (["x == torch.zeros(n)"], "x = x.{}", None),
+        (["x = torch.zeros(n, device=device)"], "x = x.{}", None),
+        (["x = torch.zeros(n)", "", "", "", ""], "x = x.{}", None),
+        ([], "x, y = (t.{} for t in batch)", None),
     ],
 )
-def test_data_that_the_cpu_makes_anew_is_to_be_made_on_the_gpu(above, line, call, anew, tmp_path):
-    """Pinning it would be one more copy by the CPU, each time."""
+def test_data_that_the_cpu_makes_anew_is_to_be_made_on_the_gpu(
+    above, line, call, made_at, tmp_path
+):
+    """Pinning it would be one more copy by the CPU, each time. The line that makes it changes."""
     export, source = Export(), line.format(call)
     for number, text in enumerate(above, 31 - len(above)):
         export.source_line("/work/net.py", number, text, around=True)
@@ -179,7 +181,11 @@ def test_data_that_the_cpu_makes_anew_is_to_be_made_on_the_gpu(above, line, call
         each for each in ask(ANALYSIS, export, tmp_path).findings if each.severity != "info"
     ]
 
-    assert finding.action.startswith(MADE if anew else "Pin the host memory")
+    assert finding.subject.line == (made_at or 31)
+    assert finding.evidence.values.get("made_at") == (
+        f"net.py:{made_at}" if made_at not in (None, 31) else None
+    )
+    assert finding.action.startswith(MADE if made_at else "Pin the host memory")
 
 
 @pytest.mark.parametrize(

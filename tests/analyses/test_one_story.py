@@ -14,6 +14,7 @@ import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.base import intervals
 from traceview.base.findings import Finding
+from traceview.base.vocabulary.activities import ACTIVITIES
 from traceview.base.vocabulary.causes import (
     CAUSE_NAMES,
     CAUSES,
@@ -29,7 +30,7 @@ from traceview.traces.comparison.window import run_window, window_work
 from traceview.traces.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.traces.facts.idle.step_parts import step_parts
 from traceview.traces.facts.steps.steps import pace
-from traceview.traces.plan import in_doubt
+from traceview.traces.plan import in_doubt, limit_of
 from traceview.traces.reporting import Report
 from traceview.traces.trace import Trace
 
@@ -63,6 +64,8 @@ NOT_BESIDE = {
 }
 """What run-ahead does not say of a program with this limit."""
 
+OF_LATE_LAUNCHES = {each.limit for each in ACTIVITIES}
+"""Limits that late launches stand for, by what the CPU does instead."""
 OF_CALLS = {"allocation", "copy-wait", "sync-drain"}
 """Causes of idle time that is inside the calls that `sync-stalls` is about."""
 
@@ -250,6 +253,17 @@ def test_a_largest_loss_of_idle_time_is_of_the_cause_that_the_verdict_names(repo
     _, largest = max(idle, key=lambda each: each[0])
     if board.launch == "launch-bound" and len(steady_spans(report)) == 1:
         assert largest.cause not in (CAUSE_NAMES[SYNC_DRAIN], CAUSE_NAMES[DEPENDENCY])
+
+
+def test_a_first_finding_that_is_high_is_on_a_limit_that_the_opening_names(report: Report):
+    first = next((row for row in report.findings if not in_doubt(row)), None)
+    named = {*report.verdict.named} if report.verdict else set()
+    # What lies outside of the steady time has no share of it, as compilation.
+    if not first or not named or first.severity != "high" or not first.finding.share_of_step_pct:
+        return
+    if named & OF_LATE_LAUNCHES:
+        named |= {"cpu-launch"}
+    assert limit_of(first.analysis, first.finding) in {*named, "unknown"}
 
 
 def steady_spans(report: Report) -> Mapping[int, int]:

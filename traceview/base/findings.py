@@ -183,6 +183,11 @@ def field_names(template: str) -> list[str]:
     return [match[1] for match in FIELD.finditer(template)]
 
 
+def prefixed(template: str, prefix: str) -> str:
+    """The template with another beginning of the names in braces."""
+    return FIELD.sub(lambda field: f"{{{prefix}{field[0][1:]}", template)
+
+
 def filled(template: str, values: Mapping[str, Value]) -> str:
     """The template with its fields replaced by `values`; other braces stay as they are."""
 

@@ -26,11 +26,14 @@ from traceview.base.findings import (
     severity_of,
 )
 from traceview.base.records import record
+from traceview.base.vocabulary.causes import CAUSES, Limit
 from traceview.traces.analyses import trace_health
 from traceview.traces.facts.dependencies.forecast import Model
 from traceview.traces.facts.dependencies.replay import Edit
 from traceview.traces.facts.steps.steps import steady_operations
 
+BOUND_ERROR = 0.2
+"""What a bound may miss, as a part of it: savings were 80 to 96 % of four (docs/accuracy.md)."""
 REACH = 0.25
 """Part of a general finding's time that one remedy is likely to save: torch.compile saved 2.2 of
 the 10.7 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
@@ -77,13 +80,15 @@ class PlanStep:
 class RankedFinding(display.Drawn):
     """A finding, the analysis that reports it, and a forecast of what acting on it saves.
 
-    `won` is what it wins in the plan, None where its remedy was not replayed there.
+    `won` is what it wins in the plan, None where its remedy was not replayed there. `opening`
+    is the place of the limit that it is about among those that the report's opening names.
     """
 
     analysis: str
     finding: Finding
     forecast: Forecast | None = None
     won: Won | None = None
+    opening: int = 0
 
     @property
     def severity(self) -> str:
@@ -142,11 +147,6 @@ class Whole:
         """What is too little for the plan."""
         return LOW * self.time_ns
 
-    def rank(self, finding: Finding, won_ns: int) -> tuple[bool, int, float]:
-        """The order of findings that win so much: as that of their cards."""
-        too_little = won_ns < self.least_ns
-        return too_little, self.severity(finding, won_ns), -won_ns * reach(finding)
-
 
 def whole(model: Model, loop: LoopTime | None, steady_ns: int) -> Whole:
     """What the plan of a model begins with, its main loop's step if it has steps."""
@@ -170,19 +170,19 @@ def planned(
     chosen = [at for at, row in enumerate(in_order) if _plannable(row, of_steps)]
     replays = min(MOST_REPLAYS, MOST_ITEMS_REPLAYED // max(len(model.graph), 1))
     most = next((n for n in range(len(chosen), 0, -1) if n * (n + 1) <= 2 * replays), 1)
-    rows = {at: in_order[at].finding for at in chosen[:most]}
+    rows = {at: in_order[at] for at in chosen[:most]}
     if not rows:
         return [*in_order]
     of = whole(model, loops[0] if loops else None, steady_ns)
     result, keys = [*in_order], {at: rank(row) for at, row in enumerate(in_order)}
     severity, least_ns = 0, np.inf
     for at, won in _greedy(model, rows, of, accidents(in_order)):
-        won_ns = won.before_ns - won.after_ns
+        finding, won_ns = rows[at].finding, won.before_ns - won.after_ns
         # What wins more behind others than they do is no worse than they are.
-        severity = max(severity, of.severity(rows[at], won_ns))
-        least_ns = min(least_ns, reach(rows[at]) * won_ns * steady_ns / of.time_ns)
+        severity = max(severity, of.severity(finding, won_ns))
+        least_ns = min(least_ns, reach(finding) * won_ns * steady_ns / of.time_ns)
         keys[at] = (severity, True, -least_ns)
-        finding = replace(rows[at], severity=SEVERITIES[severity])
+        finding = replace(finding, severity=SEVERITIES[severity])
         result[at] = _as_replayed(replace(result[at], finding=finding, won=won), of)
     order = sorted(range(len(result)), key=lambda at: (*keys[at], _place(result[at])))
     result = [result[at] for at in order]
@@ -195,6 +195,63 @@ def planned(
 def in_doubt(row: RankedFinding) -> bool:
     """Whether a finding puts the whole recording in doubt."""
     return row.finding.severity == "high" and row.analysis == trace_health.ANALYSIS.name
+
+
+def first_of(
+    rows: Mapping[int, RankedFinding],
+    likely_ns: Mapping[int, float],
+    severity: Mapping[int, int],
+    per_ns: float = 1.0,
+) -> int:
+    """The finding that comes first: of the worst the one that is likely to save most.
+
+    Of those that save as much within their errors, and of what saves an unknown time, it is one
+    whose saving is proven, or else one on what the opening names first: they are one story. A ns of
+    a finding is `per_ns` of what is likely.
+    """
+    first = min(rows, key=lambda at: (severity[at], -likely_ns[at]))
+    most_ns = BOUND_ERROR * likely_ns[first]
+
+    def proven(at: int) -> bool:
+        return rows[at].finding.error_ns is not None and rows[at].finding.saving != "at-most"
+
+    def error_ns(at: int) -> float:
+        one = rows[at].finding
+        return (one.error_ns or 0) * reach(one) * per_ns if proven(at) else most_ns
+
+    def ties(at: int) -> bool:
+        within_ns = min(max(error_ns(first), error_ns(at)), most_ns)
+        near = likely_ns[first] - likely_ns[at] <= within_ns
+        return severity[at] == severity[first] and (near or not likely_ns[at])
+
+    def order(at: int) -> tuple[bool, int, float]:
+        return not proven(at), rows[at].opening, -likely_ns[at]
+
+    return min(filter(ties, rows), key=order)
+
+
+def limit_of(analysis: str, finding: Finding) -> Limit:
+    """The limit that a finding is about: that of its cause, else of what its analysis finds.
+
+    Kernels of which more is saved than their time are about their launches.
+    """
+    by_cause = {each.name: each.limit for each in CAUSES}
+    if finding.cause in by_cause:
+        return by_cause[finding.cause]
+    limit = _LIMITS.get(analysis, "unknown")
+    launches = finding.work and finding.time_at_stake_ns > finding.work.time.total()
+    return "cpu-launch" if launches and limit == "gpu-compute" else limit
+
+
+_LIMITS: Mapping[str, Limit] = {
+    **dict.fromkeys(
+        ["kernel-share", "wave-quantization", "load-widths", "roofline"], "gpu-compute"
+    ),
+    "communication": "communication",
+    "memory-copies": "copies",
+    "sync-stalls": "synchronization",
+    "phases": "compilation",
+}
 
 
 def reach(finding: Finding) -> float:
@@ -245,7 +302,7 @@ def accidents(findings: Sequence[RankedFinding]) -> list[Edit]:
 
 
 def _greedy(
-    model: Model, rows: Mapping[int, Finding], of: Whole, given: Sequence[Edit]
+    model: Model, rows: Mapping[int, RankedFinding], of: Whole, given: Sequence[Edit]
 ) -> Iterator[tuple[int, Won]]:
     """What each remedy wins on top of those before it, the best of the rest at each place.
 
@@ -259,13 +316,18 @@ def _greedy(
     before_ns, place = of.time_ns, 0
     while left:
         together = {at: model.saved_ns(*done, _edit(each)) for at, each in left.items()}
-        wins = {at: of.won_ns(left[at], each - saved) for at, each in together.items()}
+        wins = {at: of.won_ns(left[at].finding, each - saved) for at, each in together.items()}
         alone = alone or wins
         if max(wins.values()) < of.least_ns:
             break
-        best = min(wins, key=lambda at: of.rank(left[at], wins[at]))
-        finding = left.pop(best)
-        done.append(_edit(finding))
+        worth = {at: each for at, each in left.items() if wins[at] >= of.least_ns}
+        likely = {at: wins[at] * reach(each.finding) for at, each in worth.items()}
+        severity = {at: of.severity(each.finding, wins[at]) for at, each in worth.items()}
+        best = min(worth, key=lambda at: (severity[at], -likely[at]))
+        if not place:
+            best = first_of(worth, likely, severity, of.time_ns / of.steady_ns)
+        finding = left[best].finding
+        done.append(_edit(left.pop(best)))
         after_ns = max(before_ns - wins[best], 0)
         squares += ((finding.error_ns or 0) / of.steady_ns * of.time_ns) ** 2
         replayed = model.forecast(*done[len(given) :], given=given)
@@ -276,9 +338,9 @@ def _greedy(
     yield from ((at, Won(-1, alone_ns=alone[at], per_step=of.per_step)) for at in left)
 
 
-def _edit(finding: Finding) -> Edit:
-    assert finding.edit is not None
-    return finding.edit
+def _edit(row: RankedFinding) -> Edit:
+    assert row.finding.edit is not None
+    return row.finding.edit
 
 
 def _as_replayed(row: RankedFinding, of: Whole) -> RankedFinding:

@@ -19,11 +19,14 @@ from traceview.base.findings import (
     Finding,
     LoopTime,
     LostTime,
+    Subject,
     forecast,
+    prefixed,
     severity_of,
     share_pct,
 )
 from traceview.base.intervals import Intervals
+from traceview.base.vocabulary.causes import Limit
 from traceview.traces.analyses import (
     base,
     gpu_idle,
@@ -36,10 +39,14 @@ from traceview.traces.analyses import (
 )
 from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
 from traceview.traces.facts.dependencies.forecast import Model, main_loop
+from traceview.traces.facts.dependencies.replay import Changed
 from traceview.traces.plan import (
     RankedFinding,
     accidents,
+    first_of,
+    in_doubt,
     likely_ns,
+    limit_of,
     planned,
     rank,
     whole,
@@ -58,6 +65,7 @@ def ranked(
     time_of: Callable[[Finding], LostTime | None] = lambda finding: finding.lost,
     steady_ns: int | None = None,
     model: Callable[[], Model] | None = None,
+    named: Sequence[Limit] = (),
 ) -> tuple[RankedFinding, ...]:
     """All findings, by severity and then by the time that acting on them is likely to save.
 
@@ -69,14 +77,16 @@ def ranked(
     the same time, or on the same kernel in one analysis, the first does. The others become `info`,
     as do all after the first seven. `loops` are the loops of the trace, `time_of` returns the time
     that a finding is about, and `steady_ns` is the longest steady time of a device, which bounds
-    what a finding can save of it. With loops, the share of a finding is a share of a step, None
-    where its time lies outside the steps.
+    what a finding can save of it. `named` are the limits that the opening names: findings on them
+    come before equal ones. With loops, the share of a finding is a share of a step, None where its
+    time lies outside the steps.
     """
     findings = [
-        RankedFinding(name, _within(finding, steady_ns))
+        RankedFinding(name, _within(finding, steady_ns), opening=[*named, limit].index(limit))
         for name, outcome in outcomes.items()
         if isinstance(outcome, base.Result)
         for finding in outcome.findings
+        for limit in [limit_of(name, finding)]
     ]
     if model and steady_ns and any(row.finding.edit for row in findings):
         of = whole(model(), loops[0] if loops else None, steady_ns)
@@ -87,10 +97,11 @@ def ranked(
             else replace(row, finding=replace(row.finding, edit=None))
             for row in findings
         ]
+    findings = [*_one_per_line(findings)]
     if not loops:
         findings = [*_behind_compilation(findings)]
     in_order = sorted(_with_leaders(_one_analysis_per_cause(findings)), key=rank)
-    in_order = sorted(_each_time_once(in_order), key=rank)
+    in_order = _worst_first([*_each_time_once(in_order)])
     in_order = [_forecast(row, loops, time_of, model) for row in in_order]
     if model and steady_ns and any(row.finding.edit for row in findings):
         in_order = planned(in_order, main_loop(model()), loops, steady_ns)
@@ -99,11 +110,24 @@ def ranked(
     return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial], steady_ns))
 
 
+def _worst_first(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The findings in order. Of those that tie for the first place one is chosen."""
+    rows = sorted(findings, key=rank)
+    left = {at: row for at, row in enumerate(rows) if row.severity != "info" and not in_doubt(row)}
+    if not left:
+        return rows
+    likely = {at: likely_ns(row.finding) for at, row in left.items()}
+    severity = {at: SEVERITIES.index(row.severity) for at, row in left.items()}
+    rows.insert(min(left), rows.pop(first_of(left, likely, severity)))
+    return rows
+
+
 def _with_kernel(in_order: Sequence[RankedFinding], steady_ns: int | None) -> list[RankedFinding]:
     """The findings; the note on the program's kernel before those that save little beside its time.
 
-    It claims no saving, but is what the time goes into, unless a finding that is not low says what
-    its kernel loses. One with less than half of the steady time comes before low findings only.
+    It claims no saving, so high findings come first, but is what the time goes into, unless a
+    finding that is not low says what its kernel loses. One with less than half of the steady time
+    comes before low findings only.
     """
     rated = [row for row in in_order if row.severity != "info"]
     named = {row.finding.subject for row in rated if row.severity != "low"}
@@ -117,7 +141,8 @@ def _with_kernel(in_order: Sequence[RankedFinding], steady_ns: int | None) -> li
     before = [
         row
         for row in rated
-        if row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
+        if row.severity == "high"
+        or row.finding.time_at_stake_ns >= least_ns * (1 if row.finding.general else _OF_KERNEL)
         or (row.severity != "low" and (_without_saving(row) or not is_most))
     ]
     if len(before) == len(rated):
@@ -303,6 +328,65 @@ def _one_analysis_per_cause(findings: Sequence[RankedFinding]) -> list[RankedFin
         else _as_info(row)
         for row in findings
     ]  # fmt: skip
+
+
+def _one_per_line(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings; of those on one line the first is of all that its remedy saves there.
+
+    That is what the same analysis or another one with the same remedy finds.
+    """
+    first: dict[Subject, list[RankedFinding]] = {}
+    for row in sorted(findings, key=rank):
+        one = row.finding
+        if one.subject.kind != "line" or not one.share_of_step_pct or one.general:
+            continue
+        alike = first.setdefault(one.subject, [row])
+        same = row.analysis == alike[0].analysis or one.remedy == alike[0].finding.remedy
+        if row.severity != "info" and row is not alike[0] and same:
+            alike.append(row)
+    for row in findings:
+        alike = first.get(row.finding.subject, [])
+        if len(alike) > 1 and row is alike[0]:
+            yield _joined(alike)
+        elif any(row is each for each in alike[1:]):
+            yield replace(row, finding=replace(row.finding, severity="info", edit=None))
+        else:
+            yield row
+
+
+def _joined(rows: Sequence[RankedFinding]) -> RankedFinding:
+    """The first of findings on a line, with the time, the edits and what is wrong of all."""
+    first, others = rows[0].finding, [row.finding for row in rows[1:]]
+    every = [first, *others]
+    span_ns = round(100 * first.time_at_stake_ns / (first.share_of_step_pct or 100))
+    time_ns = min(sum(each.time_at_stake_ns for each in every), span_ns)
+    template, values = first.template, dict(first.evidence.values)
+    for number, other in enumerate(others):
+        # Names of evidence are those of one finding.
+        own, said = f"also{number}_", other.template.split(". ")[0].rstrip(".")
+        template += f" There, too: {prefixed(said, own)}."
+        values |= {f"{own}{name}": value for name, value in other.evidence.values.items()}
+    errors, edits = [each.error_ns for each in every], [each.edit for each in every if each.edit]
+
+    def edit(changed: Changed) -> None:
+        for each in edits:
+            each(changed)
+
+    bound = None in errors or len({each.saving for each in every}) > 1
+    severity = severity_of(time_ns, span_ns) or first.severity
+    severity = max(severity, first.severities[1], key=SEVERITIES.index)
+    joined = replace(
+        first,
+        severity=min(severity, first.severity, key=SEVERITIES.index),
+        template=template,
+        evidence=replace(first.evidence, values=values),
+        time_at_stake_ns=time_ns,
+        share_of_step_pct=share_pct(time_ns, span_ns),
+        saving="at-most" if bound else first.saving,
+        error_ns=None if bound else round(float(np.linalg.norm(np.array(errors, float)))),
+        edit=edit if edits else None,
+    )
+    return replace(rows[0], finding=joined)
 
 
 def _behind_compilation(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:

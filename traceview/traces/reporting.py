@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from threading import Thread
 from typing import TYPE_CHECKING, NoReturn
@@ -265,8 +266,9 @@ def report_of(
         first_calls = shows_first_calls_alone(trace)
         # A replay of first calls is a forecast of nothing.
         replayed = None if first_calls else lambda: model(trace)
-        rows = ranked(answers, loops, lambda one: wording.time_of(trace, one), steady_ns, replayed)
         told = verdict(trace)
+        time_of = partial(wording.time_of, trace)
+        rows = ranked(answers, loops, time_of, steady_ns, replayed, told.named)
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
         return as_notes(rows, facts.duration_ns) if first_calls else rows
 

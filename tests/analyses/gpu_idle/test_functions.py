@@ -12,7 +12,7 @@ from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
 from traceview.traces.facts.idle.stack_sites import OffCpu, cut_gaps
 from traceview.traces.facts.ranges.ranges import pattern_of
 
-MS = 1_000_000
+MS, US = 1_000_000, 1_000
 SIM, LIBC = "/home/ada/sim", "/usr/lib/libc.so.6"
 WORK = ((SIM, "sim::checksum(double*)"), (SIM, "main"))
 NAP = ((LIBC, "usleep"), (SIM, "throttle()"), (SIM, "main"))
@@ -119,6 +119,31 @@ def test_off_the_cpu_without_a_call_is_told_as_such(tmp_path):
     assert result.findings[0].message == (
         "The GPU sat idle for 133 ms (19 gaps) while the launching thread was not running."
     )
+
+
+@pytest.mark.parametrize("managed", [True, False])
+@pytest.mark.parametrize("traced", [True, False])
+@pytest.mark.parametrize("off_us", [20, 300, 1_100])
+def test_short_times_off_the_cpu_are_pages_where_a_program_shares_them(
+    tmp_path, managed, traced, off_us
+):
+    """Such as the first touch of what it allocates in each pass."""
+    export = Export()
+    for step in range(STEPS):
+        start = 2_000 * US * step
+        export.launch((start - 5_000, start - 3_000), (start, start + 400 * US))
+        export.off_cpu((start + 500 * US, start + (500 + off_us) * US))
+    if managed:
+        export.copy((1, 2), (3, 4), source="managed")
+    if traced:
+        export.os_call("read", 0, 10, (LIBC, "read"))
+    result = ask(ANALYSIS, export, tmp_path)
+
+    is_pages = managed and traced and off_us < 1_000
+    [activity] = {row[0] for row in rows(result, "lines", "activity")}
+    assert activity == ("pages" if is_pages else "off-cpu")
+    said = "touched pages of unified memory" if is_pages else "was not running"
+    assert any(said in each.message for each in result.findings) or off_us == 20
 
 
 def test_a_wait_in_a_cuda_call_is_that_call(tmp_path):

@@ -169,7 +169,7 @@ def test_other_time_of_a_jax_program_is_not_that_of_the_wait(export, message, tm
     assert any(message in finding.message for finding in findings)
 
 
-MADE_ON_THE_GPU = "Make these tensors on the GPU: pass device='cuda' to {}"
+MADE_ON_THE_GPU = "Make the data on the GPU: pass device='cuda' to {}, which"
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,31 @@ MADE_ON_THE_GPU = "Make these tensors on the GPU: pass device='cuda' to {}"
 )  # fmt: skip
 def test_tensors_that_the_cpu_fills_are_to_be_made_on_the_gpu(kernel, inner, remedy, tmp_path):
     trace = Export().launch((0, 1), (2, 3), name=f"void {kernel}<float>(int)").load(tmp_path)
-    line = SimpleNamespace(inner=inner)
+    line = SimpleNamespace(inner=inner, source=None)
 
     assert remedies.other_work_remedy(trace, line).startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("source", "call"),
+    [
+        ("b = Variable(torch.zeros(*x.size())).cuda()", "torch.zeros"),
+        ("x = torch.randn(n, 4).to(device)", "torch.randn"),
+        ("msgs = torch.zeros(n,", "torch.zeros"),
+        # It may stand for data that the program loads.
+        ("x = torch.randn(BATCH, WIDTH, generator=generator)", None),
+        ("x = torch.zeros(n, device=device)", None),
+        ("x = load(path).cuda()", None),
+    ],
+)
+@pytest.mark.parametrize("inner", [None, "torch.load"])
+def test_a_line_that_makes_what_it_copies_is_to_make_it_on_the_gpu(source, call, inner, tmp_path):
+    name = "void at::native::fill<float>(int)"
+    trace = Export().launch((0, 1), (2, 3), name=name).load(tmp_path)
+    line = SimpleNamespace(inner=inner, source=source)
+
+    expected = MADE_ON_THE_GPU.format(call) if call and not inner else "Take this CPU work"
+    assert remedies.other_work_remedy(trace, line).startswith(expected)
 
 
 def test_an_optimizer_that_launches_nothing_updates_on_the_cpu(tmp_path):

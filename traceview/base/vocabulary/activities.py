@@ -174,3 +174,11 @@ RESULT_WAIT = add(Activity(
     action="Wait for results less often, such as once per epoch, so that the CPU launches ahead of "
     "the GPU. Such a wait makes no CUDA call, so sync-stalls does not count it.",
 ))
+PAGES = add(Activity(
+    "pages", colors=_WAITS, rank="waits for pages of unified memory",
+    lost="while the CPU touched pages of unified memory, and waited for them",
+    amount="waiting for pages of unified memory",
+    apart="waiting while the CPU touches pages of unified memory",
+    action="Keep what the CPU writes and reads between launches in memory of its own, and copy it: "
+    "each page that it touches after the GPU, or for the first time, holds it up.",
+))

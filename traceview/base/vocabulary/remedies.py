@@ -16,7 +16,8 @@ SHORT: Mapping[str, str] = {
     "Look at whether neighbouring threads": "coalesce memory accesses",
     "Give each thread adjacent elements": "use wider loads and stores",
     "Use torch.nn.functional.scaled_dot_product_attention": "use fused attention",
-    "torch.compile is on, but not for these": "remove graph breaks",
+    "torch.compile is on, but not for these": "compile these, too",
+    "Remove the graph breaks first": "remove breaks, then use graphs",
     "Write results where they are read": "copy less on the GPU",
     "Overlap it with compute": "overlap communication",
     "Make it a multiple of": "pad the GEMM sizes",
@@ -57,5 +58,6 @@ SHORT: Mapping[str, str] = {
     "Call gc.freeze() once": "collect garbage less often",
     "Call gc.collect() between": "collect garbage less often",
     "Move the line out of the compiled function": "remove graph breaks",
+    "Keep what the CPU writes and reads": "keep the CPU's data apart",
 }
 """The beginning of an action and the words for it, an imperative of at most 30 characters."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals, units
-from traceview.base.findings import LEAST_HIGH_NS, RECORDING, Clause, severity_of
+from traceview.base.findings import LEAST_HIGH_NS, RECORDING, Clause, Subject, severity_of
 from traceview.base.tables import Cell, Mask, RowNumbers, Table, TableSpec, column_list
 from traceview.base.vocabulary.causes import CAUSE_NAMES, COPY_WAIT
 from traceview.traces.analyses import base, memory_copies_rows, wording
@@ -99,11 +99,6 @@ _ONE_MEMORY = (
     "Keep this data in {one_memory}, which kernels use where it is: CPU and GPU share their memory "
     "here, so that nothing needs a copy."
 )
-_MAKE_THERE = (
-    "Make the data on the GPU ({call}…, device=…)): the CPU makes it anew before each copy, so "
-    "that pinning it is no gain."
-)
-_MADE = re.compile(r"\btorch\.(zeros|ones|empty|full|eye|arange|linspace|rand\w*|normal)\(")
 _COPIED, _NEAR_LINES = re.compile(r"\b([A-Za-z_]\w*)\.(?:cuda|to)\("), 4
 """What a line copies, and how far above it `traceview record` stores the program's lines."""
 _OF_LOOPS = "XLA copies what a loop carries from one iteration to the next. "
@@ -257,8 +252,11 @@ def _exposed_claim(
     remedy = _REMEDIES[_kind(row), str(row["direction"])].replace("{pinned}", terms(trace).pinned)
     if instead := _of_one_memory(trace):
         remedy = instead
-    elif slow and line and (call := _made_anew(trace, line)):
-        remedy = _MAKE_THERE.format(call=call)
+    elif slow and line and (made := _made_anew(trace, line)):
+        # The line to change is the one that makes them.
+        call, number = made
+        remedy, subject = wording.make_on_gpu(call), Subject.of_line(line.file, number)
+        values |= {} if subject == line.subject else {"made_at": subject.name}
     elif _slow_link(row):
         remedy = f"{_CHECK_LINK}{remedy[0].upper()}{remedy[1:]}"
     elif _kind(row) == "pinned" and _take_turns(trace, on_gpu, device):
@@ -289,22 +287,23 @@ def _exposed_claim(
     )
 
 
-def _made_anew(trace: Trace, line: SampledLine) -> str:
-    """The call of torch that makes what a line copies, in this line or right above; empty if none.
+def _made_anew(trace: Trace, line: SampledLine) -> tuple[str, int] | None:
+    """The call of torch that makes what a line copies, in this line or right above, and its line.
 
     Such a tensor is new each time: to pin it is one more copy by the CPU.
     """
-    table, texts = trace.recorded("source_lines"), [line.source or ""]
-    copied = _COPIED.search(texts[0])
+    table, texts = trace.recorded("source_lines"), [(line.source or "", line.line)]
+    copied = _COPIED.search(texts[0][0])
     if copied:
         above = line.line - table["line"].astype(np.int64)
         near = (above > 0) & (above <= _NEAR_LINES) & table.texts("file").isin([line.file])
         rows = np.flatnonzero(near)
-        text = (str(table.texts("text")[row]) for row in rows[np.argsort(above[rows])].tolist())
+        rows = rows[np.argsort(above[rows])].tolist()
+        text = ((str(table.texts("text")[row]), int(table["line"][row])) for row in rows)
         set_there = re.compile(rf"\s*{copied[1]}\s*=[^=]")
-        texts += [next(filter(set_there.match, text), "")]
-    calls = (_MADE.search(text) for text in texts if "device=" not in text.split(".to(")[0])
-    return next((call[0] for call in calls if call), "")
+        texts += [each for each in text if set_there.match(each[0])][:1]
+    calls = ((wording.made_on_cpu(text), number) for text, number in texts)
+    return next((each for each in calls if each[0]), None)
 
 
 def _of_one_memory(trace: Trace) -> str:
@@ -485,6 +484,7 @@ RULES = (
                 " {site_ns} of {total_ns} is at {site}[ in {within}][ (`{source}`)], the most of "
                 "any line."
             ),
+            Clause(" Their data is made at {made_at}."),
         ),
     ),
     FindingRule(

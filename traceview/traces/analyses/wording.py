@@ -15,6 +15,7 @@ from traceview.traces.facts import kernel_classes, launches
 from traceview.traces.facts.idle import first_calls
 from traceview.traces.facts.idle.gaps import Gaps, every_gap
 from traceview.traces.facts.operations import Operations, kernel_operations, operations
+from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.round_trips import round_trips
 from traceview.traces.facts.samples import stacks_through
@@ -48,6 +49,23 @@ def early_uploads(trace: Trace) -> str:
     source = copies.texts("source_memory").take(copies.texts("direction").isin(["H2D"]))
     pinned = len(source) and source.isin(["pinned"]).all()
     return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
+
+
+_MADE = re.compile(r"\b(torch\.(?:zeros|ones|empty|full|eye|arange|linspace|rand\w*|normal))\(")
+
+
+def made_on_cpu(line: str) -> str:
+    """The call of torch in a line of the program that makes a tensor on the CPU; empty if none."""
+    made = _MADE.search(line)
+    return made[1] if made and "device=" not in line.split(".to(")[0] else ""
+
+
+def make_on_gpu(call: str) -> str:
+    """The remedy for tensors that a call of torch makes on the CPU, before they are copied."""
+    return (
+        f"Make the data on the GPU: pass device='cuda' to {call}, which now fills it on the CPU "
+        "before each copy. Pinning what is new each time gains nothing."
+    )
 
 
 _ROWS = (
@@ -152,6 +170,7 @@ _FLATTEN = re.compile(
 _DISPATCH = re.compile(r"/jax/_src/pjit\.py::")
 _EXECUTED = re.compile(r"^XlaModule:#hlo_module=jit_")
 _FEW_PER_STEP = 4
+_COMPILED_REGION = re.compile("Torch-Compiled Region")
 _COMPILED = "compile with mode='reduce-overhead' (CUDA graphs), or batch"
 _READS_BETWEEN = (
     "batch, or read no values on the CPU in between, such as by .item() or x[mask], so that "
@@ -248,6 +267,13 @@ def _mostly(trace: Trace, stacks: Mask) -> bool:
 def is_compiled(trace: Trace, part: float = 0.1) -> bool:
     """Whether more than this part of the kernels are TorchInductor's."""
     return _part(trace, lambda name: name.startswith(_INDUCTOR)) > part
+
+
+def breaks_graphs(trace: Trace) -> bool:
+    """Whether torch.compile breaks a graph: what it compiled calls code that is compiled apart."""
+    tree = range_tree(trace)
+    own = trace.recorded("ranges").texts("name").matching(_COMPILED_REGION.match)[tree.row]
+    return bool((own & (tree.parent >= 0) & own[tree.parent]).any())
 
 
 def has_recurrent_layers(trace: Trace) -> bool:

@@ -264,6 +264,10 @@ _OPEN_EARLIER = (
     "Record whole steps with both activities (ProfilerActivity.CPU and CUDA), and call "
     "torch.cuda.synchronize() before the profiler starts."
 )
+_BREAKS_FIRST = (
+    "Remove the graph breaks first (TORCH_LOGS=graph_breaks names them): each part of the graph is "
+    "launched apart. Then "
+)
 _LONGER_GRAPHS = (
     "Put several steps into one CUDA graph, so that there are fewer to launch, and launch the next "
     "one while the last still runs."
@@ -336,10 +340,8 @@ _MAKES = re.compile(
     r"(?:torch\.)?(?:rand(?:n|int)?(?:_like)?|normal|bernoulli|multinomial"
     r"|(?:zeros|ones|full)(?:_like)?|arange|linspace|eye)$"
 )
-_MAKE_ON_GPU = (
-    "Make these tensors on the GPU: pass device='cuda' to {call}, which now fills them on the CPU "
-    "before they are copied."
-)
+_TO_COPY = re.compile(r"\.(cuda|to)\(|torch\.(zeros|ones|empty|full|eye|arange|linspace)\(")
+"""Lines that make data to copy it. Random data may stand for what a program loads."""
 _OPERATORS = re.compile(r"(?:(?:^|/)aten::\w+)+$")
 _BUILDS = re.compile(r"cu(da)?Graph(Instantiate|Upload|ExecUpdate|AddNode|AddKernelNode)")
 
@@ -351,6 +353,8 @@ def action_for(trace: Trace, cause: int) -> str:
     if cause == causes.GRAPH_LAUNCH and not builds_graphs(trace):
         return _LONGER_GRAPHS
     action = causes.CAUSES[cause].action
+    if cause == causes.LAUNCH_LATE and wording.breaks_graphs(trace):
+        action = f"{_BREAKS_FIRST}{action[0].lower()}{action[1:]}"
     return action.format_map({name: SLOTS[name](trace) for name in _SLOT.findall(action)})
 
 
@@ -497,8 +501,12 @@ def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
         return _UPDATE_ON_GPU
     if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
         return _KEEP_IN_REGION
-    if line and line.inner and _MAKES.match(line.inner) and framework(trace) == "torch":
-        return _MAKE_ON_GPU.format(call=line.inner)
+    if line and framework(trace) == "torch":
+        call = line.inner if line.inner and _MAKES.match(line.inner) else ""
+        if not line.inner and _TO_COPY.search(line.source or ""):
+            call = wording.made_on_cpu(line.source or "")
+        if call:
+            return wording.make_on_gpu(call)
     return take_out(trace)
 
 
@@ -511,7 +519,7 @@ def operators_in(pattern: str | None) -> list[str]:
 def in_operators(trace: Trace, pattern: str | None) -> str:
     """The remedy for CPU work other than launching in this range, by the operator that fills."""
     makes = next((name for name in operators_in(pattern) if _MAKES.match(name.rstrip("_"))), None)
-    return _MAKE_ON_GPU.format(call=f"torch.{makes}") if makes else take_out(trace)
+    return wording.make_on_gpu(f"torch.{makes}") if makes else take_out(trace)
 
 
 def lost_by(trace: Trace, cause: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import intervals, units
+from traceview.base.findings import HIGH
 from traceview.base.records import record
 from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
@@ -43,8 +44,9 @@ SMALL_PART = 0.1
 however busy the GPU is meanwhile: 20 ms of 2.7 s, most of it a first batch (public)."""
 LEAST_OPERATIONS = 4
 """Fewer operations, shorter than LEAST_NS in all, are not a program to judge."""
-WORTH_SAYING_PCT, ALSO_SAID_PCT = 5.0, 10.0
-"""A part of the time is said from the first on, one that is not the limit from the second."""
+WORTH_SAYING_PCT, ALSO_SAID_PCT, ALWAYS_SAID_PCT = 5.0, 10.0, 100 * HIGH
+"""The limit's part of the time is said from the first on, the largest and those that are larger
+than the limit's from the second, and any part from the last: a finding on it may be high."""
 
 _CLASSES = {
     KernelClass.GEMM: "GEMMs",
@@ -75,6 +77,7 @@ class Verdict:
     `step_unrecorded_ns` is the step without the recorder (see unrecorded_ns), absent where that is
     about the same or not known. `shares` divides the recording into loops and what is outside of
     them; `shares_text` says so, empty for a selection and where one loop is nearly all.
+    `named` are the limits that the text gives a share of the time, the GPU's as gpu-compute.
     """
 
     text: str
@@ -87,6 +90,7 @@ class Verdict:
     shares: RunShares | None = None
     shares_text: str = ""
     warm_up_steps: int = 0
+    named: tuple[causes.Limit, ...] = ()
 
 
 @fact
@@ -142,7 +146,8 @@ def _limited(trace: Trace) -> Verdict:
         phrases = [f"Little but loading was recorded: {copied} of copies, {waited} idle"]
     text = " · ".join([*_beside_phrase(trace), *phrases, *_outer_phrase(trace, parts)])
     plain_ns = unrecorded_ns(trace, loop.median_ns)
-    return Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
+    told = Verdict(text, loop.steps, loop.median_ns, parts.busy_pct, limit, source, plain_ns)
+    return replace(told, named=_named(parts, limit, drained))
 
 
 def _once(trace: Trace) -> causes.Limit:
@@ -449,17 +454,26 @@ def _is_outside(trace: Trace, device: int, limit: causes.Limit) -> bool:
     return bool(2 * inside_ns < (end - start).sum())
 
 
+def _named(parts: SteadyParts, limit: causes.Limit, drained: bool) -> tuple[causes.Limit, ...]:
+    """The limits that the phrases of a verdict name, the GPU's as one, without communication."""
+    talks = parts.largest is not None and parts.largest.kind == KernelClass.COMMUNICATION
+    computes: list[causes.Limit] = ["gpu-compute"] if limit.startswith("gpu-") and not talks else []
+    waits: list[causes.Limit] = ["synchronization"] if drained else []
+    return (*computes, *_losses(parts, limit), *waits)
+
+
 def _losses(parts: SteadyParts, limit: causes.Limit) -> list[causes.Limit]:
     """The parts of the time to name: the two largest where the limit is mixed.
 
-    Else the limit, and the largest of all where that is another one: nobody should take the limit
-    for all that is lost.
+    Else the limit, and what is larger or much: nobody should take the limit for all that is lost.
     """
     ordered = sorted(causes.LOST, key=lambda each: -_of(parts, each))
-    named = ordered[:2] if limit == "mixed" else [limit, *ordered[:1]]
-    least_pct = {limit: WORTH_SAYING_PCT} if limit in causes.LOST or limit == "mixed" else {}
+    also = ordered[: 2 if limit == "mixed" else 1]
+    limit_pct = parts.pct(limit) if limit in causes.LOST else 100.0
+    also += [each for each in ordered if parts.pct(each) >= min(limit_pct, ALWAYS_SAID_PCT)]
+    least_pct = {limit: WORTH_SAYING_PCT}
     return [
         each
-        for each in dict.fromkeys(named)
+        for each in dict.fromkeys([limit, *also])
         if each in causes.LOST and parts.pct(each) >= least_pct.get(each, ALSO_SAID_PCT)
     ]

@@ -17,8 +17,9 @@ from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, Table, Texts
-from traceview.base.vocabulary.activities import CPU, MESSAGE, OFF_CPU, RESULT_WAIT
+from traceview.base.vocabulary.activities import CPU, MESSAGE, OFF_CPU, PAGES, RESULT_WAIT
 from traceview.kernels.ptx.producers import plain_name
+from traceview.traces.facts.copies import uses_managed_memory
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.ranges.origins import messages
@@ -320,6 +321,11 @@ def cut_gaps(idle: Intervals, waits: OffCpu) -> Pieces:
     return Pieces(gap, start, end, np.where(waiting, wait, -1))
 
 
+LONGEST_FAULT_NS = 1_000_000
+"""A thread that touches pages of unified memory is off the CPU for 15 to 25 µs (a public program
+that writes and reads one number per pass), outside of calls."""
+
+
 def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     """The waits of a thread. `kinds` are activities (ACTIVITIES) by code of the names in os_calls.
 
@@ -351,7 +357,9 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     call = np.searchsorted(start, begin, side="right") - 1
     known = intervals.inside(Intervals(start, end), begin)
     stack = np.append(calls["stack"][rows], np.iinfo(np.int64).min)[np.where(known, call, -1)]
-    doing = np.where(known, np.append(kind, OFF_CPU)[np.where(known, call, -1)], OFF_CPU)
+    faults = uses_managed_memory(trace) and "os_calls" in trace.tables
+    outside = np.where(faults & (until - begin < LONGEST_FAULT_NS), PAGES, OFF_CPU)
+    doing = np.where(known, np.append(kind, OFF_CPU)[np.where(known, call, -1)], outside)
     doing = np.where(doing == CPU, OFF_CPU, doing)
     doing = np.where(intervals.inside(in_cuda, begin), CPU, doing)
     doing = np.where(intervals.inside(sends, begin), MESSAGE, doing)
