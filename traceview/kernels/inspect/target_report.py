@@ -212,7 +212,11 @@ def inspect_target(
     target, options = split_target(target, options)
     if not is_python(target):
         kernels = kernels_of(target, options, note=note)
-        return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
+        inspected = [inspect(kernel, sm_count=sm_count) for kernel in kernels]
+        if options.kernel:
+            # Overloads of one name, of which the file may have a slow one first.
+            inspected.sort(key=lambda report: min(_worst(report), _URGENT + 1))
+        return PtxReport(target, tuple(inspected))
     with Recompiler(step) as recompiler:
         kernels = kernels_of(target, options, recompiler=recompiler, note=note)
         reports = []
@@ -242,6 +246,9 @@ def _of_autotuners(reports: Sequence[KernelReport]) -> tuple[KernelReport, ...]:
 
 def _autotuned(compiled: Compiled) -> object:
     return autotuned_identity(compiled), _is_tested(compiled)
+
+
+_URGENT = SEVERITIES.index("high")
 
 
 def _worst(report: KernelReport) -> int:
