@@ -390,7 +390,12 @@ class Samples:
     def _lane(self, instruction: Instruction) -> Stride | None:
         """The distance of neighbouring threads that nearly all have, but for those at a rim."""
         found = [_typical(np.diff(each.address(instruction))) for each in self.each]
-        return self._rule(each for each in found if each is not None) if None not in found else None
+        distances = [each for each in found if each is not None]
+        if len(distances) < len(found):
+            return None
+        # A whole block may be beyond the rim.
+        inside = {*distances} - {0}
+        return self._rule(iter(distances)) or (Stride(inside.pop()) if len(inside) == 1 else None)
 
     def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
         threads, lane = self.each[0].launch.threads, 1
