@@ -1,5 +1,7 @@
 """Kernels in CUDA C++: loops that shared memory limits, and elements that a thread moves apart."""
 
+import math
+
 import pytest
 
 import traceview
@@ -63,8 +65,9 @@ def test_adjacent_elements_of_a_thread_are_moved_at_once(tmp_path, moved, other)
     text = RUNS.replace("MOVED", str(moved)).replace("OTHER", other)
     (loads,) = (f for f in findings(tmp_path, text) if "Global loads" in f.message)
     assert "reverse" not in loads.message
-    assert ("float4" in loads.action) == (moved == 4)
-    assert loads.severity == ("medium" if moved == 4 else "high")
+    # A remainder may end a row anywhere.
+    assert loads.action.startswith("Leave the width unless") == (moved == 4)
+    assert loads.severity == ("info" if moved == 4 else "high")
 
 
 SUMS = """
@@ -122,7 +125,7 @@ def test_whole_sectors_of_a_file_are_information_unless_few_are_in_flight(
     is_alone = type_ == "float" and moves == "if (at < n) y[at] = x[at];"
     assert (loads.severity == "info") == (is_whole and type_ != "short" and not is_alone)
     assert loads.severity == "medium" or not is_alone
-    assert not is_whole or "where each row is so aligned" in loads.action
+    assert loads.action.startswith("Leave it") == (loads.severity == "info")
 
 
 STEPS = """
@@ -184,7 +187,7 @@ __global__ void k(S* s, int n) {{
 @pytest.mark.parametrize("members", [3, 5, 6])
 @pytest.mark.parametrize(
     ("used", "type_", "severity"),
-    [("all", "float", "medium"), ("one", "float", "high"), ("all", "unsigned char", "high")],
+    [("all", "float", "low"), ("one", "float", "high"), ("all", "unsigned char", "high")],
 )
 def test_structures_are_as_bad_as_what_is_not_used(tmp_path, members, used, type_, severity):
     each = range(members if used == "all" else 1)
@@ -193,6 +196,11 @@ def test_structures_are_as_bad_as_what_is_not_used(tmp_path, members, used, type
     assert found[0].severity == severity
     assert f"{members * (4 if type_ == 'float' else 1)} bytes apart" in found[0].message
     assert "an array of its own" in found[0].action
+    # 16 bytes divide a few structures together, if not one.
+    size = members * (4 if type_ == "float" else 1)
+    whole = math.lcm(size, 16)
+    said = f"{whole // size} structures as {whole // 16} vectors of 16 bytes"
+    assert (said in found[0].action) == (used == "all" and whole <= 64)
 
 
 AXES = """

@@ -186,7 +186,13 @@ class KernelContext:
             need = need_of(sass.instructions[at], capability)
             if need and need.pipes and need.pipes[-1] in cycles:
                 cycles[need.pipes[-1]] += need.cycles / SCHEDULERS / len(need.pipes)
-        sent = sum((a.width_bits or 0) * a.count for a in moves) / 8 * WARP_THREADS
+        bits = sum((a.width_bits or 0) * a.count for a in moves)
+        if not loop:
+            # Of alternative paths a thread takes one.
+            bits = min(
+                bits, self.bits_per_pass(c for g in self.global_accesses.values() for c in g)
+            )
+        sent = bits / 8 * WARP_THREADS
         return {**cycles, "memory": sent * self._most_waste / _MEMORY_BYTES}
 
     @property

@@ -212,7 +212,11 @@ def inspect_target(
     target, options = split_target(target, options)
     if not is_python(target):
         kernels = kernels_of(target, options, note=note)
-        return PtxReport(target, tuple(inspect(kernel, sm_count=sm_count) for kernel in kernels))
+        inspected = [inspect(kernel, sm_count=sm_count) for kernel in kernels]
+        if options.kernel:
+            # Overloads of one name, of which the file may have a slow one first.
+            inspected.sort(key=lambda report: all(f.severity != "high" for f in report.findings))
+        return PtxReport(target, tuple(inspected))
     with Recompiler(step) as recompiler:
         kernels = kernels_of(target, options, recompiler=recompiler, note=note)
         reports = []

@@ -335,11 +335,16 @@ def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
         )
     for name, count in counts.items():
         short = own_name(name) or producers.short_name(whole[name])
-        parameters = cuda_cpp.parameter_names(text, short.rpartition("::")[2], count)
+        parameters = cuda_cpp.parameter_names(text, _own(short), count)
         compiled = Compiled(
             name, arch, "given", ptx, cubin, notes=tuple(notes), source_file=str(path)
         )
         yield replace(compiled, parameter_names=parameters)
+
+
+def _own(name: str) -> str:
+    """A kernel's name without template arguments and namespaces."""
+    return name.partition("<")[0].rpartition("::")[2]
 
 
 _READERS = {
@@ -357,8 +362,7 @@ def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> 
     names = list(dict.fromkeys(short))
     path = Path(target)
     templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix in _CUDA_FILES else ()
-    own = (kernel or "*").partition("<")[0].rpartition("::")[2]
-    if unused := [each for each in templates if fnmatchcase(each, own)]:
+    if unused := [each for each in templates if fnmatchcase(each, _own(kernel or "*"))]:
         what = f"{target} only defines the kernel template {unused[0]}, and no kernel is made of it"
         made = f"'{target}:{unused[0]}<float>'"
         return what, f"name its arguments, such as {made}, or pass the .cu file that launches it"

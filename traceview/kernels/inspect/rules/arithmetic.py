@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
-from traceview.kernels.ptx.model import Instruction
 from traceview.kernels.ptx.pipes import SCHEDULERS
 
-# The GPU has no instruction for it; of a constant, the compiler makes a multiplication.
-_DIVISION = re.compile(r"(?:div|rem)\.[su](?:16|32|64)$")
-_CONSTANT_DIVISOR = re.compile(r",\s*-?(?:0x)?[0-9a-fA-F]+$")
 # Less is not the first thing to change.
 _LEAST_SHARE = 1 / 3
 _DIVISIONS = Diagnosis(
@@ -22,6 +17,11 @@ _DIVISIONS = Diagnosis(
     "Pass the divisors as compile-time constants ({how}), or use a grid of as many axes, so that "
     "indices need no division. Of two results of one division, compute the remainder as "
     "a - a / b * b",
+)
+_LONG = Diagnosis(
+    "{each} at {place} divides integers of 64 bits, several times the work of 32 bits",
+    "Use indices of 32 bits (int instead of size_t or int64_t) where they suffice, or let rows and "
+    "columns count along instead of dividing",
 )
 _TABLE = Diagnosis(
     "Threads of a warp load different elements of a __constant__ array at {places}, and constant "
@@ -35,20 +35,32 @@ _TABLE = Diagnosis(
 def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Integer divisions that make up much of the hottest loop, or of a kernel without a loop."""
     ptx, sass, mix = kernel.code.ptx, kernel.code.sass, kernel.mix
-    if ptx is None or sass is None or mix is None:
+    if ptx is None or sass is None or mix is None or kernel.provenance is None:
         return
-    divisions = [i for i in ptx.instructions if _DIVISION.match(i.opcode)]
-    divisions = [i for i in divisions if not _CONSTANT_DIVISOR.search(i.operands)]
-    # One before a loop may only count its iterations.
+    slices = kernel.provenance.slices
+    # The GPU has no instruction for it; of a constant, the compiler makes a multiplication. One
+    # before a loop may only count its iterations, and what is alike for a block is computed once.
     deepest = max((i.loop_depth for i in ptx.instructions), default=0)
-    divisions = [i for i in divisions if i.loop_depth == deepest]
-    lines = list(dict.fromkeys(each.source for each in divisions if _is_per_thread(kernel, each)))
+    inner = (i for i in ptx.instructions if i.loop_depth == deepest and slices.divides(i))
+    divisions = [each for each in inner if slices.compared(each).per_thread]
+    lines = list(dict.fromkeys(each.source for each in divisions))
     loop = mix.hottest_loop
     listed = sass.instructions
     code = [listed[at] for at in loop.instructions] if loop else listed
     count = sum(each.source in lines for each in code if each.source)
     memory = kernel.pass_cycles.get("memory", 0.0)
     if not count or count < _LEAST_SHARE * len(code):
+        long = [each.source for each in divisions if each.opcode.endswith("64")]
+        source = (loop.source if loop else long[0]) if long else None
+        # What makes code of Python chooses the size of its indices.
+        if source and not source.file.endswith(".py"):
+            yield CodeClaim(
+                _LONG,
+                {"place": line_name(source), "proven": True},
+                "div or rem of 64 bits in PTX, with a divisor that is known only at run time",
+                source,
+                words={"each": "Each iteration of the loop" if loop else "Each thread"},
+            )
         return
     bound = 0 < memory <= len(code) / SCHEDULERS
     lines = [line for line in lines if any(each.source == line for each in code)]
@@ -71,12 +83,6 @@ def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
         },
         severity="medium" if bound else "low",
     )
-
-
-def _is_per_thread(kernel: KernelContext, division: Instruction) -> bool:
-    """Whether threads divide different values: what is alike for a block is computed once."""
-    slices = kernel.provenance.slices if kernel.provenance else None
-    return slices is None or slices.compared(division).per_thread
 
 
 def divergent_constants(kernel: KernelContext) -> Iterator[CodeClaim]:

@@ -288,7 +288,10 @@ def local_memory(kernel: KernelContext) -> Iterator[CodeClaim]:
             break
     lines = list(dict.fromkeys(i.source for i in shown if i.source))
     loop = kernel.mix.hottest_loop if kernel.mix else None
-    hot = loop is not None and says is _ARRAY and "local load" in loop.counts.by_class
+    hot = says is _ARRAY and any(
+        "local load" in each.counts.by_class and loop and each.depth >= loop.depth
+        for each in (kernel.mix.loops if kernel.mix else ())
+    )
     yield CodeClaim(
         says,
         {"stack_bytes": resources.stack_bytes},

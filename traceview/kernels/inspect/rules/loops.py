@@ -18,6 +18,7 @@ from traceview.kernels.inspect.recompilations import Outcome, Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import Remedy, results_clause, tested_remedies
 from traceview.kernels.ptx.accesses import GENERATIONS, tensor_ops
+from traceview.kernels.ptx.addresses.slicing import address_text
 from traceview.kernels.ptx.addresses.strides import LoopSteps, Samples
 from traceview.kernels.ptx.model import Instruction, SourceLine
 from traceview.kernels.ptx.pipes import SCHEDULERS
@@ -85,7 +86,7 @@ _ONE_STAGE = Diagnosis(
 # What other threads may change meanwhile.
 _AWAITED = re.compile(r"\.(?:volatile|acquire|relaxed|mmio)\b")
 _ACCUMULATED = Diagnosis(
-    "Global stores at {places} write the same address in each iteration of their loop",
+    "{space} stores at {places} write the same address in each iteration of their loop",
     "Accumulate in a register, and store once after the loop",
     "medium",
 )
@@ -422,6 +423,33 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
             + ("; that of a load is another thread's, and there is no barrier" * (says is _RACES)),
             lines[0],
             lines,
+            words={"space": "Global"},
+        )
+    yield from _accumulated_in_shared(kernel, steps)
+
+
+def _accumulated_in_shared(kernel: KernelContext, steps: LoopSteps) -> Iterator[CodeClaim]:
+    """Elements of shared memory that the hottest loop adds to, without a barrier in it."""
+    loop, ptx = kernel.ptx_mix.hottest_loop if kernel.ptx_mix else None, kernel.code.ptx
+    inside = [ptx.instructions[at] for at in sorted(loop.instructions)] if ptx and loop else []
+    if kernel.ttgir or any(i.opcode.startswith(("bar", "membar", "fence")) for i in inside):
+        return
+    own = [each for each in inside if not _AWAITED.search(each.opcode)]
+    loads = {(i.source, address_text(i.operands)) for i in own if i.opcode.startswith("ld.shared")}
+    sums = [
+        each
+        for each in own
+        if each.opcode.startswith("st.shared") and each.source and steps.of(each) == 0
+        if (each.source, address_text(each.operands)) in loads
+    ]
+    if sums:
+        yield CodeClaim(
+            _ACCUMULATED,
+            {"accesses": len(sums)},
+            "the address in PTX, which the same line loads, does not depend on the loop",
+            sums[0].source,
+            list(dict.fromkeys(each.source for each in sums)),
+            words={"space": "Shared-memory"},
         )
 
 

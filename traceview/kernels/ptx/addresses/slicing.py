@@ -23,6 +23,8 @@ _VECTOR = re.compile(r"^\s*\{([^}]*)\}")
 _WITHOUT_RESULT = ("st.", "bra", "ret", "bar", "red.", "cp.", "membar", "fence", "mbarrier.inval")
 _THREAD = {"%tid.x", "%tid.y", "%tid.z", "%laneid", "%warpid"}
 _BLOCK = {"%ctaid.x", "%ctaid.y", "%ctaid.z", "%clusterid.x", "%clusterid.y", "%clusterid.z"}
+_DIVISION = re.compile(r"(?:div|rem)\.[su](?:16|32|64)$")
+_DIVISOR = re.compile(r",\s*(%[^,\s]+)$")
 # A slice ends at these: what the address of the load depends on does not matter.
 _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "atom.", "ldu.")
 
@@ -37,7 +39,8 @@ class Origin:
     between the threads of a block. `through_shared`: it depends on values from shared memory.
     `per_thread`: it differs between the threads of a block. `per_block`: between blocks. `axes`:
     those of threads and blocks along which it differs (x, y, z). `counted`: it is computed from
-    the number of bits of a mask.
+    the number of bits of a mask. `picked`: from values of shared memory that differ between the
+    threads. `divided`: from a quotient or remainder of threads by a value known only at run time.
     """
 
     parameters: frozenset[str]
@@ -50,6 +53,8 @@ class Origin:
     loaded_from: frozenset[str] = frozenset()
     axes: frozenset[str] = frozenset()
     counted: bool = False
+    picked: bool = False
+    divided: bool = False
 
 
 @record
@@ -71,7 +76,7 @@ class Slices:
 
     def address(self, access: Instruction) -> Origin:
         """The origin of the address of a load, store, copy or atomic."""
-        return self._origin(registers_in(address_text(access.operands)))
+        return self.origin(registers_in(address_text(access.operands)))
 
     def symbols(self, access: Instruction) -> set[str]:
         """The names, such as those of shared arrays, that the address of an access adds up."""
@@ -88,11 +93,11 @@ class Slices:
 
     def guard(self, access: Instruction) -> Origin:
         """The origin of the predicate (the mask) of an access."""
-        return self._origin([access.predicate.lstrip("!")] if access.predicate else [])
+        return self.origin([access.predicate.lstrip("!")] if access.predicate else [])
 
     def compared(self, comparison: Instruction) -> Origin:
         """The origin of what an instruction that sets a predicate compares."""
-        return self._origin(reads(comparison))
+        return self.origin(reads(comparison))
 
     def writer(self, register: str) -> Instruction | None:
         """The first instruction that writes a register, a load if there is one; None without any.
@@ -108,11 +113,25 @@ class Slices:
         return self._writers.get(register, ())
 
     @cached_property
+    def pointers(self) -> frozenset[str]:
+        """The parameters of 64 bits; in code of NVVM, those that it converts to addresses."""
+        code = self.function.instructions
+        converted = {each for i in code if i.opcode.startswith("cvta.to") for each in reads(i)}
+        return frozenset(
+            name
+            for i in code
+            if i.opcode.startswith("ld.param") and i.opcode.endswith("64")
+            if not converted or converted & {*results(i)}
+            for name in self._parameters(i)
+        )
+
+    @cached_property
     def read_registers(self) -> frozenset[str]:
         """All registers that some instruction of the function reads."""
         return frozenset(name for each in self.function.instructions for name in reads(each))
 
-    def _origin(self, registers: Iterable[str]) -> Origin:
+    def origin(self, registers: Iterable[str]) -> Origin:
+        """The origin of the values of registers, together."""
         key = tuple(registers)
         if key not in self._origins:
             self._origins[key] = self._slice(key)
@@ -123,7 +142,7 @@ class Slices:
         waiting = list(registers)
         parameters: set[str] = set()
         pointers: set[str] = set()
-        loaded = shared = gathered = counted = False
+        loaded = shared = gathered = counted = picked = divided = False
         loaded_from: set[str] = set()
         while waiting:
             register = waiting.pop()
@@ -136,10 +155,12 @@ class Slices:
                     loaded, gathered = True, gathered or bool(behind & _THREAD)
                     writers = (writer for each in behind for writer in self._writers.get(each, ()))
                     loaded_from |= {name for writer in writers for name in self._parameters(writer)}
-                shared |= writer.opcode.startswith(("ld.shared", "ldmatrix"))
+                if writer.opcode.startswith(("ld.shared", "ldmatrix")):
+                    shared, picked = True, picked or self._differs(writer)
+                divided = divided or (self.divides(writer) and self._differs(writer))
                 counted |= writer.opcode.startswith("popc")
                 parameters |= self._parameters(writer)
-                pointers |= self._parameters(writer) if writer.opcode.endswith("64") else set()
+                pointers |= self._parameters(writer) & self.pointers
                 waiting += [] if writer.opcode.startswith(_LOADS) else reads(writer)
         return Origin(
             frozenset(parameters),
@@ -152,7 +173,22 @@ class Slices:
             loaded_from=frozenset(loaded_from),
             axes=frozenset(each[-1] for each in seen & (_THREAD | _BLOCK) if each[-2] == "."),
             counted=counted,
+            picked=picked,
+            divided=divided,
         )
+
+    def divides(self, instruction: Instruction) -> bool:
+        """Whether it divides integers by a value that is known only at run time."""
+        divisor = _DIVISOR.search(instruction.operands)
+        if not divisor or not _DIVISION.match(instruction.opcode):
+            return False
+        # A register may serve again for something else.
+        writers = self.writers(divisor[1])
+        before = [w for w in writers if w.line < instruction.line or instruction.loop_depth]
+        return not before or any(reads(w) or not w.opcode.startswith("mov") for w in before)
+
+    def _differs(self, writer: Instruction) -> bool:
+        return bool(self.behind(reads(writer)) & _THREAD)
 
     def behind(self, registers: Iterable[str]) -> set[str]:
         """All registers that the given ones depend on, including through the addresses of loads."""
@@ -216,6 +252,8 @@ def together(origins: Iterable[Origin]) -> Origin:
         frozenset().union(*(origin.loaded_from for origin in listed)),
         frozenset().union(*(origin.axes for origin in listed)),
         any(origin.counted for origin in listed),
+        any(origin.picked for origin in listed),
+        any(origin.divided for origin in listed),
     )
 
 

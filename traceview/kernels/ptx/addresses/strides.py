@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
@@ -19,15 +19,22 @@ import numpy.typing as npt
 from traceview.base.records import record
 from traceview.kernels.ptx.addresses.evaluation import Launch, Registers, launches
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
-from traceview.kernels.ptx.addresses.slicing import Provenance, Slices, address_text, registers_in
+from traceview.kernels.ptx.addresses.slicing import (
+    Provenance,
+    Slices,
+    address_text,
+    reads,
+    registers_in,
+)
 from traceview.kernels.ptx.loops import block_starts
-from traceview.kernels.ptx.model import Access, Argument, Compiled, Function, Instruction
+from traceview.kernels.ptx.model import Access, Argument, Compiled, Instruction
 
 # The bytes by which an address advances in each iteration of the loop around its access.
 
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20})$")
 _COPIES = ("mov", "cvt", "cvta")
 _MOST_DEPTH = 40
+_INTEGERS = ("u32", "s32", "b32", "u64", "s64", "b64")
 
 
 @record
@@ -42,6 +49,30 @@ class LoopSteps:
             return None
         base = registers_in(address_text(access.operands))
         return self._step(base[0], access.loop_depth, 0) if base else 0
+
+    def advances(self, access: Instruction) -> dict[int, bool]:
+        """The depths of the loops that advance an address, and if by a value known at run time."""
+        slices, found = self.slices, dict[int, bool]()
+        behind_all = slices.behind(registers_in(address_text(access.operands)))
+        inside = [(r, w) for r in behind_all for w in slices.writers(r) if w.loop_depth]
+        carried = [(r, w) for r, w in inside if len(slices.writers(r)) > 1]
+        for register, writer in carried:
+            depth, behind = writer.loop_depth, slices.behind(reads(writer))
+            if register in behind:
+                around = (i for r in behind for i in slices.writers(r) if i.loop_depth >= depth)
+                steps = (r for each in (writer, *around) for r in reads(each))
+                found[depth] = found.get(depth, False) or self._is_given(steps, depth)
+        for _, writer in inside if access.loop_depth in found else ():
+            # The loop counts, and the size of a row is multiplied within it.
+            if writer.opcode.startswith(("mul", "mad")):
+                factors = registers_in(",".join(_operands(writer)[:2]))
+                found[access.loop_depth] |= self._is_given(factors, writer.loop_depth)
+        return found
+
+    def _is_given(self, registers: Iterable[str], depth: int) -> bool:
+        """Whether parameters fix values that a loop does not change."""
+        fixed = [each for each in registers if not self._inside(each, depth)]
+        return bool(self.slices.origin(fixed).parameters)
 
     def _step(self, text: str, depth: int, level: int) -> int | None:
         """The step of an operand; for a loop-carried register, what the loop adds to it."""
@@ -117,6 +148,8 @@ _VECTOR_BYTES = 16
 _MOST_INSTRUCTIONS = 64
 _SECTOR_BYTES = 32
 _WARP, _MOST_THREADS = 32, 1024
+# Rows of four threads and more, or all but the rim of a warp.
+_NEARLY_ALL = 0.75
 
 
 @record
@@ -189,7 +222,7 @@ class Samples:
         slices, known = provenance.slices, provenance.arguments_by_parameter
         threads = 32 * compiled.num_warps if compiled.num_warps else None
         integers = {n: a for n, a in known.items() if not a.type.startswith("*")}
-        integers = integers or _integers(slices.function, compiled.parameter_names)
+        integers = integers or _integers(slices, compiled.parameter_names)
         sampled = launches(slices.function.parameters, {**integers, **known}, threads)
         return cls(slices, integers, [Registers(slices, launch) for launch in sampled])
 
@@ -238,7 +271,7 @@ class Samples:
         for each in self.each:
             addresses = [each.address(i) for i in instructions[:_MOST_INSTRUCTIONS]]
             # Where a rim is clamped, neighbours access the same element.
-            if all(self._in_the_middle(address) == width for address in addresses):
+            if all(_typical(np.diff(address)) == width for address in addresses):
                 at = sorted({int(address[each.launch.threads // 2]) for address in addresses})
                 found.add(min((b - a for a, b in pairwise(at)), default=0))
         least = found.pop() if found else 0
@@ -355,15 +388,14 @@ class Samples:
         return self._next[number, axis]
 
     def _lane(self, instruction: Instruction) -> Stride | None:
-        """The distance of neighbouring threads, but for those at a rim that is clamped."""
-        inside = {self._in_the_middle(each.address(instruction)) for each in self.each} - {0}
-        clamped = Stride(inside.pop()) if len(inside) == 1 else None
-        return next(self._lanes(instruction), None) or clamped
-
-    @staticmethod
-    def _in_the_middle(address: npt.NDArray[np.generic]) -> int:
-        lane = len(address) // 2
-        return int(address[lane]) - int(address[lane - 1])
+        """The distance of neighbouring threads that nearly all have, but for those at a rim."""
+        found = [_typical(np.diff(each.address(instruction))) for each in self.each]
+        distances = [each for each in found if each is not None]
+        if len(distances) < len(found):
+            return None
+        # A whole block may be beyond the rim.
+        inside = {*distances} - {0}
+        return self._rule(iter(distances)) or (Stride(inside.pop()) if len(inside) == 1 else None)
 
     def _lanes(self, instruction: Instruction) -> Iterator[Stride | None]:
         threads, lane = self.each[0].launch.threads, 1
@@ -392,14 +424,26 @@ class Samples:
         return same & np.not_equal(first, second)
 
 
-def _integers(function: Function, names: Sequence[str]) -> dict[str, Argument]:
-    """The 32-bit parameters of a kernel in CUDA C++, if their names are known."""
+def _integers(slices: Slices, names: Sequence[str]) -> dict[str, Argument]:
+    """The integers among the parameters of a kernel in CUDA C++, if their names are known."""
+    function = slices.function
     if len(names) != len(function.parameters):
         return {}
-    loads = (i for i in function.instructions if i.opcode.startswith("ld.param"))
-    read = {address_text(i.operands) for i in loads if i.opcode.endswith("32")}
+    read = {
+        address_text(i.operands): i.opcode[-2:]
+        for i in function.instructions
+        if i.opcode.startswith("ld.param") and i.opcode[-3:] in _INTEGERS
+    }
     pairs = zip(function.parameters, names, strict=True)
-    return {each: Argument(name, "i32") for each, name in pairs if each in read}
+    own = ((each, name) for each, name in pairs if each in read and each not in slices.pointers)
+    return {each: Argument(name, f"i{read[each]}") for each, name in own}
+
+
+def _typical(distances: npt.NDArray[np.generic]) -> int | None:
+    """The distance that nearly all have, if any."""
+    values, counts = np.unique(distances, return_counts=True)
+    most = int(counts.argmax())
+    return int(values[most]) if counts[most] >= _NEARLY_ALL * len(distances) else None
 
 
 def _first(registers: Registers, instruction: Instruction) -> int:

@@ -59,7 +59,8 @@ class Narrow:
     them. `helpers` are the lines of inlined helpers that make them. `used`: all of the array's
     accesses together need all that they move. `shared`: neighbouring threads of the kernel read
     the same elements, shifted, as in a stencil; `overlapping`: all of them store to the same.
-    `assembled`: the line shifts the loaded bytes into words.
+    `assembled`: the line shifts the loaded bytes into words. `paced`: each iteration moves on by a
+    value known at run time, as from row to row; `reread`: the next outer loop reads the same again.
     """
 
     place: Place
@@ -76,12 +77,21 @@ class Narrow:
     shared: bool = False
     overlapping: bool = False
     assembled: bool = False
+    paced: bool = False
+    reread: bool = False
 
     @property
     def coalesced(self) -> bool:
-        """Whether neighbouring threads move neighbouring elements, or the same."""
+        """Whether neighbouring threads move neighbouring elements, in whatever order."""
         lane = self.layout.lane
-        return lane is not None and lane.of in (0, self.layout.width_bytes) and not lane.parameter
+        return lane is not None and abs(lane.of) == self.layout.width_bytes and not lane.parameter
+
+    @property
+    def walks(self) -> bool:
+        """Whether a thread's next iteration goes on where the one before it ended."""
+        layout = self.layout
+        is_run = self.count == 1 or layout.consecutive
+        return is_run and 0 < abs(layout.loop_step or 0) <= self.count * layout.width_bytes
 
     @property
     def width(self) -> int:

@@ -119,7 +119,7 @@ _ONCE = (
 )
 
 
-_ROW_PER_WARP = (
+ROW_PER_WARP = (
     "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
     "its values by shuffles, or load tiles of rows through shared memory"
 )
@@ -131,7 +131,6 @@ _EXCHANGED = (
     "Let threadIdx.x run along the axis that is contiguous in memory, as {} does here; "
     "where other arrays run along x, move tiles through shared memory"
 )
-_WHOLE_BITS = 32
 _MOST_KNOWN_BYTES = 1 << 20
 # Of a structure of a few members, such as positions and velocities; more is rather a row.
 _MOST_STRUCTURE_BYTES = 64
@@ -373,26 +372,38 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         _adjacent(narrow, step) if cuda else _ROWS_AS_TILE,
         f"the addresses of neighbouring threads in PTX: {sectors}",
         proven=True,
-        # An array per member saved 17 and 21 % of the time of such kernels on an H200; whole
-        # vectors instead of bytes 66 %.
-        uncertain=cuda and narrow.used and narrow.width >= _WHOLE_BITS,
+        # The cache serves the other members: an array per member saved 17 and 21 % of the time of
+        # such kernels on an H200; whole vectors instead of bytes 66 %.
+        uncertain=cuda and narrow.used and narrow.width > 8,
     )
 
 
 def _adjacent(narrow: Narrow, step: Stride) -> str:
     """How to let neighbouring threads of CUDA C++ access adjacent elements."""
     if step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES:
-        return f"{_AS_ARRAYS}, or move whole structures in parts of 16 bytes"
+        return _of_structure(narrow, abs(step.of))
     if step.parameter and narrow.used and not any(a.loop_depth for a in narrow.accesses):
         return _AS_ARRAYS
     if narrow.layout.along:
         return _EXCHANGED.format(narrow.layout.along)
     # A thread that takes one element of each row does not walk along it.
     if narrow.layout.loop_step or narrow.count > 1:
-        return _ROW_PER_WARP
+        return ROW_PER_WARP
     if step.more:
         return _OF_THEIR_OWN
     return _TRANSPOSED.format(" or ".join(sorted(narrow.array)) or "the array")
+
+
+def _of_structure(narrow: Narrow, size: int) -> str:
+    """How to move structures of `size` bytes; as whole vectors where all of them is used."""
+    whole = math.lcm(size, VECTOR_BYTES)
+    if not narrow.used or whole > _MOST_STRUCTURE_BYTES:
+        return _AS_ARRAYS
+    vectors, each = units.counted(whole // VECTOR_BYTES, "vector"), whole // size
+    what = f"{each} structures as {vectors} of {VECTOR_BYTES} bytes"
+    if not VECTOR_BYTES % size:
+        what = f"its {size} bytes at once, as one vector"
+    return f"{_AS_ARRAYS}; or, where all of it is used, let each thread move {what}"
 
 
 def _of_constant(culprit: Culprit, limit: VectorLimit, compiled: Compiled) -> NarrowReason:

@@ -10,6 +10,7 @@ from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
 from traceview.kernels.inspect.rules.vector_width.from_layout import (
+    ROW_PER_WARP,
     from_layout,
     is_column,
     limit_of,
@@ -17,7 +18,6 @@ from traceview.kernels.inspect.rules.vector_width.from_layout import (
     tile_bits,
 )
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
-from traceview.kernels.ptx.addresses.strides import Stride
 from traceview.kernels.ptx.model import Compiled
 
 # Operand types that wgmma takes with K contiguous only.
@@ -27,11 +27,49 @@ _MOST_PARTS = 16
 
 def inferred_reason(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
     """The likely reason. `tried`: no recompilation that could prove a reason is left."""
+    if compiled.is_cuda(narrow.place[0]):
+        return _of_threads(narrow)
     return (
         _seen(narrow, compiled)
         or from_layout(narrow, compiled)
         or _likely(narrow, compiled, tried=tried)
     )
+
+
+def _of_threads(narrow: Narrow) -> NarrowReason:
+    """The reason in CUDA C++, which follows from the distance of neighbouring threads if proven."""
+    layout, address = narrow.layout, narrow.address
+    if narrow.overlapping:
+        return _OVERLAPPING
+    if narrow.shared and narrow.coalesced:
+        return _STENCIL
+    sectors = narrow.cost.sectors if narrow.cost else None
+    is_far = SECTOR_BYTES * (sectors or 0) >= 2 * WARP_THREADS * narrow.moved / 8
+    is_far |= layout.lane is not None and layout.lane.parameter is not None
+    known = layout.step is not None and layout.step.parameter is None
+    # Unrolled or not, a run's elements may be named in any order.
+    if narrow.assembled and known and not is_far and abs(layout.apart) <= narrow.count:
+        return _ASSEMBLED
+    repeated = layout.scattered and layout.apart == 0
+    backwards = known and layout.apart == -1 and narrow.count > 1
+    # What is far from thread to thread costs more than how a thread's own elements lie.
+    apart = None if repeated or backwards else threads_apart(narrow, cuda=True)
+    if apart:
+        return apart
+    if address.counted:
+        return _COUNTED
+    if narrow.walks and not layout.lane:
+        return _ROW_PER_THREAD
+    if (address.gathered or address.picked) and not layout.lane:
+        return replace(causes.by_loaded(narrow, _SORT), inherent=True)
+    if repeated:
+        return replace(_SAME, remedy=_KEEP)
+    # An index that is loaded, or divided, may start or end a row anywhere.
+    starts = layout.starts_wide and not (address.loaded or address.picked or address.divided)
+    if starts and narrow.coalesced:
+        return _coalesced(narrow)
+    run = layout.lane and not layout.lane.parameter and (layout.consecutive or backwards)
+    return _one_by_one(narrow) if starts and run else UNPROVEN
 
 
 def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
@@ -45,49 +83,17 @@ def _seen(narrow: Narrow, compiled: Compiled) -> NarrowReason | None:
             f"Lay {name} out so that the axis that tl.dot sums over (K) is contiguous",
             "wgmma transposes 16-bit operands only, and these have 32 or 8 bits",
         )
-    cuda = compiled.is_cuda(narrow.place[0])
-    if cuda and narrow.overlapping:
-        return _OVERLAPPING
-    if cuda and narrow.shared and narrow.coalesced:
-        return _STENCIL
-    sectors = narrow.cost.sectors if narrow.cost else None
-    is_far = SECTOR_BYTES * (sectors or 0) >= 2 * WARP_THREADS * narrow.moved / 8
-    is_far |= narrow.layout.lane is not None and narrow.layout.lane.parameter is not None
-    if narrow.assembled and not is_far and (narrow.layout.consecutive or _is_run(narrow)):
-        return _ASSEMBLED
-    # What is far from thread to thread costs more than how a thread's own elements lie.
-    apart = threads_apart(narrow, cuda=True) if cuda and not _is_run(narrow) else None
-    if apart:
-        return apart
-    if cuda and narrow.address.counted:
-        return _COUNTED
-    # An index may come through shared memory, too, or depend on bits of what is loaded.
-    if cuda and not narrow.layout.lane and (narrow.address.loaded or narrow.address.through_shared):
-        return replace(causes.by_loaded(narrow, _SORT), inherent=True)
     if narrow.layout.scattered:
-        reason = _strided(narrow, cuda=cuda)
-        is_thin = reason.remedy == _contiguous(cuda=False) and is_column(narrow, compiled)
+        reason = _strided(narrow)
+        is_thin = reason.remedy == _CONTIGUOUS and is_column(narrow, compiled)
         return replace(reason, remedy=_SEVERAL_COLUMNS) if is_thin else reason
     return None
 
 
-def _is_run(narrow: Narrow) -> bool:
-    """Whether the line moves a short vector's elements one by one, or one element repeatedly."""
-    layout = narrow.layout
-    repeated = layout.scattered and layout.apart == 0
-    # Unrolled or not, a run's elements may be named in any order.
-    is_known = not (layout.step and layout.step.parameter)
-    run = layout.scattered and is_known and abs(layout.apart) == 1 and narrow.count > 1
-    return (
-        repeated or run or (narrow.count >= layout.apart in (2, 4) and narrow.place[1] != "atomic")
-    )
-
-
 def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
-    cuda, layout, address = compiled.is_cuda(narrow.place[0]), narrow.layout, narrow.address
+    layout, address = narrow.layout, narrow.address
     if address.gathered and not layout.consecutive:
-        by_loaded = causes.by_loaded(narrow, _SORT if cuda else "")
-        return replace(by_loaded, inherent=cuda)
+        return causes.by_loaded(narrow)
     undeclared = causes.not_declared_divisible(narrow.suspects)
     names = [argument.name for argument in undeclared]
     if names and not tried:
@@ -97,32 +103,22 @@ def _likely(narrow: Narrow, compiled: Compiled, *, tried: bool) -> NarrowReason:
             f"{causes.specialized(undeclared)}",
             ("the address or the mask depends on it, and the compiler does not know its alignment"),
         )
-    if cuda and layout.lane == Stride(layout.width_bytes):
-        # Its other elements are elsewhere.
-        few = _too_few(narrow.width, cuda)
-        if narrow.moved == narrow.width:
-            return few
-        cause = f"each thread moves only {narrow.width} bits in one place"
-        return replace(few, cause=cause, basis="addresses in PTX: each request is coalesced")
     if narrow.moved < causes.WIDE_BITS and not tried:
-        return _too_few(narrow.moved, cuda)
-    if layout.consecutive and cuda:
-        return _one_by_one(narrow)
+        return _too_few(narrow.moved, _FEWER_WARPS)
     if layout.consecutive:
         # However it is aligned, a thread has less than a vector of the tile.
         if tile_bits(narrow.place, narrow.array, compiled) < causes.WIDE_BITS:
-            return replace(_too_few(narrow.moved, cuda=False), remedy=MORE_ROWS)
+            return _too_few(narrow.moved, MORE_ROWS)
         return _of_adjacent(narrow) or _UNKNOWN
     return _UNKNOWN
 
 
 def _one_by_one(narrow: Narrow) -> NarrowReason:
     return NarrowReason(
-        f"the source moves {narrow.width} bits at a time, with no known alignment to 16 bytes",
+        f"the source moves {narrow.width} bits at a time",
         "Move each thread's adjacent elements in vectors of 16 bytes (such as float4, double2 or "
         "uint4) where the first is so aligned, the rest one by one",
         "addresses in PTX are consecutive",
-        coalesced=narrow.coalesced,
     )
 
 
@@ -146,14 +142,13 @@ def _of_adjacent(narrow: Narrow) -> NarrowReason | None:
     if not layout.starts_wide:
         return _UNALIGNED
     if narrow.moved < causes.WIDE_BITS and narrow.count == 1:
-        return replace(_too_few(narrow.moved, cuda=False), remedy=MORE_ROWS)
+        return _too_few(narrow.moved, MORE_ROWS)
     return None
 
 
-def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
+def _strided(narrow: Narrow) -> NarrowReason:
     step, stride = narrow.layout.step, narrow.layout.apart
     same = _SAME if narrow.place[1] != "store" else replace(_SAME, remedy=_STORE_ONCE)
-    same = replace(same, remedy=_KEEP) if cuda else same
     if step is None or step.of == 0:
         return same
     size = f"{8 * narrow.layout.element_bytes}-bit"
@@ -168,19 +163,14 @@ def _strided(narrow: Narrow, *, cuda: bool) -> NarrowReason:
         written = f"{name}={value}" if isinstance(value, int) else name
         far = written if stride == 1 else f"{stride} × {written}"
         basis = f"in PTX, consecutive {size} elements are {abs(step.of)} × {name} bytes apart"
-        return _apart(far, _contiguous(cuda), basis, narrow)
+        return _apart(far, _CONTIGUOUS, basis, narrow)
     way = "before" if step.of < 0 else "after"
     basis = f"in PTX, each {size} element is {abs(step.of)} bytes {way} the previous one"
-    if stride == -1 and cuda and narrow.count > 1:
-        # The order of independent instructions is the compiler's.
-        return _one_by_one(narrow)
     if stride == -1:
         cause = "a thread's elements are moved in reverse order"
-        return NarrowReason(cause, _reversed(narrow, cuda), basis, proven=True)
-    reason = _apart(str(stride), _interleaved(narrow, cuda), basis, narrow)
-    # Each thread moves the elements in between by further instructions of the line.
-    if cuda and _is_run(narrow):
-        return replace(reason, remedy=_WHOLE_RUN.format(stride), uncertain=True)
+        run = causes.WIDE_BITS // (8 * narrow.layout.element_bytes)
+        return NarrowReason(cause, _REVERSED.format(run), basis, proven=True)
+    reason = _apart(str(stride), _interleaved(narrow), basis, narrow)
     # The cache serves the other members: gradients of spherical harmonics, of which a block moves
     # all 3 and 8 of 9 members, took 6 % less time on an H200 with an array per member.
     return replace(reason, uncertain=narrow.used)
@@ -201,40 +191,26 @@ def _apart(far: str, remedy: str, basis: str, narrow: Narrow) -> NarrowReason:
     )
 
 
-def _interleaved(narrow: Narrow, cuda: bool) -> str:
+def _interleaved(narrow: Narrow) -> str:
     """The remedy where only every k-th element is moved."""
     parts = abs(narrow.layout.apart)
     if not 1 < parts <= _MOST_PARTS:
-        return _contiguous(cuda)
-    if cuda or parts & (parts - 1) or narrow.place[1] == "atomic":
+        return _CONTIGUOUS
+    if parts & (parts - 1) or narrow.place[1] == "atomic":
         return f"Store each of the {parts} parts as an array of its own, or move whole runs"
     if narrow.place[1] == "store":
         return "Join the parts (tl.join, then tl.reshape) and store the whole run at once"
     return "Load the whole run at once, then split it (tl.reshape, then tl.split)"
 
 
-def _reversed(narrow: Narrow, cuda: bool) -> str:
-    """The remedy for reversed elements: tl.flip along the last axis needs no shared memory."""
-    run = causes.WIDE_BITS // (8 * narrow.layout.element_bytes)
-    if cuda:
-        return f"Move runs of {run} forwards, and reverse each in registers"
-    return (
-        f"Move runs of {run} forwards, and reverse each in registers: a tile of "
-        f"[BLOCK // {run}, {run}], and tl.flip(tile, 1)"
-    )
-
-
-def _contiguous(cuda: bool) -> str:
-    way = "through shared memory" if cuda else "with tl.trans"
-    return (
-        "Let each thread's elements run along the axis that is contiguous in memory: move tiles of "
-        f"two axes along it, and turn them {way} where the other side runs along the other axis"
-    )
-
-
-_WHOLE_RUN = (
-    "Move the {0} adjacent elements of each thread at once, as a float{0}, if they start at a "
-    "multiple of {0}"
+# tl.flip along the last axis needs no shared memory.
+_REVERSED = (
+    "Move runs of {0} forwards, and reverse each in registers: a tile of [BLOCK // {0}, {0}], and "
+    "tl.flip(tile, 1)"
+)
+_CONTIGUOUS = (
+    "Let each thread's elements run along the axis that is contiguous in memory: move tiles of "
+    "two axes along it, and turn them with tl.trans where the other side runs along the other axis"
 )
 _SEVERAL_COLUMNS = (
     "The tile has one element along the axis that is contiguous in memory: let a block take more "
@@ -296,7 +272,7 @@ _OVERLAPPING = NarrowReason(
     "loads, if each is to have its own: then vectors of 16 bytes move them",
     "addresses in PTX: threads are one element apart, and each stores several adjacent ones",
     proven=True,
-    uncertain=True,
+    conditional=True,
 )
 
 _COUNTED = NarrowReason(
@@ -310,17 +286,42 @@ _FLOAT4 = (
     "Give each thread adjacent elements, and move them in vectors of 16 bytes (such as float4 or "
     "double2) where each row is so aligned, the rest one by one"
 )
+_ROW_PER_THREAD = NarrowReason(
+    "each thread walks along adjacent elements, so that its neighbours are elsewhere",
+    ROW_PER_WARP,
+    "addresses in PTX: an iteration of the loop starts where the one before it ended",
+)
+UNPROVEN = NarrowReason(
+    "the source moves them one by one, and nothing shows that vectors of 16 bytes would fit",
+    "Leave the width unless threads access adjacent elements that start at multiples of 16 bytes: "
+    "then move vectors (such as float4 or double2)",
+    "addresses in PTX leave the distance of neighbouring threads open, or where rows start",
+    proven=True,
+    kept=True,
+)
+"""The reason for an access of CUDA C++ of which nothing else is known."""
 MORE_ROWS = "Give each block more work, such as several rows, so that a thread moves 16 bytes"
 
 
-def _too_few(moved: int, cuda: bool) -> NarrowReason:
+_FEWER_WARPS = "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes"
+
+
+def _too_few(moved: int, remedy: str) -> NarrowReason:
     return NarrowReason(
         f"each thread moves only {moved} bits there",
-        _FLOAT4
-        if cuda
-        else "Use fewer warps (num_warps) or a larger block, so that a thread moves 16 bytes",
+        remedy,
         f"all accesses of the line together move {moved} bits per thread",
-        coalesced=cuda,
+    )
+
+
+def _coalesced(narrow: Narrow) -> NarrowReason:
+    # Its other elements are elsewhere.
+    where = "there" if narrow.moved == narrow.width else "in one place"
+    return NarrowReason(
+        f"each thread moves only {narrow.width} bits {where}",
+        _FLOAT4,
+        "addresses in PTX: each request is coalesced",
+        coalesced=True,
     )
 
 

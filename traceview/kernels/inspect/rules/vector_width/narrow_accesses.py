@@ -21,10 +21,10 @@ from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.loops import few_loads_in_flight
 from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.from_layout import limit_of, tile_bits
-from traceview.kernels.inspect.rules.vector_width.inferred import inferred_reason
+from traceview.kernels.inspect.rules.vector_width.inferred import UNPROVEN, inferred_reason
 from traceview.kernels.inspect.rules.vector_width.proven import KINDS, reason_of
 from traceview.kernels.ptx.addresses.slicing import Array, together
-from traceview.kernels.ptx.addresses.strides import Samples, Stride
+from traceview.kernels.ptx.addresses.strides import LoopSteps, Samples, Stride
 from traceview.kernels.ptx.model import Access, Instruction
 
 _MOVES = ("load", "store", "async-copy")
@@ -46,7 +46,8 @@ _MUCH_ARITHMETIC = 2.0
 _NARROW = Diagnosis(
     f"Global {{places}} move {{most}}{{width_bits:bit}} per thread per instruction instead of "
     f"{causes.WIDE_BITS} ({{widths}}){{because}}",
-    explained_by=("narrow_global_accesses",),
+    # Tiles of a product's operands in shared memory are loaded along their rows, too.
+    explained_by=("narrow_global_accesses", "unshared_products"),
 )
 # The greater cost, where elements are far apart.
 _SECTORS = "{sectors_per_request} sectors instead of {ideal_sectors_per_request}"
@@ -115,19 +116,28 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             little = min(_NEGLIGIBLE_SHARE * total, _MINOR_SHARE * max(of_tiles.values()))
             slightest = moved < little
             reason = _reason(narrow, kernel, tiled=tiled, slightest=slightest)
-            # 32 coalesced bits take whole sectors: with 128 and as much work per block, four
-            # kernels on an H200 gained 0 to 2 %. A recording has the time that shows more.
-            whole = reason.coalesced and narrow.width >= _WHOLE_BITS and not _is_alone(kernel)
-            severity = _severity(narrow, reason, minor=minor or outside or merged)
+            minor |= outside or merged
+            if reason is UNPROVEN and (minor or computes):
+                continue
+            # A recording has the time that shows more.
+            whole = narrow.width >= _WHOLE_BITS and not _is_alone(kernel)
+            given = kernel.compiled.how == "given"
+            leave = _COALESCED if whole else _SLIGHT if minor else _PACED if narrow.paced else ""
+            if given and reason.coalesced and not reason.kept and leave:
+                reason = replace(reason, remedy=leave, kept=True)
+            lane = narrow.layout.lane
+            served = given and reason.uncertain and lane is not None and not lane.parameter
+            severity = _severity(narrow, reason, minor=minor or served)
             if severity == "high" and (waits or _keeps_up(narrow, kernel)):
                 severity = "medium"
             if severity != "info" and computes:
                 severity = "low"
-            if whole and kernel.compiled.how == "given":
-                severity = "info"
             if severity != "info" and _follows_a_wider_type(narrow, kernel):
                 severity = "low"
             alike[narrow.width, reason].append((narrow, severity))
+    if any(reason.coalesced and not reason.kept for _, reason in alike):
+        # A thread that moves vectors of a small type moves as many elements of the others.
+        alike = {key: same for key, same in alike.items() if key[1].remedy != _COALESCED}
     claims = [
         _claim(
             [narrow for narrow, _ in same],
@@ -197,21 +207,32 @@ def _narrow(
     cost = costs.cost_of(most.access, most.instructions) if costs else None
     # Neighbours that read the same element together move less than one instruction per element.
     served = cost.sectors * _SECTOR_BITS if cost and cost.sectors else 0
-    if kernel.compiled.is_cuda(place[0]) and 0 < 2 * served <= WARP_THREADS * (
+    unknown = address.counted or address.divided
+    alike = (layout.lane == Stride(0) and not unknown) or 0 < 2 * served <= WARP_THREADS * (
         most.access.width_bits or 0
-    ):
+    )
+    if alike and kernel.compiled.is_cuda(place[0]):
         return None
     helpers = helper_lines(each for context in narrow for each in context.instructions)
     found = causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
         _may_use_all(kernel, most, samples), shared, _overlap(most, samples),
-        _assembled(kernel, most),
+        _assembled(kernel, most), *_pace(kernel, most),
     )  # fmt: skip
     limit = limit_of(found, kernel.compiled) if layout.scattered else None
     # Copies to a transposed tile are in the tile's order, not in memory's.
     adjacent = limit is not None and min(limit.share.adjacent, limit.contiguity) > 1
     in_order = replace(layout, step=Stride(layout.width_bytes))
     return replace(found, layout=in_order) if adjacent else found
+
+
+def _pace(kernel: KernelContext, most: AccessContext) -> tuple[bool, bool]:
+    """Whether a loop of CUDA C++ moves on by a run-time value, and the one around it rereads."""
+    depth = most.access.loop_depth
+    if not depth or not kernel.provenance or not kernel.compiled.is_cuda(most.place[0]):
+        return False, False
+    advances = LoopSteps(kernel.provenance.slices).advances(most.instructions[0])
+    return advances.get(depth, False), depth > 1 and depth - 1 not in advances
 
 
 def _assembled(kernel: KernelContext, most: AccessContext) -> bool:
@@ -271,7 +292,8 @@ def _severity(narrow: causes.Narrow, reason: causes.NarrowReason, *, minor: bool
         return "medium"
     # A repeated element comes from the cache.
     again = narrow.layout.scattered and narrow.layout.apart == 0
-    return "high" if narrow.width <= 32 and not (again or narrow.layout.walked) else "medium"
+    served = again or narrow.reread or narrow.layout.walked
+    return "high" if narrow.width <= 32 and not served else "medium"
 
 
 def _waste(narrow: causes.Narrow) -> float:
@@ -408,6 +430,14 @@ def _pitch_of_output(
     return causes.in_words(sorted(output)) if is_pitch else ""
 
 
+# With 128 bits and as much work per block, four kernels on an H200 gained 0 to 2 %.
+_COALESCED = (
+    "Leave it: requests take whole sectors, and vectors of 16 bytes (such as float4) gain little"
+)
+_PACED = (
+    "Leave it unless there are many more columns than threads on the GPU: with vectors of 16 bytes "
+    "(such as float4) fewer threads walk down them"
+)
 _SLIGHT = "Leave it: this is so little of what the kernel moves that no change would show"
 
 
