@@ -234,6 +234,8 @@ class _Attempt:
             without = f" without {self.missing[-1]}" if self.missing else ""
             stage(f"Compiling {self._path.name}{without}")
             result = self._run()
+            if result is None:
+                break
             if result.ok and result.written is not None:
                 return ptx_text(result.written)
             error = _first_error(result.err, self._path) or result.evidence
@@ -241,12 +243,7 @@ class _Attempt:
             absent = list(dict.fromkeys([header, *self._absent()])) if header else []
             if self._may_be_light and self._stands_in(absent, result.err):
                 continue
-            wanted = missing_headers.project_flags(error, self._path)
-            for name in absent[1:]:
-                wanted += missing_headers.header_flags(name, self._path)
-            more = [flag for flag in dict.fromkeys(wanted) if flag not in self._flags]
-            self._flags += more
-            if more:
+            if self._finds(error, absent[1:]):
                 continue
             self.error = self.error or error
             if lacking := [each for each in absent if self._copies.stand_in(each, _MISSING)]:
@@ -291,14 +288,30 @@ class _Attempt:
         if guessed := self._copies.guessed():
             yield f"`{device_code.SCALAR}` is taken as {' and '.join(guessed)}"
 
-    def _run(self) -> tools.ProcessResult:
+    def _finds(self, error: str, headers: Sequence[str]) -> bool:
+        """Whether the project, or a package, has what an error asks for, or more headers."""
+        wanted = missing_headers.project_flags(error, self._path)
+        for name in headers:
+            wanted += missing_headers.header_flags(name, self._path)
+        more = [flag for flag in dict.fromkeys(wanted) if flag not in self._flags]
+        self._flags += more
+        return bool(more)
+
+    def _run(self) -> tools.ProcessResult | None:
+        """What nvcc says; None where there is no time left to compile what errors leave."""
         whole = self._copies.of_source()
         one = whole.with_one_kernel(self._asked.name) if self._asked.name else whole
         can_be_one = one != whole
-        most_s = self._asked.budget_s / 2 if can_be_one else tools.COMPILE_TIMEOUT_S
+        half_s = self._asked.budget_s / 2
+        most_s = half_s if can_be_one else tools.COMPILE_TIMEOUT_S
+        if self.error:
+            # To compile what is left of a file is a trial.
+            most_s = min(most_s, max(self._asked.ends - time.monotonic(), half_s))
         try:
             return _run_nvcc(self._asked.nvcc, self.flags, most_s)
         except TimeUpError:
+            if self.error and (self._asked.is_over or not can_be_one):
+                return None
             if not can_be_one:
                 raise
         self._is_one = True
