@@ -238,6 +238,52 @@ def test_all_missing_headers_are_named_at_once(second, program):
         assert caught.value.remedy.count("-I<folder of") == 2
 
 
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("level", [0, 1])
+def test_all_missing_headers_take_one_run_more(count, level, program, monkeypatch):
+    """Also those that a header of the project includes."""
+    need_compiler()
+    if not find("nvcc"):
+        pytest.skip("NVRTC compiles once")
+    names = [f"of_nobody/{'abcde'[each]}.h" for each in range(count)]
+    files = [program, program.with_name("step.h")]
+    for number, name in enumerate(names):
+        file = files[number % 2 * level]
+        file.write_text(f"#include <{name}>\n{file.read_text()}")
+    runs = list[bool]()
+    run = cuda_cpp._run_nvcc
+
+    def counted(nvcc, flags, *more):
+        runs.append("-E" not in flags)
+        return run(nvcc, flags, *more)
+
+    monkeypatch.setattr(cuda_cpp, "_run_nvcc", counted)
+    notes = list[str]()
+    assert "copy" in compile_cuda(program, note=notes.append)[0]
+    assert runs.count(True) == 2
+
+
+def test_after_the_budget_nvcc_does_not_start_again(program):
+    need_compiler()
+    if not find("nvcc"):
+        pytest.skip("NVRTC compiles once")
+    program.write_text(f"#include <of_nobody.h>\n{PROGRAM}")
+    shown = r"of_nobody\.h: No such file or directory; not done within 0\.001 s; .*--budget 0\.003"
+    with pytest.raises(TraceviewError, match=shown):
+        compile_cuda(program, budget_s=0.001)
+
+
+def test_functors_of_cuda_12_keep_their_bases(program):
+    need_compiler()
+    program.write_text(
+        "#include <thrust/functional.h>\n"
+        "struct Twice : public thrust::unary_function<float, float> {\n"
+        "  __device__ float operator()(float x) const { return 2 * x; }\n};\n"
+        "__global__ void k(float* x) { x[threadIdx.x] = Twice()(x[threadIdx.x]); }\n"
+    )
+    assert ".entry" in compile_cuda(program)[0]
+
+
 @pytest.mark.parametrize(
     ("header", "package"),
     [
@@ -328,8 +374,8 @@ def test_a_word_of_windows_and_a_function_of_another_file(program):
 def test_the_names_of_templates(bounds, parameters):
     kernel = f"__global__ void {bounds}k(float* x) {{\n  x[0] = 1;\n}}\n"
     text = f"template <{parameters}>\n{kernel}template <typename U> U other(U x) {{ return x; }}\n"
-    assert cuda_cpp.templates(f"{kernel}{text}// {text}") == ("k",)
-    assert cuda_cpp.templates(kernel) == ()
+    assert cuda_cpp.templates(f"{kernel}{text}// {text}") == {"k": " ".join(parameters.split())}
+    assert cuda_cpp.templates(kernel) == {}
 
 
 @pytest.mark.parametrize(

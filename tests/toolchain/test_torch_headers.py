@@ -1,5 +1,6 @@
 """Kernels of PyTorch's extensions: the headers that take nvcc long are left out, and no code is."""
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -119,7 +120,8 @@ def bodies(ptx: str) -> dict[str, str]:
 
 
 def whole(source: Path, folder: Path) -> dict[str, str]:
-    attempt = cuda_cpp._Attempt(source, "sm_90", find("nvcc")[0], folder, "", is_light=False)
+    asked = cuda_cpp._Asked("sm_90", find("nvcc")[0], folder, "", 300.0, math.inf)
+    attempt = cuda_cpp._Attempt(source, asked, "all", is_light=False)
     ptx = attempt.ptx()
     assert ptx is not None
     assert not list(attempt.notes())

@@ -6,6 +6,7 @@ import pytest
 
 import traceview
 from traceview.base.errors import InputError
+from traceview.render.kernels.summary import circumstances
 
 pytestmark = [
     pytest.mark.skipif(
@@ -508,3 +509,22 @@ def run(x, y):
 def test_an_assumed_bound_of_an_unrolled_loop_makes_few_turns(tmp_path, bounds, each, turns):
     found = types_of(tmp_path, STEPS.format(bounds=bounds, each=each))
     assert found["T"] == turns
+
+
+@pytest.mark.parametrize("eps", ["eps", "1e-6"])
+@pytest.mark.parametrize("type_", ["", ", dtype=torch.float16"])
+def test_what_a_call_leaves_open_is_guessed(eps, type_, tmp_path):
+    (tmp_path / "script.py").write_text(
+        f"{HEAD}@triton.jit\ndef norm(x_ptr, y_ptr, N: tl.constexpr, EPS: tl.constexpr):\n"
+        "    at = tl.arange(0, N)\n"
+        "    tl.store(y_ptr + at, tl.load(x_ptr + at) * EPS)\n\n\n"
+        "def run(x, eps: float):\n"
+        f"    y = torch.empty_like(x{type_})\n    norm[(1,)](x, y, x.shape[-1], {eps})\n"
+    )
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    guessed = ["x_ptr", *["y_ptr"] * (not type_), "N", *["EPS"] * (eps == "eps")]
+    assert kernel.compiled.guessed == tuple(guessed)
+    assert f"passes them, with {', '.join(guessed)} guessed: " in kernel.compiled.notes[0]
+    shown = circumstances(kernel)
+    assert f"guessed: N=1024{', EPS=1.0' * (eps == 'eps')}" in shown
+    assert ("EPS=1e-06 · " in shown) is (eps != "eps")

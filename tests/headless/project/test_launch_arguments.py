@@ -665,3 +665,40 @@ def test_the_shape_that_a_tensor_is_given_is_its_rank(tmp_path, made, count):
         f"    kernel[(1,)](x, y, None, y.stride({count - 1}), y.stride(-1), 64)\n",
     )
     assert (found.values["y"].rank, found.values["stride"]) == (count, 1)
+
+
+@pytest.mark.parametrize("saved", ["ctx.of = (shift, n)", "ctx.shift, ctx.n = shift, n"])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("base", ["torch.autograd.Function", "Function"])
+def test_backward_knows_what_forward_saves(tmp_path, saved, order, base):
+    taken = "ctx.of" if "of" in saved else "(ctx.shift, ctx.n)"
+    methods = [
+        "    def forward(ctx, x, shift, n):\n"
+        "        ctx.save_for_backward(torch.ones(4, dtype=torch.int8))\n"
+        f"        {saved}\n        return x\n",
+        "    def backward(ctx, dy):\n"
+        f"        shift, n = {taken}\n        (x,) = ctx.saved_tensors\n"
+        "        kernel[(1,)](dy, x, None, dy.stride(0), shift, n)\n        return dy, None\n",
+    ]
+    found = arguments(
+        tmp_path,
+        f"class Shift({base}):\n{''.join(methods[::order])}"
+        "def shifted(x, shift=3, n=256):\n    return Shift.apply(x, shift, n)\n",
+    )
+    assert (found.values["n"], found.values["BLOCK"]) == (3, 256)
+    assert found.values["y"].dtype is torch.int8
+
+
+@pytest.mark.parametrize(
+    ("given", "is_there"),
+    [("state", True), ("self.state", True), ("None", False), ("", False), ("load(3)", True)],
+)
+def test_what_a_call_passes_is_not_none_even_where_it_is_not_known(tmp_path, given, is_there):
+    found = arguments(
+        tmp_path,
+        f"def step(x, state):\n    return inner(x{f', h={given}' if given else ''})\n"
+        "def inner(x, h=None):\n"
+        "    kernel[(1,)](x, h, None, 1, 1, BLOCK=h is not None)\n",
+    )
+    assert found.values["BLOCK"] is is_there
+    assert ("y" in found.values) is not is_there

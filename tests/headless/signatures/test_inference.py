@@ -414,3 +414,23 @@ def test_what_sums_are_added_to_has_the_type_of_the_sums(scaled):
         "tl.atomic_add(total_ptr, total)",
     )
     assert found.split(", ")[1] == "*fp64:16"
+
+
+@pytest.mark.parametrize("tensors", [("s_qk",), ("s_k", "s_v"), ("s_h", "s_qk", "s_vo")])
+@pytest.mark.parametrize("dimensions", ["td", "htd", "bhk"])
+def test_short_names_of_strides(tensors, dimensions):
+    names = [f"{tensor}_{each}" for tensor in tensors for each in dimensions]
+    source = f"def kernel(x, {', '.join(names)}, s_n, T): tl.load(x)"
+    parameters = [Parameter(name) for name in ("x", *names, "s_n", "T")]
+    guessed = guess(parameters, Usage(parsed(source)))
+    last = [f"{tensor}_{dimensions[-1]}" for tensor in tensors]
+    assert [a.name for a in guessed if a.value == 1] == last
+
+
+def test_what_a_call_leaves_open_is_said_to_be_guessed():
+    function = parsed("def kernel(x_ptr, n, B: tl.constexpr):\n    tl.load(x_ptr)\n")
+    arguments = guess(parameters_of(function), Usage(function))
+    text = in_words(arguments, "run.py:7", guessed=["x_ptr", "B"])
+    assert text.startswith(
+        "arguments are as the call at run.py:7 passes them, with x_ptr, B guessed: "
+    )

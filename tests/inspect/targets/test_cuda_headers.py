@@ -34,7 +34,8 @@ def test_a_template_is_made_with_the_arguments_of_the_target(ending, tmp_path):
     assert compiled(f"{path}:ops::fill<float, 8>") == ["_ZN3ops4fillIfLi8EEEvPT_"]
     if ending in ("cu", "hpp"):
         assert compiled(str(path)) == ["_Z5plainPf"]
-    with pytest.raises(InputError, match=r"only defines the kernel template fill.*fill<float>'"):
+    shown = r"only defines the kernel template fill<typename T, int N>.*fill<float, 64>'"
+    with pytest.raises(InputError, match=shown):
         compiled(f"{path}:fill")
 
 
@@ -46,3 +47,27 @@ def test_arguments_that_nvcc_refuses(wrong, tmp_path):
     options = replace(CompileOptions(), kernel=wrong)
     with pytest.raises(InputError, match="only defines the kernel template fill"):
         kernels_of(str(tmp_path / "fill.cuh"), options)
+
+
+@pytest.mark.parametrize("how", ["fill<float, WIDTH><<<1, 32>>>(x)", "ops::run<float>(x)"])
+@pytest.mark.parametrize("needs", ["", "#include <of_nobody.h>\nState shared;\n"])
+@pytest.mark.parametrize("place", ["", "src/"])
+def test_a_template_comes_with_the_file_of_the_project_that_uses_it(how, needs, place, tmp_path):
+    need_compiler()
+    need("ptxas")
+    (tmp_path / "Makefile").touch()
+    (tmp_path / place).mkdir(exist_ok=True)
+    header = tmp_path / "fill.cuh"
+    header.write_text(TEMPLATE.format(bounds="", more=""))
+    state = "State s; " if needs else ""
+    user = tmp_path / f"{place}use.cu"
+    user.write_text(
+        f'{needs}#include "fill.cuh"\n{PLAIN}constexpr int WIDTH = 4;\nusing namespace ops;\n'
+        f"void go(float* x) {{ {state}{how}; }}\n"
+    )
+    (tmp_path / "other.cu").write_text("__global__ void refill(float* x) { x[0] = 2; }\n")
+    (kernel,) = kernels_of(*split_target(f"{header}:fill", CompileOptions()))
+    assert kernel.name == "_ZN3ops4fillIfLi4EEEvPT_"
+    assert kernel.notes[0] == (
+        "fill.cuh makes no kernel of its template; use.cu does, and is compiled"
+    )

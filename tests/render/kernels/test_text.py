@@ -45,6 +45,31 @@ def test_a_kernel_is_told_from_its_launch_to_its_finding():
     assert "Note: no such tool" in text
 
 
+@pytest.mark.parametrize(
+    ("message", "action", "is_short"),
+    [
+        ("the load at a.py:8 loses 1,024 of 16 lanes", "Load less", True),
+        ("the load at a.py:8 loses 2 of 8 lanes", "Load less", True),
+        ("the load at a.py:8 loses 2 of 8 lanes", "Load 2 less", False),
+        ("the load at a.py:9 loses 2 of 8 lanes", "Load less", False),
+        ("the store at a.py:8 loses 2 of 8 lanes", "Load less", False),
+    ],
+)
+def test_what_variants_of_a_kernel_share_is_told_once(message, action, is_short):
+    first = a_report()
+    (finding, *_) = first.findings
+    known = replace(finding, template="the load at a.py:8 loses 2 of 8 lanes", remedy="Load less")
+    other = replace(finding, template=message, remedy=action)
+    text = render_ptx_text(
+        of(replace(first, findings=(known,)), replace(first, findings=(other,))), width=100
+    )
+    assert f"As above: {message}" in text if is_short else "As above" not in text
+    assert text.count("→ ") == 2 - is_short
+    assert text.count("Note: no such tool") == 1
+    alone = render_ptx_text(of(replace(first, findings=(other,))), width=100)
+    assert f"→ {action}" in alone
+
+
 def test_a_guess_is_called_a_guess():
     guessed = replace(a_report(), compiled=a_compiled(how="guessed"))
     assert "with guessed arguments (no launch, no signature)" in render_ptx_text(of(guessed))

@@ -90,7 +90,7 @@ _ONLY_WARMED_UP = "compiled by warmup() and never launched"
 _HOW = {
     "launched": "compiled as launched",
     "declared": "compiled as declared",
-    "called": "compiled with the arguments of a call in the source",
+    "called": "compiled with what a call in the source passes",
     "guessed": "compiled with guessed arguments",
 }
 
@@ -253,6 +253,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         launch=variant.launch,
         plain_global=_global(*line["plain_global"]) if line.get("plain_global") else None,
         assumed_sides=tuple(line.get("assumed_sides", ())),
+        guessed=tuple(line.get("guessed", ())),
     )
 
 

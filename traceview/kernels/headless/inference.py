@@ -48,6 +48,8 @@ _STRIDE_WITHIN = re.compile(
 )
 # x_stride_batch and x_stride_row may be followed by columns that are not scaled.
 _COLUMNS = re.compile(r"col|dim|feat|inner|hidden", re.IGNORECASE)
+# Of several dimensions: s_qk_h, s_qk_t and s_qk_d.
+_STRIDE_SHORT = re.compile(r"(?P<tensor>s_[a-z]\w*)_(?P<dimension>[a-z])")
 _STRIDE_LAST = re.compile(r"(?P<tensor>\w+?)_(?P<dimension>\w+)_stride", re.IGNORECASE)
 _BARE = ("stride", "strides")
 _INNER = (*"knd", *"123456789")
@@ -114,11 +116,17 @@ def guess(
     return tuple(_guess(p, parameters, usage, known, ones, defaults) for p in parameters)
 
 
-def in_words(arguments: Sequence[Argument], origin: str = "", *, constants: bool = True) -> str:
+def in_words(
+    arguments: Sequence[Argument],
+    origin: str = "",
+    *,
+    constants: bool = True,
+    guessed: Sequence[str] = (),
+) -> str:
     """The arguments on one line, with the --signature to correct them.
 
-    `origin` is the call in the source that passes them, if any. Constants are left out where the
-    heading of the kernel shows them.
+    `origin` is the call in the source that passes them, if any, but for those that are `guessed`.
+    Constants are left out where the heading of the kernel shows them.
     """
     listed = [
         f"{a.name} = {a.value!r}"
@@ -129,6 +137,7 @@ def in_words(arguments: Sequence[Argument], origin: str = "", *, constants: bool
     ]
     remedy = f'correct them with --signature "{notation(arguments)}"'
     how = f"as the call at {origin} passes them" if origin else "guessed"
+    how += f", with {', '.join(guessed)} guessed" if guessed else ""
     return f"arguments are {how}: {', '.join(listed)}; {remedy}"
 
 
@@ -196,7 +205,7 @@ def _unit_strides(names: Iterable[str], pointers: Iterable[str]) -> frozenset[st
     numbered = _numbered_strides(listed)
     rest = set(listed).difference(*numbered)
     tensors: dict[str, list[re.Match[str]]] = defaultdict(list)
-    patterns = (_STRIDE_OF, _STRIDE, _STRIDE_WITHIN, _STRIDE_LAST)
+    patterns = (_STRIDE_OF, _STRIDE, _STRIDE_WITHIN, _STRIDE_LAST, _STRIDE_SHORT)
     matches = (next(filter(None, (p.fullmatch(n) for p in patterns)), None) for n in listed)
     for match in filter(None, matches):
         if match[0] in rest:

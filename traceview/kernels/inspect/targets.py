@@ -21,7 +21,7 @@ from traceview.kernels.ptx.cubin import FatbinEntry, has_fatbin
 from traceview.kernels.ptx.model import Compiled, ptx_text
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.ptx.producers import own_name
-from traceview.kernels.toolchain import cuda_cpp, tools
+from traceview.kernels.toolchain import cuda_cpp, device_code, tools
 from traceview.kernels.toolchain.listings import arch_for
 from traceview.traces.trace import ncu_report
 from traceview.traces.trace.load import is_trace
@@ -246,8 +246,10 @@ def unused_options(target: str, options: CompileOptions, *, what_if: bool) -> st
     if is_python(target):
         return None
     path = Path(target)
+    has_budget = path.suffix in _CUDA_FILES
     has_warps = options.num_warps is not None and (path.is_dir() or is_trace(path))
-    unused = ["--what-if"] * what_if + ["--num-warps"] * has_warps + options.of_sources
+    of_sources = [each for each in options.of_sources if each != "--budget" or not has_budget]
+    unused = ["--what-if"] * what_if + ["--num-warps"] * has_warps + of_sources
     return ", ".join(unused) or None
 
 
@@ -325,7 +327,8 @@ def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
     arch = options.arch or python_targets.DEFAULT_ARCH
     notes = list[str]()
     named = _NAME.fullmatch(options.kernel or "")
-    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append, named[0] if named else "")
+    name = named[0] if named else ""
+    ptx, cubin = cuda_cpp.compile_cuda(path, arch, notes.append, name, options.trials_s)
     counts = {k.name: len(k.parameters) for k in parse_ptx(ptx, str(path)).kernels()}
     whole, text = tools.demangled(counts), ptx_text(_bytes_of(path))
     others = list(tools.demangled(cuda_cpp.called_elsewhere(ptx)).values())
@@ -356,15 +359,26 @@ _READERS = {
 }
 
 
+def _arguments(parameters: str) -> str:
+    """Examples of the arguments that a template takes: `float, 64` for `typename T, int N`."""
+    kinds = (re.sub(r"\bconst\b", "", each).split() for each in device_code.split(parameters))
+    examples = {"typename": "float", "class": "float", "bool": "true"}
+    return ", ".join(examples.get(words[0], "64") for words in kinds if words)
+
+
 def _no_kernel(target: str, kernel: str | None, kernels: Sequence[Compiled]) -> tuple[str, str]:
     whole = tools.demangled(each.name for each in kernels)
     short = (own_name(each.name) or producers.short_name(whole[each.name]) for each in kernels)
     names = list(dict.fromkeys(short))
     path = Path(target)
-    templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix in _CUDA_FILES else ()
+    templates = cuda_cpp.templates(ptx_text(_bytes_of(path))) if path.suffix in _CUDA_FILES else {}
     if unused := [each for each in templates if fnmatchcase(each, _own(kernel or "*"))]:
-        what = f"{target} only defines the kernel template {unused[0]}, and no kernel is made of it"
-        made = f"'{target}:{unused[0]}<float>'"
+        parameters = templates[unused[0]]
+        what = (
+            f"{target} only defines the kernel template {unused[0]}<{parameters}>, and no kernel "
+            "is made of it"
+        )
+        made = f"'{target}:{unused[0]}<{_arguments(parameters)}>'"
         return what, f"name its arguments, such as {made}, or pass the .cu file that launches it"
     if kernel is None:
         return f"{target} has no kernel", "pass a file that defines or launches one"

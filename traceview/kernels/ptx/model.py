@@ -188,7 +188,8 @@ class Compiled:
     compiled with: constexprs and options by name. `launch` has the source and the arguments of a
     launch, for a reproducer. `parameter_names` are those of CUDA C++. `plain_global` is a global
     that Triton refuses to let the kernel read, and where it does; it was compiled all the same.
-    `assumed_sides` are the sides of its tiles that nobody gave.
+    `assumed_sides` are the sides of its tiles that nobody gave, `guessed` the arguments that a
+    call in the source leaves open.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Compiled:
     parameter_names: tuple[str, ...] = ()
     plain_global: tuple[str, SourceLine] | None = None
     assumed_sides: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
     @property
     def by_nvvm(self) -> bool:

@@ -6,8 +6,10 @@ import ctypes
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from traceview.base.errors import TimeUpError, ToolNotFoundError, TraceviewError, unreadable
@@ -108,14 +110,16 @@ def compile_cuda(
     arch: str = "sm_90",
     note: Callable[[str], None] = lambda _: None,
     kernel: str = "",
+    budget_s: float = tools.COMPILE_TIMEOUT_S,
 ) -> tuple[str, bytes]:
     """Compile a CUDA C++ file to PTX and a cubin for `arch`, with line information.
 
     nvcc compiles whole programs, without host code that does not compile or takes long, which
     `note` names, and without kernels other than `kernel` where those take long; a `kernel<float>`
-    is made of its template. NVRTC (used only without nvcc) compiles device code alone. Raises
-    InputError if the file cannot be read, ToolNotFoundError without either compiler, and
-    TraceviewError with the compiler's first error.
+    is made of its template, and a template that the file makes no kernel of comes with a file of
+    the project that does. Once `budget_s` are over nvcc does not start again. NVRTC (used only
+    without nvcc) compiles device code alone. Raises InputError if the file cannot be read,
+    ToolNotFoundError without either compiler, and TraceviewError with the compiler's first error.
     """
     try:
         source = path.read_bytes()
@@ -126,28 +130,65 @@ def compile_cuda(
     except ToolNotFoundError:
         return _with_nvrtc(path, source, arch)
     with tempfile.TemporaryDirectory(prefix="traceview-") as folder:
-        return _with_nvcc(path, arch, nvcc, Path(folder), note, kernel)
+        ends = time.monotonic() + budget_s
+        return _with_nvcc(path, _Asked(arch, nvcc, Path(folder), kernel, budget_s, ends), note)
 
 
-def _with_nvcc(
-    path: Path, arch: str, nvcc: Path, folder: Path, note: Callable[[str], None], kernel: str
-) -> tuple[str, bytes]:
+@record
+class _Asked:
+    """What nvcc is to compile, where copies go, and when it does not start again."""
+
+    arch: str
+    nvcc: Path
+    folder: Path
+    kernel: str
+    budget_s: float
+    ends: float
+
+    @property
+    def name(self) -> str:
+        """The kernel's own name; empty for all."""
+        return self.kernel.partition("<")[0].rpartition("::")[2]
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.ends
+
+
+def _with_nvcc(path: Path, asked: _Asked, note: Callable[[str], None]) -> tuple[str, bytes]:
     """Compile with nvcc, first without those headers of PyTorch that take it long.
 
     Code that calls functions of other files is assembled without them, as for a linker.
     """
-    attempt = _Attempt(path, arch, nvcc, folder / "light", kernel)
+    arch, nvcc, attempt = asked.arch, asked.nvcc, _Attempt(path, asked, "light")
     ptx = attempt.ptx()
-    if attempt.is_light and torch_headers.folders() and not attempt.is_whole(ptx):
-        stage(f"compiling {path.name} with all of PyTorch's headers")
-        attempt = _Attempt(path, arch, nvcc, folder / "all", kernel, is_light=False)
+    can_be_more = attempt.is_light and torch_headers.folders() and not asked.is_over
+    if can_be_more and not attempt.is_whole(ptx):
+        attempt = _Attempt(path, asked, "all", is_light=False)
         ptx = attempt.ptx()
+    is_whole, is_late = attempt.is_whole(ptx), attempt.is_late
+    source = ptx_text(path.read_bytes())
+    is_unmade = not is_whole and asked.kernel.rpartition("::")[2] in templates(source)
+    for user in _users(path, asked.name) if ptx and is_unmade else ():
+        other = _Attempt(user, asked, user.stem, header=path)
+        is_whole, is_late = other.is_whole(made := other.ptx()), is_late or other.is_late
+        if is_whole:
+            note(f"{path.name} makes no kernel of its template; {user.name} does, and is compiled")
+            ptx, attempt, is_late = made, other, False
+            break
     # Of templates alone, nothing is left without the code that uses them.
-    if ptx is None or (attempt.why and ".entry" not in ptx):
+    is_used = len(re.findall(rf"\b{asked.name}\b", _COMMENT.sub("", source))) > 1
+    is_lost = bool(attempt.why) and (is_used if is_unmade else ".entry" not in (ptx or ""))
+    if ptx is None or (not is_whole and (is_lost or is_late)):
         error, missing = attempt.error, attempt.missing[1:]
         also = f"; also missing: {', '.join(missing)}" if missing else ""
         remedy = missing_headers.remedy(error, tools.release_of(nvcc), missing)
-        raise TraceviewError(f"nvcc does not compile {path}: {error}{also}", remedy)
+        what = f"{error}{also}" if error else "no kernel is made of its template"
+        if is_late:
+            what = f"{what}; not done within {asked.budget_s:g} s"
+            longer = f"allow more time with --budget {3 * asked.budget_s:g}"
+            remedy = f"{remedy}, or {longer}" if remedy else longer
+        raise TraceviewError(f"nvcc does not compile {path}: {what}", remedy)
     for text in attempt.notes():
         note(text)
     # The ptxas beside this nvcc, if any, makes the code that its user gets.
@@ -167,43 +208,54 @@ class _Attempt:
     """Compiling with what nvcc's errors show to be missing, and without host code with errors."""
 
     def __init__(
-        self, path: Path, arch: str, nvcc: Path, folder: Path, kernel: str, *, is_light: bool = True
+        self,
+        path: Path,
+        asked: _Asked,
+        folder: str,
+        *,
+        is_light: bool = True,
+        header: Path | None = None,
     ) -> None:
-        self.is_light, self.missing, self.error = False, list[str](), ""
-        self._path, self._source, self._nvcc = path, path.absolute(), nvcc
+        self.is_light, self.missing, self.error, self.is_late = False, list[str](), "", False
+        self._path, self._source, self._asked = path, path.absolute(), asked
         self._may_be_light, self._is_one = is_light, False
-        self._own = kernel.partition("<")[0].rpartition("::")[2]
-        self._flags = ["-ptx", "-lineinfo", f"-arch={arch}", *_LENIENT, "-x", "cu"]
+        self._flags = ["-ptx", "-lineinfo", f"-arch={asked.arch}", *_LENIENT, "-x", "cu"]
         self._flags.append(str(self._source))
-        self._copies = Copies(self._source, folder, missing_headers.root(path))
-        if "<" in kernel:
-            self._copies.take(replace(self._copies.of_source(), wanted=kernel))
+        self._copies = Copies(self._source, asked.folder / folder, missing_headers.root(path))
+        if "<" in asked.kernel:
+            self._copies.take(replace(self._copies.of_source(), wanted=asked.kernel))
+        if header:
+            of_header = device_code.templates_in(header)
+            self._copies.take(replace(self._copies.of_source(), templates=of_header))
 
     def ptx(self) -> str | None:
         """What nvcc makes of the kernels; None, with the first error, if it refuses them."""
-        while True:
+        while not (self.error and self._asked.is_over):
+            without = f" without {self.missing[-1]}" if self.missing else ""
+            stage(f"Compiling {self._path.name}{without}")
             result = self._run()
+            if result is None:
+                break
             if result.ok and result.written is not None:
                 return ptx_text(result.written)
             error = _first_error(result.err, self._path) or result.evidence
             header = found["header"] if (found := NO_HEADER.search(error)) else ""
-            if self._may_be_light and self._stands_in(header, result.err):
+            absent = list(dict.fromkeys([header, *self._absent()])) if header else []
+            if self._may_be_light and self._stands_in(absent, result.err):
                 continue
-            more = [
-                flag
-                for flag in missing_headers.project_flags(error, self._path)
-                if flag not in self._flags
-            ]
-            self._flags += more
-            if more:
+            if self._finds(error, absent[1:]):
                 continue
             self.error = self.error or error
-            if header and self._copies.stand_in(header, _MISSING):
-                self.missing.append(header)
+            if lacking := [each for each in absent if self._copies.stand_in(each, _MISSING)]:
+                self.missing += lacking
             elif _AMBIGUOUS.search(result.err) and _AS_TORCH[0] not in self._flags:
                 self._flags += _AS_TORCH
+            elif _BASES_GONE.search(result.err) and self._copies.stand_in(_BASES, _BASES_TEXT):
+                self._flags += ["-include", _BASES]
             elif header or not self._copies.drop(result.err, self._flags):
                 return None
+        self.is_late = True
+        return None
 
     @property
     def flags(self) -> list[str]:
@@ -221,7 +273,7 @@ class _Attempt:
 
     def is_whole(self, ptx: str | None) -> bool:
         """Whether each kernel that is asked for is there."""
-        names = [self._own] if self._own else device_code.kernels_in(self._source)
+        names = [self._asked.name] if self._asked.name else device_code.kernels_in(self._source)
         made = re.findall(r"\.entry\s+(\S+?)\(", ptx or "")
         return bool(made) and all(
             any(name == each or f"{len(name)}{name}" in each for each in made) for name in names
@@ -236,26 +288,49 @@ class _Attempt:
         if guessed := self._copies.guessed():
             yield f"`{device_code.SCALAR}` is taken as {' and '.join(guessed)}"
 
-    def _run(self) -> tools.ProcessResult:
-        can_be_one = bool(self._own) and not self._is_one
-        most_s = _MOST_OF_ALL_S if can_be_one else tools.COMPILE_TIMEOUT_S
+    def _finds(self, error: str, headers: Sequence[str]) -> bool:
+        """Whether the project, or a package, has what an error asks for, or more headers."""
+        wanted = missing_headers.project_flags(error, self._path)
+        for name in headers:
+            wanted += missing_headers.header_flags(name, self._path)
+        more = [flag for flag in dict.fromkeys(wanted) if flag not in self._flags]
+        self._flags += more
+        return bool(more)
+
+    def _run(self) -> tools.ProcessResult | None:
+        """What nvcc says; None where there is no time left to compile what errors leave."""
+        whole = self._copies.of_source()
+        one = whole.with_one_kernel(self._asked.name) if self._asked.name else whole
+        can_be_one = one != whole
+        half_s = self._asked.budget_s / 2
+        most_s = half_s if can_be_one else tools.COMPILE_TIMEOUT_S
+        if self.error:
+            # To compile what is left of a file is a trial.
+            most_s = min(most_s, max(self._asked.ends - time.monotonic(), half_s))
         try:
-            return _run_nvcc(self._nvcc, self.flags, most_s)
+            return _run_nvcc(self._asked.nvcc, self.flags, most_s)
         except TimeUpError:
+            if self.error and (self._asked.is_over or not can_be_one):
+                return None
             if not can_be_one:
                 raise
         self._is_one = True
-        self._copies.take(self._copies.of_source().with_one_kernel(self._own))
+        self._copies.take(one)
         return self._run()
 
-    def _stands_in(self, header: str, log: str) -> bool:
-        """Stand in for the headers of PyTorch that the file with an error names, all at once."""
-        if not torch_headers.is_of_torch(header):
+    def _absent(self) -> Iterator[str]:
+        """The headers that nvcc would not find, one after the other, in the order of the source."""
+        flags = ["-E", "-Xcompiler=-M,-MG", *self.flags[1:]]
+        listed = _run_nvcc(self._asked.nvcc, flags).written or b""
+        for name in re.split(r"(?<!\\)\s+", ptx_text(listed).replace("\\\n", " ")):
+            if _HEADER.fullmatch(name) and not Path(name).exists():
+                yield name
+
+    def _stands_in(self, absent: Sequence[str], log: str) -> bool:
+        """Stand in for the headers of PyTorch among those that are missing, all at once."""
+        headers = [each for each in absent if torch_headers.is_of_torch(each)]
+        if not headers:
             return False
-        errors = filter(None, map(GCC_ERROR.match, log.splitlines()))
-        files = [Path(error["place"].rpartition(":")[0]) for error in errors]
-        named = [each for file in files for each in torch_headers.included(file)]
-        headers = dict.fromkeys([header, *filter(torch_headers.is_of_torch, named)])
         texts = (each for name in headers for each in torch_headers.stand_ins(name))
         written = [name for name, text in texts if self._copies.stand_in(name, text)]
         if not self.is_light:
@@ -288,8 +363,21 @@ _MISSING = f"""#pragma once
 #include <cuda_fp16.h>
 #include <library_types.h>
 """
-# Of twelve kernels of public-key arithmetic, nvcc compiled one in 5 s and all in 110 s.
-_MOST_OF_ALL_S = 30.0
+_MOST_USERS = 2
+# What CUDA 13 removed of Thrust, and code for CUDA 12 derives functors from.
+_BASES_GONE = re.compile(r'namespace "thrust" has no member (?:class )?"(?:unary|binary)_function"')
+_BASES = "traceview/thrust.h"
+_BASES_TEXT = """#pragma once
+namespace thrust {
+template <class A, class R> struct unary_function {
+  typedef A argument_type; typedef R result_type;
+};
+template <class A, class B, class R> struct binary_function {
+  typedef A first_argument_type; typedef B second_argument_type; typedef R result_type;
+};
+}
+"""
+_HEADER = re.compile(r"[\w.+-][\w./+-]*(?<!:)")
 # What builds of kernels mostly allow, and a word of Windows that says nothing of kernels; they
 # change no code that compiles without.
 _LENIENT = ("--expt-relaxed-constexpr", "--extended-lambda", "-D__declspec(x)=")
@@ -345,14 +433,22 @@ def called_elsewhere(ptx: str) -> tuple[str, ...]:
 
 
 _TEMPLATE = re.compile(
-    r"\btemplate\s*<[^;{}]*>\s*(?:static\s+)?__global__[^;{}]*?\b(?P<name>\w+)\s*\([^;{}]*\)\s*\{"
+    r"\btemplate\s*<(?P<parameters>[^;{}]*)>\s*(?:static\s+)?__global__[^;{}]*?\b(?P<name>\w+)\s*\([^;{}]*\)\s*\{"
 )
 
 
-def templates(source: str) -> tuple[str, ...]:
-    """The names of the kernel templates that CUDA C++ source defines."""
+def templates(source: str) -> dict[str, str]:
+    """The kernel templates that CUDA C++ source defines, and their parameters."""
     text = _BOUNDS.sub("", _COMMENT.sub("", source))
-    return tuple(found["name"] for found in _TEMPLATE.finditer(text))
+    return {m["name"]: " ".join(m["parameters"].split()) for m in _TEMPLATE.finditer(text)}
+
+
+def _users(path: Path, template: str) -> list[Path]:
+    """The files of the project that use a template, or include its file, the nearest first."""
+    names = re.compile(rf"\b{re.escape(template)}\s*<|#\s*include\s.*\b{re.escape(path.name)}[\">]")
+    sources = missing_headers.nearest(path, ".cu")
+    using = (file for file in sources if names.search(ptx_text(file.read_bytes())))
+    return list(islice(using, _MOST_USERS))
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -55,6 +55,7 @@ class DeviceCode:
     """A source with some of its host code left out, whose uses of templates are kept.
 
     `wanted` is a use of a template that the source need not have, such as `kernel<float>`.
+    `templates` are those of a header whose uses are kept like those of the source's own.
     """
 
     path: str
@@ -62,6 +63,7 @@ class DeviceCode:
     dropped: frozenset[tuple[int, int]] = frozenset()
     refused: frozenset[str] = frozenset()
     wanted: str = ""
+    templates: frozenset[str] = frozenset()
 
     def without_tensors(self) -> DeviceCode:
         """The source without the host code that knows PyTorch's tensors."""
@@ -104,7 +106,7 @@ class DeviceCode:
             blank = _blank(self.text, start, end) if is_dropped else self.text[start:end]
             parts += [self.text[at:start], blank]
             line = self.text.count("\n", 0, end) + 1
-            parts += self._kept(_uses(whole, code), line)
+            parts += self._kept(_uses(whole, code, self.templates | _templates(code)), line)
             at = end
         wanted = [f"{{ auto kept = &{self.wanted}; (void)kept; }}"] if self.wanted else []
         last = self.text.count("\n") + 2
@@ -285,12 +287,20 @@ def _lines(code: str, start: int, end: int) -> range:
     return range(first, first + code.count("\n", start, end) + 1)
 
 
-def _uses(item: str, code: str) -> Iterator[str]:
+def templates_in(path: Path) -> frozenset[str]:
+    """The names of the templates of functions that a source defines."""
+    return _templates(_masked(path.read_text("utf-8", "surrogateescape")))
+
+
+def _templates(code: str) -> frozenset[str]:
+    return frozenset(m[1] for each in _items(code) if (m := _TEMPLATE.match(code, *each)))
+
+
+def _uses(item: str, code: str, templates: Collection[str]) -> Iterator[str]:
     """The bodies of functions that use templates as a declaration does, which is to be left out.
 
     A template that is left out itself does so once for each of its uses in `code`.
     """
-    templates = {m[1] for each in _items(code) if (m := _TEMPLATE.match(code, *each))}
     named = {
         m[1] or m[3]: (m[2], f"constexpr auto {m[1]} = {m[2]}; ")
         if m[1]
@@ -330,11 +340,11 @@ def _given(item: str, code: str) -> list[dict[str, tuple[str, str]]]:
     if not template:
         return [{}]
     first = item.index("<", template.start()) + 1
-    parameters = _split(item[first : _closed(item, first)])
+    parameters = split(item[first : _closed(item, first)])
     given = list[dict[str, tuple[str, str]]]()
     for at, end, name in _templates_used(code) if template else ():
         if name == template[1]:
-            values = _split(code[code.index("<", at) + 1 : end - 1])
+            values = split(code[code.index("<", at) + 1 : end - 1])
             pairs = zip(parameters, values, strict=False)
             given.append(dict(_parameter(each, value) for each, value in pairs))
     return given or [{}]
@@ -347,7 +357,7 @@ def _parameter(declared: str, value: str) -> tuple[str, tuple[str, str]]:
     return words[-1], (value, f"constexpr auto {words[-1]} = {value}; ")
 
 
-def _split(arguments: str) -> list[str]:
+def split(arguments: str) -> list[str]:
     """The arguments of a template, apart."""
     parts, depth = [""], 0
     for mark in arguments:

@@ -54,21 +54,20 @@ _MOST_LEVELS, _MOST_FILES, _MOST_BYTES = 6, 20_000, 200_000
 
 def project_flags(error: str, path: Path) -> list[str]:
     """The flags that an error asks for: a folder of headers, or a macro as the project sets it."""
-    missing = NO_HEADER.search(error)
-    if missing and missing["header"] == _GENERATED:
-        return [NOT_GENERATED]
-    if missing:
-        return _header_flags(missing["header"], path)
+    if missing := NO_HEADER.search(error):
+        return header_flags(missing["header"], path)
     undefined = _UNDEFINED.search(error)
     value = _macro_value(undefined[1], path) if undefined else ""
     return [f"-D{undefined[1]}={value}"] if undefined and value else []
 
 
-def _header_flags(header: str, path: Path) -> list[str]:
+def header_flags(header: str, path: Path) -> list[str]:
     """The folder in the project from which a header is included, or that of an installed package.
 
     A package comes after the toolkit, which may be of another release.
     """
+    if header == _GENERATED:
+        return [NOT_GENERATED]
     name = header.rpartition("/")[2]
     found = (file for file in _project_files(path) if file.name == name)
     whole = [file for file in found if file.as_posix().endswith(f"/{header}")]
@@ -128,9 +127,7 @@ def _package(header: str, release: tuple[int, int] | None) -> str:
 def _macro_value(name: str, path: Path) -> str:
     """The number that a build of the project defines a macro as; empty where none is found."""
     sets = re.compile(rf"-D\s?{name}=(?:(\d+)|\{{(\w+)\}})")
-    for file in sorted(_project_files(path), key=lambda file: -_shared_folders(file, path)):
-        if not file.name.endswith(_BUILDS) or file.stat().st_size > _MOST_BYTES:
-            continue
+    for file in nearest(path, _BUILDS):
         text = file.read_text("utf-8", "replace")
         for found in sets.finditer(text):
             # The last that is set before it is used.
@@ -138,6 +135,14 @@ def _macro_value(name: str, path: Path) -> str:
             if found[1] or named:
                 return str(found[1] or named[-1])
     return ""
+
+
+def nearest(path: Path, endings: str | tuple[str, ...]) -> Iterator[Path]:
+    """The other files of the project around a file with such endings, the nearest first."""
+    files = (file for file in _project_files(path) if file.name.endswith(endings))
+    for file in sorted(files, key=lambda file: -_shared_folders(file, path)):
+        if file != path.absolute() and file.stat().st_size <= _MOST_BYTES:
+            yield file
 
 
 def _shared_folders(file: Path, path: Path) -> int:

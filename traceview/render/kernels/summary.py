@@ -19,7 +19,7 @@ _MOST_SPILLED = 3
 HOW: dict[How, str] = {
     "launched": "as launched",
     "declared": "as declared",
-    "called": "with the arguments of a call in the source (no launch)",
+    "called": "with what a call in the source passes (no launch)",
     "guessed": "with guessed arguments (no launch, no signature)",
     "given": "as given",
 }
@@ -42,7 +42,10 @@ def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> s
         parts.append(units.counted(compiled.num_warps, "warp"))
     if compiled.num_stages:
         parts.append(units.counted(compiled.num_stages, "stage"))
-    parts += [f"{a.name}={a.value}" for a in compiled.arguments if a.type == "constexpr"]
+    constants = [a for a in compiled.arguments if a.type == "constexpr"]
+    parts += [f"{a.name}={a.value}" for a in constants if a.name not in compiled.guessed]
+    guessed = [f"{a.name}={a.value}" for a in constants if a.name in compiled.guessed]
+    parts += [f"guessed: {', '.join(guessed)}"] if guessed else []
     return " · ".join((*parts, *_differing_arguments(kernel, among)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -10,7 +12,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from traceview.base import units
-from traceview.base.findings import Finding
 from traceview.base.tables import Table, TableSpec
 from traceview.kernels.inspect.comparison import Diff
 from traceview.kernels.inspect.kernel_report import Excerpt, KernelReport, excerpts
@@ -37,6 +38,8 @@ from traceview.render.kernels.diff import render_diff_text
 from traceview.render.kernels.names import SourceNames
 
 _LEAST_TEXT = 12
+# Of a finding that another variant of the kernel has, too: no numbers of lines, nor of types.
+_NUMBERS, _REPEATED = re.compile(r"(?<![:\w])\d[\d.,]*"), 80
 # Long enough for a command with the signature of a kernel with fifty arguments.
 _LONGEST_NOTE = 4 * SENTENCE
 
@@ -48,11 +51,11 @@ def render_ptx_text(
 
     With `details` the tables that are left out by default are shown, too.
     """
-    names = SourceNames.of(report.kernels)
+    names, shown = SourceNames.of(report.kernels), set[tuple[str, ...]]()
     blocks = [
         block
         for kernel in report.kernels
-        for block in _kernel(kernel, report, names, width, details)
+        for block in _kernel(kernel, report, names, width, details, shown)
     ]
     return drawn(blocks, width, color)
 
@@ -66,8 +69,14 @@ def title(kernel: KernelReport, report: PtxReport) -> RenderableType:
 
 
 def _kernel(
-    kernel: KernelReport, report: PtxReport, names: SourceNames, width: int, details: bool
+    kernel: KernelReport,
+    report: PtxReport,
+    names: SourceNames,
+    width: int,
+    details: bool,
+    shown: set[tuple[str, ...]],
 ) -> Iterator[RenderableType]:
+    """A kernel, with what other variants of it have `shown` already in short."""
     yield Group(
         title(kernel, report),
         Prose(_figures(kernel)),
@@ -83,8 +92,11 @@ def _kernel(
         yield _detail(*tables.what_if_table(kernel), width)
     if details:
         yield from (_detail(*each, width) for each in tables.detail_tables(kernel, names))
-    yield _findings(kernel.findings)
-    yield from note_blocks("Note: ", (*kernel.compiled.notes, *kernel.notes), _LONGEST_NOTE)
+    yield _findings(kernel, shown)
+    notes = (*kernel.compiled.notes, *kernel.notes)
+    fresh = [note for note in notes if (kernel.short_name, note) not in shown]
+    shown.update((kernel.short_name, note) for note in notes)
+    yield from note_blocks("Note: ", fresh, _LONGEST_NOTE)
 
 
 def _figures(kernel: KernelReport) -> str:
@@ -107,9 +119,17 @@ def _detail(spec: TableSpec, table: Table, width: int) -> RenderableType:
     return Group(lead, cells(fitting(spec, table, width, _LEAST_TEXT)))
 
 
-def _findings(findings: Iterable[Finding]) -> RenderableType:
+def _findings(kernel: KernelReport, shown: set[tuple[str, ...]]) -> RenderableType:
     rows = grid("", "")
-    for finding in findings:
+    for finding in kernel.findings:
+        # One that another variant has, too, with other numbers in its message alone.
+        kind = f"{finding.severity} {_NUMBERS.sub('#', finding.message)} {finding.action}"
+        if (kernel.short_name, kind) in shown:
+            first = textwrap.shorten(visible(finding.message), _REPEATED, placeholder=" …")
+            severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
+            rows.add_row(severity, Text(f"As above: {first}"))
+            continue
+        shown.add((kernel.short_name, kind))
         text = Text(visible(finding.message, SENTENCE))
         text.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
         text.append(f"\n{visible(finding.evidence.basis, SENTENCE)}", "dim")

@@ -68,10 +68,16 @@ class Unknown(Exception):  # noqa: N818 (a state of an expression, no failure of
 
 UNKNOWN = object()
 """The value of a name that cannot be derived."""
+NOT_NONE = object()
+"""Such a value of a parameter that is None by default, and that a call passes."""
 
 
 class AssumedSize(int):
     """A typical size. Results of arithmetic on it are plain integers, except the quotient 1."""
+
+
+class AssumedNumber(float):
+    """A number that only its annotation is known of."""
 
 
 class OpenStride(AssumedSize):

@@ -14,9 +14,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from traceview.kernels.headless.project.assumed_tensor import (
+    NOT_NONE,
     SIZE,
     UNKNOWN,
     AssumedDescriptor,
@@ -320,6 +322,11 @@ class Scope:
             self.assign(node.target, self.value(node.value))
         elif isinstance(node, ast.Assert):
             self._assume(node.test)
+        elif isinstance(call := getattr(node, "value", None), ast.Call) and (
+            isinstance(call.func, ast.Attribute) and call.func.attr == "save_for_backward"
+        ):
+            saved = ast.Attribute(call.func.value, "saved_tensors", ast.Store())
+            self.assign(saved, tuple(map(self.value, call.args)))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             grown = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
             self.assign(node.target, self.value(grown))
@@ -388,7 +395,7 @@ class Scope:
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a name, or the names of a tuple."""
         if isinstance(target, ast.Name):
-            if value is UNKNOWN and target.id in self.ranks:
+            if (value is UNKNOWN or value is NOT_NONE) and target.id in self.ranks:
                 value = AssumedTensor(target.id)
             if isinstance(value, AssumedTensor) and value.rank is None:
                 value = replace(value, rank=self.ranks.get(target.id))
@@ -396,6 +403,10 @@ class Scope:
         elif isinstance(target, (ast.Tuple, ast.List)):
             for at, part in enumerate(target.elts):
                 self.assign(part, _part(value, at, part, len(target.elts)))
+        elif isinstance(target, ast.Attribute):
+            owner = self.value(target.value)
+            if isinstance(owner, SimpleNamespace):
+                setattr(owner, target.attr, value)
 
 
 def _has(body: Sequence[ast.stmt], call: ast.Call) -> bool:

@@ -76,10 +76,11 @@ def scope_at(
         scope.run(module.body, call)
         return scope
     of_caller = _caller(function, module, globals_, depth, elsewhere)
-    scope = _scope_in(call, function, module, globals_, of_caller, channels_last=False)
+    context = _context(function, module, globals_, depth, elsewhere)
+    scope = _scope_in(call, function, module, globals_, of_caller, context, channels_last=False)
     if not scope.broken:
         return scope
-    other = _scope_in(call, function, module, globals_, of_caller, channels_last=True)
+    other = _scope_in(call, function, module, globals_, of_caller, context, channels_last=True)
     return other if other.broken < scope.broken else scope
 
 
@@ -89,6 +90,7 @@ def _scope_in(
     module: ast.Module,
     globals_: Mapping[str, Any],
     caller: Mapping[str, Any],
+    context: SimpleNamespace | None = None,
     *,
     channels_last: bool,
 ) -> Scope:
@@ -100,8 +102,10 @@ def _scope_in(
     for name, value in _parameters(function, scope):
         if isinstance(value, AssumedTensor) and not value.dtype:
             value.dtype = allocated.get(name)
-        scope.assign(ast.Name(name, ast.Store()), caller.get(name, value))
-    instance = _instance(function, module, globals_)
+        given = caller.get(name, value)
+        given = value if given is assumed_tensor.NOT_NONE and value is not None else given
+        scope.assign(ast.Name(name, ast.Store()), given)
+    instance = context or _instance(function, module, globals_)
     if instance:
         scope.known[function.args.args[0].arg] = instance
     for value in scope.known.values() if channels_last else ():
@@ -178,6 +182,28 @@ def _instance(
     return instance
 
 
+def _context(
+    function: Function,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    depth: int,
+    elsewhere: Elsewhere | None,
+) -> SimpleNamespace | None:
+    """The `ctx` of a torch.autograd.Function: in `backward`, with what `forward` saves."""
+    classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+    owner = next((each for each in classes if _is_autograd(each, function)), None)
+    if owner is None or function.name == "forward":
+        return SimpleNamespace() if owner else None
+    context = SimpleNamespace()
+    methods = (each for each in owner.body if isinstance(each, Function))
+    for forward in (each for each in methods if each.name == "forward"):
+        of_caller = _caller(forward, module, globals_, depth, elsewhere)
+        # To its end: no call is this one.
+        nowhere = ast.Call(ast.Name("", ast.Load()), [], [])
+        _scope_in(nowhere, forward, module, globals_, of_caller, context, channels_last=False)
+    return context
+
+
 def _caller(
     function: Function,
     module: ast.Module,
@@ -191,7 +217,8 @@ def _caller(
     no typical ones.
     """
     classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
-    owner = next((each.name for each in classes if _is_autograd(each, function)), "")
+    is_forward = function.name == "forward"
+    owner = next((c.name for c in classes if is_forward and _is_autograd(c, function)), "")
     first_call = _first_call(module, None, owner or function.name) if depth else None
     if first_call is not None and first_call[0] is not function:
         scope = scope_at(first_call[1], first_call[0], module, globals_, depth - 1, elsewhere)
@@ -211,9 +238,9 @@ def _caller(
 
 
 def _is_autograd(node: ast.ClassDef, function: Function) -> bool:
-    """Whether a class is a torch.autograd.Function, called by `apply`, whose forward is given."""
+    """Whether a class is a torch.autograd.Function whose forward or backward is given."""
     return (
-        function.name == "forward"
+        function.name in ("forward", "backward")
         and function in node.body
         and any(ast.unparse(base).endswith("Function") for base in node.bases)
     )
@@ -235,8 +262,11 @@ def _arguments(
     passed = {} if starred else dict(zip(names, map(scope.value, call.args), strict=False))
     passed |= {k.arg: scope.value(k.value) for k in call.keywords if k.arg}
     # An attribute of a tensor that is not known reads as a method.
-    known = {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
-    return {name: value for name, value in known.items() if not isinstance(value, Method)}
+    unknown = assumed_tensor.UNKNOWN
+    return {
+        name: assumed_tensor.NOT_NONE if value is unknown or isinstance(value, Method) else value
+        for name, value in passed.items()
+    }
 
 
 def _first_call(
@@ -316,7 +346,7 @@ def _typical(name: str, annotation: str) -> Any:
     if annotation == "int" and _SIZED.search(name):
         return AssumedTensor(name).size(name=name)
     if annotation == "float":
-        return 1.0
+        return assumed_tensor.AssumedNumber(1.0)
     if "dtype" in annotation or name.endswith("dtype"):
         return assumed_tensor.torch_().float16
     return assumed_tensor.UNKNOWN
@@ -350,7 +380,8 @@ def launch_arguments(
 
     scope = scope_at(site.call, site.function, site.module, globals_, elsewhere=elsewhere)
     passed = dict(_passed(site.call, parameters, scope))
-    known = {name: value for name, value in passed.items() if value is not assumed_tensor.UNKNOWN}
+    left_open = {id(assumed_tensor.UNKNOWN), id(assumed_tensor.NOT_NONE)}
+    known = {name: value for name, value in passed.items() if id(value) not in left_open}
     options = {n: known[n] for n in _OPTIONS if type(known.get(n)) in (int, bool)}
     options = {n: value for n, value in options.items() if n != "num_warps" or 1 <= value <= 32}
     names = [parameter.name for parameter in parameters]

@@ -21,6 +21,7 @@ from traceview.kernels.headless.inference import TRIED, Defaults
 from traceview.kernels.headless.project.assumed_tensor import (
     SIZE,
     AssumedDescriptor,
+    AssumedNumber,
     AssumedSize,
     AssumedTensor,
     OpenStride,
@@ -57,7 +58,8 @@ class Attempt:
     """Arguments to compile a kernel with; `origin` is the call that passes them, if any.
 
     `how` is where they come from: such a call, a declaration by a decorator, or a guess. `assumed`
-    are the sides of tiles that neither gives.
+    are the sides of tiles that neither gives, `guessed` all constexprs and types of elements that
+    such a call leaves open.
     """
 
     arguments: tuple[Argument, ...]
@@ -65,6 +67,7 @@ class Attempt:
     origin: str = ""
     how: How = "guessed"
     assumed: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
 
 @record
@@ -171,11 +174,16 @@ class Guesses:
             }
             arguments = self._arguments(chosen | fixed, shaped, defaults)
         how: How = "called" if call.place else "guessed"
-        told = {n for n, v in call.values.items() if not isinstance(v, (AssumedSize, type(None)))}
+        open_ = (AssumedSize, AssumedNumber, type(None))
+        told = {n for n, v in call.values.items() if not isinstance(v, open_)}
         told |= {*fixed} | {p.name for p in self.jitted.parameters if p.has_default}
         sizes = {a.name for a in arguments if a.type == "constexpr"} - told
         sides = sorted(n for n in sizes if n in self.usage.ranged or inference.is_block(n))
-        return Attempt(arguments, call.options, call.place, how, tuple(sides))
+        types = {n for n, v in passed.items() if isinstance(v, AssumedTensor) and not _element(v)}
+        types |= {a.name for a in arguments if a.type.startswith("*") and a.name not in passed}
+        open_names = (sizes | types) - {n for n, v in call.values.items() if v is None}
+        guessed = tuple(a.name for a in arguments if a.name in open_names and call.place)
+        return Attempt(arguments, call.options, call.place, how, tuple(sides), guessed)
 
     def _narrowed(self, passed: Mapping[str, Any], most: int) -> dict[str, AssumedSize]:
         """The assumed sides of tiles that are longer than a block of few warps mostly takes."""

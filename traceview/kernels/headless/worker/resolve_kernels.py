@@ -323,7 +323,7 @@ class KernelResolution:
     def _compile_guessed(self) -> None:
         names, problems = self._selected(), list[Problem]()
         declared = all(self._jitted[name].declared for name in names)
-        how = "those that its decorator declares" if declared else "guessed"
+        how = "those that its decorator declares" if declared else "inferred from the source"
         for jitted in (self._jitted[name] for name in names):
             if jitted.file != self.script.path:
                 self.log.note(f"{jitted.name} is in {jitted.file}")
@@ -390,7 +390,7 @@ class KernelResolution:
         tried = set[tuple[Argument, ...]]()
         while attempt := waiting.pop() if waiting else next(listed, None):
             tried.add(attempt.arguments)
-            remark = inference.in_words(attempt.arguments, attempt.origin)
+            remark = inference.in_words(attempt.arguments, attempt.origin, guessed=attempt.guessed)
             failed = self._tried(jitted, attempt, configuration, deadline)
             needs_tensor = _NONE_LINE.search(failed.text) if failed else None
             if needs_tensor:
@@ -403,7 +403,10 @@ class KernelResolution:
                     slow = problem.text.partition(_WITH)[0]
                     self.log.note(f"{slow} of its call, so one with a smaller tile is shown")
                 self.log.how, self.log.assumed_sides = attempt.how, attempt.assumed
-                shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
+                self.log.guessed = attempt.guessed
+                shown = inference.in_words(
+                    attempt.arguments, attempt.origin, constants=False, guessed=attempt.guessed
+                )
                 # The configurations of a kernel differ in what the heading of each shows.
                 is_known = attempt.how == "declared" or jitted.name in self._described
                 remarks = () if is_known else (shown,)
