@@ -228,7 +228,9 @@ def test_kernels_that_nobody_launches_are_guessed(tmp_path):
     assert [c.name for c in compiled] == ["strided_copy", "gather", "row_sum", "histogram"]
     assert {c.how for c in compiled} == {"guessed"}
     assert all("arguments are guessed: " in c.notes[0] for c in compiled)
-    assert notes[0].endswith("not launched by the script, so the arguments are inferred from the source")
+    assert notes[0].endswith(
+        "not launched by the script, so the arguments are inferred from the source"
+    )
 
 
 MODEL = """\
