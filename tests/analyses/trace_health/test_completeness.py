@@ -413,6 +413,48 @@ def test_a_program_that_the_loader_ended_says_why(printed, told, before, schema,
         assert finding.action.startswith("Record with a newer nsys") is ("Injection" in printed)
 
 
+PRINTED = [
+    ("thread 'main' (7) panicked at src/a.rs:77:50:\nupload: Error(CUDA_ERROR_OUT_OF_MEMORY)\nnote",
+     "upload: Error(CUDA_ERROR_OUT_OF_MEMORY)"),
+    ("thread 'main' panicked at 'no device', src/gpu.rs:7:5\n", "'no device', gpu.rs:7:5"),
+    ("Traceback (most recent call last):\n  File \"/home/u/a.py\", line 3, in <module>\n    x()\n"
+     "    ^\nImportError: no module of /home/u/lib.so\n", "ImportError: no module of lib.so"),
+    ("Traceback (most recent call last):\n  File \"a.py\", line 3\ntorch.OutOfMemoryError: CUDA "
+     "out of memory. Tried to allocate 2 GiB\n", "CUDA out of memory. Tried"),
+    ("terminate called after throwing an instance of 'std::system_error'\n  what():  no device\n",
+     "no device"),
+    ("GPUassert: out of memory main.cu 30\n", "GPUassert: out of memory main.cu 30"),
+    ("step 1\nCUDA Error: invalid argument\n", "CUDA Error: invalid argument"),
+    ("CUDA error: no error\n", ""),
+    ("Max error: 0\n", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "error"), PRINTED)
+@pytest.mark.parametrize("ran", ["nothing", "copies", "lost", "kernels"])
+def test_what_a_program_printed_says_why_no_kernel_was_launched(printed, error, ran, tmp_path):
+    export = Export().printed("").printed(printed)
+    if ran == "copies":
+        export.call("cudaMalloc_v3020", 0, 10).copy((20, 40), (45, 60), bytes=4)
+    if ran == "lost":
+        # Why their kernels are missing is another question.
+        export.call("cudaLaunchKernel_v7000", 0, 10)
+    if ran == "kernels":
+        export.launch((0, 10), (20, 30))
+
+    found = [each for each in ask(ANALYSIS, export, tmp_path).findings if "printed" in each.message]
+
+    assert len(found) == (bool(error) and ran in ("nothing", "copies"))
+    for finding in found:
+        assert finding.message.endswith(f"the program printed an error: {error}") or (
+            "Tried" in error and error in finding.message
+        )
+        assert finding.severity == "high"
+        assert ("Free GPU memory" in finding.action) is (
+            "of memory" in error.lower().replace("_", " ")
+        )
+
+
 @pytest.mark.parametrize("broken", [40, 200])
 @pytest.mark.parametrize("lost", [0, 90])
 def test_kernels_whose_times_are_left_out_are_lost_once(tmp_path, broken, lost):

@@ -25,9 +25,9 @@ from traceview.traces.trace.nsys import export_info
 def gpu_work(trace: Trace) -> list[Check]:
     """Whether GPU work was recorded, and why not."""
     ops = operations.operations(trace)
-    if error := trace.run.get(export_info.LOADER_ERROR):
-        remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
-        return [Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})]
+    launched = bool((operations.call_kinds(trace) == CallKind.LAUNCH).any())
+    if printed := _printed(trace, launched):
+        return [printed]
     if is_cut_off(trace):
         return [Check("GPU work", "blind", _CUT_OFF, _WHOLE, all_in_doubt=True)]
     if "kernels" in trace.unread:
@@ -35,8 +35,8 @@ def gpu_work(trace: Trace) -> list[Check]:
         template = "The kernels were not read, so GPU time is unknown: {reason}."
         remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
         return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
-    launched = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
-    if not launched and (operations.call_kinds(trace) == operations.CallKind.LAUNCH).any():
+    seen = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
+    if launched and not seen:
         return [_lost(trace, bool(len(ops)))]
     if accelerator := other_accelerator(trace):
         return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
@@ -53,6 +53,18 @@ def gpu_work(trace: Trace) -> list[Check]:
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
     return [_counted(trace, len(ops))]
+
+
+def _printed(trace: Trace, launched: bool) -> Check | None:
+    """The error that a program printed which did not start, or launched no kernel."""
+    if error := trace.run.get(export_info.LOADER_ERROR):
+        remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
+        return Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})
+    error = trace.run.get(export_info.PROGRAM_ERROR)
+    if not error or launched:
+        return None
+    remedy = _FREE if _OF_MEMORY.search(error) else _FIX
+    return Check("GPU work", "blind", _PRINTED, remedy, {"error": error}, all_in_doubt=True)
 
 
 def _lost(trace: Trace, others: bool) -> Check:
@@ -120,6 +132,13 @@ _NEWER_NSYS = (
 _RUN_ALONE = (
     "Run the program without the recorder: a library that it needs is missing, or does not fit."
 )
+_PRINTED = "No kernel was launched, and the program printed an error: {error}"
+_OF_MEMORY = re.compile("(?i)out[ _]of[ _]memory")
+_FREE = (
+    "Free GPU memory (nvidia-smi shows what holds it), or make the problem smaller, and record "
+    "again."
+)
+_FIX = "Fix it, and record again."
 _NO_KERNEL = (
     "No kernel was launched: {others:copy or memset|copies and memsets} and their start are all "
     "that was recorded."

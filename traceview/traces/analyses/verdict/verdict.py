@@ -118,6 +118,8 @@ def _limited(trace: Trace) -> Verdict:
         little = "Next to no GPU work was recorded: "
         if not first_calls.runs_kernels(trace):
             little = "No kernel ran, nothing but a start was recorded: "
+            if export_info.PROGRAM_ERROR in trace.run:
+                little = "No kernel ran, and the program printed an error: "
         text = little + _all_work(trace, parts.device) + _after_idle(trace, parts.device)
         cold = first_calls.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
@@ -287,6 +289,8 @@ def _no_work(trace: Trace) -> str:
         return "No GPU work in the selection."
     cut_off, work = "truncated" in trace.run, cpu_work.cpu_work(trace)
     text = "The file ends before any GPU work." if cut_off else "No GPU work was recorded."
+    if export_info.PROGRAM_ERROR in trace.run and not len(trace.recorded("api_calls")):
+        text = "No GPU work was recorded, and the program printed an error."
     phrases = [*_cpu_phrases(work)] if work else []
     if work is None or not phrases:
         return text
