@@ -359,6 +359,33 @@ def test_without_gpu_work_the_ranges_with_most_time_of_their_own_are_told(
     assert fills == (launches and name == "aten::normal_" and took_ms >= 90)
 
 
+@pytest.mark.parametrize(
+    ("name", "on_gpu"),
+    [
+        ("aten::cudnn_convolution", True),
+        ("aten::cudnn_convolution_backward", True),
+        ("aten::_cudnn_rnn", True),
+        ("aten::miopen_batch_norm", True),
+        # Asked of tensors of the CPU, too.
+        ("aten::cudnn_is_acceptable", False),
+        ("aten::mkldnn_convolution", False),
+    ],
+)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_operators_of_gpus_alone_show_that_gpu_work_is_missing(tmp_path, name, on_gpu, recorded):
+    events = [traces.span("cpu_op", "aten::conv2d", 0, 100), traces.span("cpu_op", name, 10, 80)]
+    if recorded:
+        events += [traces.call("cudaLaunchKernel", 20, 5, 1), traces.kernel("conv", 40, 50, 1)]
+    report = analyze(load(traces.write(tmp_path / "t.json", events)))
+    found = [each.finding for each in report.findings if "runs on a GPU only" in str(each.message)]
+
+    assert len(found) == (on_gpu and not recorded)
+    for finding in found:
+        assert finding.message.startswith(name)
+        assert finding.severity == "high"
+        assert "ProfilerActivity.CUDA" in finding.action
+
+
 @pytest.mark.parametrize("short_us", [1, 8, 11])
 @pytest.mark.parametrize("cut_off", [False, True])
 def test_many_tiny_operators_are_told_together(tmp_path, short_us, cut_off):

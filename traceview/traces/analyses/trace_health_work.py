@@ -40,14 +40,8 @@ def gpu_work(trace: Trace) -> list[Check]:
         return [_lost(trace, bool(len(ops)))]
     if accelerator := other_accelerator(trace):
         return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
-    if without_gpu(trace):
-        why = (
-            "None was recorded: PyTorch found no GPU, or was profiled without "
-            "ProfilerActivity.CUDA."
-        )
-        return [Check("GPU work", "note", why, how_to_record(trace))]
-    if "kernels" not in trace.tables:
-        return [Check("GPU work", "note", "None was recorded.", how_to_record(trace))]
+    if without_gpu(trace) or "kernels" not in trace.tables:
+        return [_none(trace)]
     if without_cuda(trace):
         return [_unseen(trace)]
     if not len(ops):
@@ -81,6 +75,16 @@ def _lost(trace: Trace, others: bool) -> Check:
         lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
         remedy = AS_NODES
     return Check("GPU work", "blind", f"{lost}{template}", remedy, values, all_in_doubt=True)
+
+
+def _none(trace: Trace) -> Check:
+    """Of a recording without GPU work, which operators may show to have been done."""
+    names, remedy = trace.recorded("ranges").texts("name").values, how_to_record(trace)
+    if ran := next((str(each) for each in names if _OF_GPUS.match(str(each))), ""):
+        values = {"operator": ran}
+        return Check("GPU work", "blind", _UNRECORDED, remedy, values, all_in_doubt=True)
+    why = _NO_GPU if without_gpu(trace) else "None was recorded."
+    return Check("GPU work", "note", why, remedy)
 
 
 def _unseen(trace: Trace) -> Check:
@@ -121,6 +125,10 @@ def _counted(trace: Trace, operations: int) -> Check:
     return Check("GPU work", "ok", text, values=counts)
 
 
+_NO_GPU = "None was recorded: PyTorch found no GPU, or was profiled without ProfilerActivity.CUDA."
+_UNRECORDED = "{operator} runs on a GPU only, and no GPU work was recorded, so GPU time is unknown."
+_OF_GPUS = re.compile(r"aten::_?(cudnn|miopen)_(conv|batch_norm|rnn|ctc)")
+"""Operators without a kernel for CPUs."""
 _CUT_OFF = "The file ends before any GPU work, so GPU time is unknown."
 _WHOLE = "Copy the file again, or record again: its end is missing."
 _NOT_BEGUN = "The program did not start, so nothing was recorded: {error}."
