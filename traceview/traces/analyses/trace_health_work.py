@@ -50,15 +50,22 @@ def gpu_work(trace: Trace) -> list[Check]:
 
 
 def _printed(trace: Trace, launched: bool) -> Check | None:
-    """The error that a program printed which did not start, or launched no kernel."""
+    """The error of a program that did not start, or launched no kernel, as printed or returned."""
     if error := trace.run.get(export_info.LOADER_ERROR):
         remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
         return Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})
-    error = trace.run.get(export_info.PROGRAM_ERROR)
+    names = (export_info.PROGRAM_ERROR, export_info.CALL_ERROR)
+    error = next((trace.run[name] for name in names if name in trace.run), None)
     if not error or launched:
         return None
-    remedy = _FREE if _OF_MEMORY.search(error) else _FIX
-    return Check("GPU work", "blind", _PRINTED, remedy, {"error": error}, all_in_doubt=True)
+    text = _PRINTED if names[0] in trace.run else _FAILED
+    return Check(
+        "GPU work", "blind", text, _after_error(error), {"error": error}, all_in_doubt=True
+    )
+
+
+def _after_error(error: str) -> str:
+    return next(remedy for sign, remedy in _AFTER if sign.search(error))
 
 
 def _lost(trace: Trace, others: bool) -> Check:
@@ -69,8 +76,8 @@ def _lost(trace: Trace, others: bool) -> Check:
     template, values = _on_cpu(trace)
     remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
     remedy = _CHECK_LAUNCHES if others else remedy
-    if error := trace.run.get(export_info.LAUNCH_ERROR):
-        lost, remedy = f"No kernel ran: launches failed with {error}.", _COMPILE_FOR
+    if error := trace.run.get(export_info.CALL_ERROR):
+        lost, remedy = f"No kernel ran: calls failed with {error}.", _after_error(error)
     if launches.loses_graphs(trace):
         lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
         remedy = AS_NODES
@@ -141,12 +148,11 @@ _RUN_ALONE = (
     "Run the program without the recorder: a library that it needs is missing, or does not fit."
 )
 _PRINTED = "No kernel was launched, and the program printed an error: {error}"
-_OF_MEMORY = re.compile("(?i)out[ _]of[ _]memory")
+_FAILED = "No kernel was launched: calls failed with {error}."
 _FREE = (
     "Free GPU memory (nvidia-smi shows what holds it), or make the problem smaller, and record "
     "again."
 )
-_FIX = "Fix it, and record again."
 _NO_KERNEL = (
     "No kernel was launched: {others:copy or memset|copies and memsets} and their start are all "
     "that was recorded."
@@ -178,9 +184,22 @@ _SEE_CUDA = (
 )
 
 
-_COMPILE_FOR = (
-    "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is newer. "
-    "Check the error of each launch (cudaGetLastError)."
+_AFTER = tuple(
+    (re.compile(sign), remedy)
+    for sign, remedy in (
+        (f"(?i)out[ _]of[ _]memory|{export_info.NO_MEMORY}", _FREE),
+        (
+            "cudaError(InvalidDeviceFunction|NoKernelImage|UnsupportedPtx)",
+            "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is "
+            "newer. Check the error of each launch (cudaGetLastError).",
+        ),
+        (
+            "cudaError(InvalidConfiguration|LaunchOutOfResources)",
+            "Launch blocks that fit: 1,024 threads at most, with the registers and shared memory "
+            "that this GPU has. Check the error of each launch (cudaGetLastError).",
+        ),
+        ("", "Fix it, and record again."),
+    )
 )
 _CHECK_LAUNCHES = (
     "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "

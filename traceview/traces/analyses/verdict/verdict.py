@@ -394,8 +394,8 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
     if not unknown.lost:
         time = units.duration(unknown.gaps_ns)
         return f"idle time unknown: work launched before the recording may have run in {time} of it"
-    if error := trace.run.get(export_info.LAUNCH_ERROR):
-        return f"no kernel ran: launches failed with {error}"
+    if error := trace.run.get(export_info.CALL_ERROR):
+        return f"no kernel ran: calls failed with {error}"
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"

@@ -197,16 +197,18 @@ _KERNEL_LAUNCHES = (
 _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
 
 
-def launch_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
-    """The error of launches whose code the driver cannot run, where no kernel was recorded."""
+def call_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
+    """The first error of calls that keeps kernels from running, where no kernel was recorded."""
     table, column = "CUPTI_ACTIVITY_KIND_RUNTIME", "returnValue"
     has_kernels = "kernels" in present and len(present["kernels"])
     if has_kernels or table not in database.tables:
         return {}
     if column not in database.describe(table).columns:
         return {}
-    failed = database.lines_of(table, (column,), {column: [*_NO_CODE]})
-    return {LAUNCH_ERROR: _NO_CODE[int(str(failed[0][0]))]} if failed else {}
+    # Who launches has got memory, later or in smaller pieces.
+    codes = [code for code in _CALL_ERRORS if code != 2 or not _kernels_missing(present)]
+    failed = database.lines_of(table, (column,), {column: codes})
+    return {CALL_ERROR: _CALL_ERRORS[int(str(failed[0][0]))]} if failed else {}
 
 
 def program_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
@@ -248,11 +250,14 @@ _ERRORS = tuple(
 )
 
 
-LAUNCH_ERROR = "launch_error"
-_NO_CODE = {
+CALL_ERROR, NO_MEMORY = "call_error", "cudaErrorMemoryAllocation"
+_CALL_ERRORS = {
+    2: NO_MEMORY,
+    9: "cudaErrorInvalidConfiguration",
     98: "cudaErrorInvalidDeviceFunction",
     209: "cudaErrorNoKernelImageForDevice",
     222: "cudaErrorUnsupportedPtxVersion",
+    701: "cudaErrorLaunchOutOfResources",
 }
 
 
