@@ -102,9 +102,10 @@ def _long_call(trace: Trace, thread: int, window: tuple[int, int], run_ns: int) 
             took -= intervals.overlap(called, begun, ended)
         each = groups.group(names.codes)
         for first, time_ns in zip(each.first, groups.sums(each, took), strict=True):
-            # Of the calls of CUDA the first one starts it, whichever that is.
-            once = table is calls and took[first] > _ONCE * time_ns
-            parts.append((int(time_ns), f"{'the first ' if once else ''}{names[int(first)]}"))
+            # Of the calls of CUDA the first one starts it, whichever that is; it waits for none.
+            name = str(names[int(first)])
+            once = table is calls and took[first] > _ONCE * time_ns and "Synchronize" not in name
+            parts.append((int(time_ns), f"{'the first ' if once else ''}{name}"))
     most_ns, name = max(parts, default=(0, ""))
     share = 100.0 * most_ns / max(run_ns, 1)
     return f"{units.percent(share)} in {name}" if share >= _LEAST_CALL_PCT else ""
