@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -104,13 +105,18 @@ def _long_call(trace: Trace, thread: int, window: tuple[int, int], run_ns: int) 
         for first, time_ns in zip(each.first, groups.sums(each, took), strict=True):
             # Of the calls of CUDA the first one starts it, whichever that is; it waits for none.
             name = str(names[int(first)])
-            once = table is calls and took[first] > _ONCE * time_ns and "Synchronize" not in name
-            parts.append((int(time_ns), f"{'the first ' if once else ''}{name}"))
-    most_ns, name = max(parts, default=(0, ""))
+            once = took[first] > _ONCE * time_ns
+            where = f"in {'the first ' if once and 'Synchronize' not in name else ''}{name}"
+            if table is not calls:
+                where = f"{'waiting for input ' if once and _INPUT.match(name) else ''}in {name}"
+            parts.append((int(time_ns), where))
+    most_ns, where = max(parts, default=(0, ""))
     share = 100.0 * most_ns / max(run_ns, 1)
-    return f"{units.percent(share)} in {name}" if share >= _LEAST_CALL_PCT else ""
+    return f"{units.percent(share)} {where}" if share >= _LEAST_CALL_PCT else ""
 
 
+_INPUT = re.compile(r"f?get(c|char|s|line)$|readline$")
+"""Calls that read what a person types, where a single one takes long."""
 _ONCE, _LEAST_CALL_PCT = 0.9, 10.0
 """Starting CUDA takes 58 to 309 ms in the first call, others of its name next to nothing, but for
 3 of 815 ms that pin 400 MB each (public recordings): 0.45."""

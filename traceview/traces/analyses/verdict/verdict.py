@@ -116,11 +116,13 @@ def _limited(trace: Trace) -> Verdict:
     if too_few or first_calls.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
         little = "Next to no GPU work was recorded: "
+        after = _after_idle(trace, parts.device)
         if not first_calls.runs_kernels(trace):
-            little = "No kernel ran, nothing but a start was recorded: "
-            if export_info.PROGRAM_ERROR in trace.run:
-                little = "No kernel ran, and the program printed an error: "
-        text = little + _all_work(trace, parts.device) + _after_idle(trace, parts.device)
+            printed = "The program printed an error and ran no kernel"
+            nothing = "No kernel ran, nothing but a start was recorded"
+            little = f"{printed if export_info.PROGRAM_ERROR in trace.run else nothing}: "
+            after = ""
+        text = little + _all_work(trace, parts.device) + after
         cold = first_calls.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
