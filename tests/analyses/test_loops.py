@@ -183,3 +183,33 @@ def test_a_call_that_takes_much_of_a_run_is_named(tmp_path, table, where, parts,
     share = f" ({100 * took_ms / (100 + took_ms):.1f} % {waiting}in {first}{named})"
     assert (f"{where} 37.5 %{share}" in text) is (took_ms == 60)
     assert ("(" in text) is (took_ms == 60)
+
+
+@pytest.mark.parametrize("module", ["/lib/libc.so.6", "/usr/bin/python3.12", None])
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("took_s", [0.5, 4])
+@pytest.mark.parametrize("does", ["works", "sleeps", "leaves", "another"])
+def test_the_cpu_work_of_a_compiled_program_is_named(tmp_path, module, where, took_s, does):
+    """Without samples, and whatever the system's calls are: what it does between none of them."""
+    export, took = Export().overhead(0, 1), int(took_s * 1000) * MS
+    begin = took if where == "before" else 0
+    export.launch((begin, begin + 5 * US), (begin + 10 * US, begin + 100 * MS))
+    at = 0 if where == "before" else begin + 100 * MS
+    frames = [(module, "main")] * bool(module)
+    if does == "sleeps":
+        export.os_call("nanosleep", at + MS, at + took - MS, *frames)
+    if does == "leaves":
+        export.off_cpu((at + MS, at + took - MS))
+    if does == "another":
+        # When the process began that launches is not known then.
+        export.call("cudaGetDeviceCount_v3020", 0, US, process=2)
+    # Before or after, the whole is as long.
+    export.os_call("write", begin + 100 * MS, begin + 100 * MS + US, *frames)
+    export.call("cudaFree_v3020", at + took - 2 * US, at + took - US)
+
+    text = verdict(with_steps(export.load(tmp_path))).shares_text
+
+    known = does == "works" or (does == "another" and where == "after")
+    named = known and took_s > 1 and module and "libc" in module
+    assert ("% CPU work)" in text) is bool(named)
+    assert ("% in nanosleep)" in text) is (does == "sleeps" and took_s > 0)

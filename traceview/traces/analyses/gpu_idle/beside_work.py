@@ -35,7 +35,7 @@ from traceview.traces.rules import FindingRule, TimeClaim
 from traceview.traces.trace import Trace, fact
 from traceview.traces.trace.model import recording_options
 
-_MOST, _LEAST_NS = 0.5, 1_000_000_000
+_MOST, LEAST_NS = 0.5, 1_000_000_000
 _PART, _TIMES = 0.25, 5
 """The part of the run, the times of all GPU work, and the least time from which on CPU work before
 or after all GPU work is what a run is about. By samples at the program's own lines: 5.1 s before
@@ -91,12 +91,12 @@ def _claims(trace: Trace) -> Iterator[TimeClaim]:
     steps, sides = bool(pace(trace).timed.any()), ((start, begin), (end, stop))
     seen = [found for side in sides if (found := _by_samples(trace, thread, side))]
     part, times = _PART, _TIMES
-    compiled = _is_compiled(trace)
+    compiled = compiled_since(trace, thread) is not None
     if not seen and (compiled or not steps):
         seen, part, times = _by_calls(trace, thread, begin, end), _MOST, _TIMES_UNSEEN
     run_ns, gpu_ns, sites = stop - start, end - begin, stack_sites(trace)
     seen = [_besides_pages(trace, found) for found in seen]
-    works = [found for found in seen if found.worked_ns >= _LEAST_NS]
+    works = [found for found in seen if found.worked_ns >= LEAST_NS]
     worked_ns = sum(found.worked_ns for found in works)
     whole = all(sites.native[each.sites[0]] if each.sites.size else compiled for each in works)
     many = _TIMES_WHOLE if trace.run.get("exit_status") == "0" else _TIMES_UNSEEN
@@ -188,9 +188,8 @@ def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> list[_Work]:
     calls, os_calls = api_calls(trace), trace.recorded("os_calls")
     called = intervals.covered(calls, np.flatnonzero(calls.thread == thread))
     waits = intervals.covered(os_calls, np.flatnonzero(os_calls["thread"] == thread))
-    if _is_compiled(trace):
-        begun = (np.append(each[:1], of) for each, of in zip(waits, called, strict=True))
-        called = intervals.union(*begun)
+    if (since := compiled_since(trace, thread)) is not None:
+        called = intervals.union(np.append(since, called.start), np.append(since + 1, called.end))
     between = intervals.gaps(called)
     away = off_cpu(trace, thread)
     if not len(between.start) or not (len(waits.start) or len(away.start)):
@@ -207,10 +206,19 @@ def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> list[_Work]:
     return found
 
 
-def _is_compiled(trace: Trace) -> bool:
-    """Whether the libraries of a program are known, and none of them runs another language."""
-    modules = trace.recorded("native_frames").texts("module")
-    return len(modules) > 0 and not modules.matching(_RUNS_CODE.search).any()
+def compiled_since(trace: Trace, thread: int) -> int | None:
+    """When a thread of a compiled program begins, as far as is known; None of another program.
+
+    Its libraries are known, and none of them runs another language. It begins with the recording
+    where that is of one process, else with its first call of the system.
+    """
+    modules, on_os = trace.recorded("native_frames").texts("module"), trace.recorded("os_calls")
+    if not len(modules) or modules.matching(_RUNS_CODE.search).any():
+        return None
+    if not np.ptp(trace.threads["process"]):
+        return recorded_span(trace)[0]
+    starts = on_os["start_ns"][on_os["thread"] == thread]
+    return int(starts[0]) if len(starts) else None
 
 
 _RUNS_CODE = re.compile(r"(?i)python|julia|jvm|(^|/)(node|R|libR\.so|ruby|matlab)$")

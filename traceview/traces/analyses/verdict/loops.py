@@ -11,8 +11,10 @@ from traceview.base import groups, intervals, units
 from traceview.base.findings import LoopTime, shortened
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
+from traceview.traces.analyses.gpu_idle import beside_work
 from traceview.traces.analyses.verdict.parts import loop_times, steady_rows
 from traceview.traces.facts.operations import operations
+from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.trace import Trace
 
@@ -110,6 +112,12 @@ def _long_call(trace: Trace, thread: int, window: tuple[int, int], run_ns: int) 
             if table is not calls:
                 where = f"{'waiting for input ' if once and _INPUT.match(name) else ''}in {name}"
             parts.append((int(time_ns), where))
+    since = beside_work.compiled_since(trace, thread)
+    if since is not None:
+        begin = max(window[0], since)
+        away = intervals.overlap(off_cpu(trace, thread), *np.array([[begin], window[1:]]))
+        own_ns = window[1] - begin - max(sum(time_ns for time_ns, _ in parts), int(away[0]))
+        parts += [(own_ns, "CPU work")] if own_ns >= beside_work.LEAST_NS else []
     most_ns, where = max(parts, default=(0, ""))
     share = 100.0 * most_ns / max(run_ns, 1)
     return f"{units.percent(share)} {where}" if share >= _LEAST_CALL_PCT else ""
