@@ -42,7 +42,6 @@ class RunShares:
     first one where no other is named. Loops of several threads may run at once. `before_ns` ends
     with the first step after warm-up, or without steps with the first GPU work after warm-up;
     `after_ns` begins with the end of the last. `between_ns` is the rest of what is in no loop.
-    `calls` tell what takes much of the time before all GPU work, and after it.
     """
 
     run_ns: int
@@ -50,7 +49,6 @@ class RunShares:
     before_ns: int
     between_ns: int
     after_ns: int
-    calls: tuple[str, str] = ("", "")
 
     @property
     def outside_ns(self) -> int:
@@ -73,11 +71,10 @@ def run_shares(trace: Trace, device: int | None) -> RunShares:
         max(first - start, 0),
         last - first - covered.total(),
         max(end - last, 0),
-        _long_calls(trace),
     )
 
 
-def _long_calls(trace: Trace) -> tuple[str, str]:
+def long_calls(trace: Trace) -> tuple[str, str]:
     """What takes most of the time before all GPU work, and after it, where that is much of a run.
 
     That is a call of the thread that launches most, as `9.1 % in cudaHostAlloc`.
@@ -154,16 +151,19 @@ LEAST_OUTSIDE = 0.1
 _MOST_LOOPS, _LONGEST_NAME, _LEAST_PCT = 3, 30, 1.0
 
 
-def shares_text(shares: RunShares, warms_up: bool = False) -> str:
+def shares_text(
+    shares: RunShares, warms_up: bool = False, calls: tuple[str, str] = ("", "")
+) -> str:
     """`Of 3.98 s recorded: eager_# 0.6 % (6 steps of 3.61 ms) · …`, where it is not one loop.
 
-    Without steps, GPU work after warm-up is said to be that where other work `warms_up`.
+    Without steps, GPU work after warm-up is said to be that where other work `warms_up`. `calls`
+    are what takes much of the time before all GPU work, and after it (`long_calls`).
     """
     left_out = shares.outside_ns > LEAST_OUTSIDE * shares.run_ns
     if len(shares.loops) <= 1 and not left_out:
         return ""
     work = "GPU work after warm-up" if warms_up else "first to last GPU work"
-    parts = [*_loops_parts(shares, work), *_outside_parts(shares)]
+    parts = [*_loops_parts(shares, work), *_outside_parts(shares, calls)]
     return f"Of {units.duration(shares.run_ns)} recorded: {' · '.join(parts)}"
 
 
@@ -187,8 +187,8 @@ def _loops_parts(shares: RunShares, work: str) -> Iterator[str]:
         yield f"{units.counted(len(more), 'other loop')}{share}"
 
 
-def _outside_parts(shares: RunShares) -> Iterator[str]:
-    before, after = (f" ({call})" if call else "" for call in shares.calls)
+def _outside_parts(shares: RunShares, calls: tuple[str, str]) -> Iterator[str]:
+    before, after = (f" ({call})" if call else "" for call in calls)
     parts = (
         (shares.before_ns, "start-up and warm-up" if shares.loops else "before", before),
         (shares.between_ns, "between steps", ""),

@@ -13,7 +13,7 @@ from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import beside_work, late_parts, line_sites
-from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
+from traceview.traces.analyses.verdict.loops import RunShares, long_calls, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
     MainLoop,
     SteadyParts,
@@ -99,7 +99,7 @@ def verdict(trace: Trace) -> Verdict:
     shares = run_shares(trace, parts.device if parts else None)
     # Without GPU work and without steps there is nothing that a recording could be mostly about.
     warms_up = parts is not None and _warms_up(trace, parts.device)
-    text = shares_text(shares, warms_up) if parts or shares.loops else ""
+    text = shares_text(shares, warms_up, long_calls(trace)) if parts or shares.loops else ""
     return replace(result, shares=shares, shares_text=text)
 
 
