@@ -109,15 +109,28 @@ def _long_call(trace: Trace, thread: int, window: tuple[int, int], run_ns: int) 
             if table is not calls:
                 where = f"{'waiting for input ' if once and _INPUT.match(name) else ''}in {name}"
             parts.append((int(time_ns), where))
-    since = beside_work.compiled_since(trace, thread)
-    if since is not None:
-        begin = max(window[0], since)
-        away = intervals.overlap(off_cpu(trace, thread), *np.array([[begin], window[1:]]))
-        own_ns = window[1] - begin - max(sum(time_ns for time_ns, _ in parts), int(away[0]))
-        parts += [(own_ns, "CPU work")] if own_ns >= beside_work.LEAST_NS else []
+    parts += [(time_ns, "CPU work") for time_ns in _cpu_work_ns(trace, thread, window, parts)]
     most_ns, where = max(parts, default=(0, ""))
     share = 100.0 * most_ns / max(run_ns, 1)
     return f"{units.percent(share)} {where}" if share >= _LEAST_CALL_PCT else ""
+
+
+def _cpu_work_ns(
+    trace: Trace, thread: int, window: tuple[int, int], parts: Sequence[tuple[int, str]]
+) -> list[int]:
+    """The CPU's work in a window: what a finding tells, else what a compiled program does beside
+    the `parts` that are its calls.
+    """
+    claims, since = beside_work.beside_gpu_work(trace), beside_work.compiled_since(trace, thread)
+    start, end = window
+    inside = ((each.window[0] or 0) >= start and (each.window[1] or 0) <= end for each in claims)
+    told = [each.saved_ns for each, is_inside in zip(claims, inside, strict=True) if is_inside]
+    if told or since is None:
+        return told
+    begin = max(start, since)
+    away = intervals.overlap(off_cpu(trace, thread), np.array([begin]), np.array([end]))
+    work_ns = end - begin - max(sum(time_ns for time_ns, _ in parts), int(away[0]))
+    return [work_ns] if work_ns >= beside_work.LEAST_NS else []
 
 
 _INPUT = re.compile(r"f?get(c|char|s|line)$|readline$")
