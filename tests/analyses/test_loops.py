@@ -210,6 +210,7 @@ def test_the_cpu_work_of_a_compiled_program_is_named(tmp_path, module, where, to
     text = verdict(with_steps(export.load(tmp_path))).shares_text
 
     known = does == "works" or (does == "another" and where == "after")
-    named = known and took_s > 1 and module and "libc" in module
-    assert ("% CPU work)" in text) is bool(named)
+    # After a call of CUDA no program imports: there, the finding tells of it.
+    named = known and took_s > 1 and ("libc" in (module or "") or where == "after")
+    assert ("% CPU work)" in text) is named
     assert ("% in nanosleep)" in text) is (does == "sleeps" and took_s > 0)
