@@ -154,3 +154,63 @@ def test_loops_that_run_at_once_have_no_share_in_all(share):
     loops = tuple(LoopShare(f"loop {n}", 1, 4, 1_000, 1_000, share) for n in range(5))
     text = shares_text(RunShares(100_000, loops, 0, 0, 0))
     assert text.endswith(f"2 other loops {2 * share:.1f} %" if share < 21 else "2 other loops")
+
+
+@pytest.mark.parametrize("table", ["api", "os"])
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("parts", [(100,), (95, 5), (50, 30, 20)])
+@pytest.mark.parametrize("took_ms", [5, 60])
+def test_a_call_that_takes_much_of_a_run_is_named(tmp_path, table, where, parts, took_ms):
+    """Before or after all GPU work; the first call of CUDA starts it, whichever that is."""
+    export, begin = Export(), (took_ms * MS if where == "before" else 0)
+    export.launch((begin, begin + 5 * US), (begin + 10 * US, begin + 100 * MS))
+    at = 0 if where == "before" else begin + 100 * MS
+    for part in parts:
+        end = at + part * took_ms * MS // 100
+        if table == "api":
+            # What it waits for inside is its own time.
+            export.call("cudaHostAlloc_v3020", at, end).os_call("ioctl", at, end)
+        else:
+            export.os_call("getc", at, end)
+        at = end
+
+    text = verdict(with_steps(export.load(tmp_path))).shares_text
+
+    named = "getc" if table == "os" else "cudaHostAlloc"
+    once = parts[0] > 90
+    first = "the first " if table == "api" and once else ""
+    waiting = "waiting for input " if table == "os" and once else ""
+    share = f" ({100 * took_ms / (100 + took_ms):.1f} % {waiting}in {first}{named})"
+    assert (f"{where} 37.5 %{share}" in text) is (took_ms == 60)
+    assert ("(" in text) is (took_ms == 60)
+
+
+@pytest.mark.parametrize("module", ["/lib/libc.so.6", "/usr/bin/python3.12", None])
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("took_s", [0.5, 4])
+@pytest.mark.parametrize("does", ["works", "sleeps", "leaves", "another"])
+def test_the_cpu_work_of_a_compiled_program_is_named(tmp_path, module, where, took_s, does):
+    """Without samples, and whatever the system's calls are: what it does between none of them."""
+    export, took = Export().overhead(0, 1), int(took_s * 1000) * MS
+    begin = took if where == "before" else 0
+    export.launch((begin, begin + 5 * US), (begin + 10 * US, begin + 100 * MS))
+    at = 0 if where == "before" else begin + 100 * MS
+    frames = [(module, "main")] * bool(module)
+    if does == "sleeps":
+        export.os_call("nanosleep", at + MS, at + took - MS, *frames)
+    if does == "leaves":
+        export.off_cpu((at + MS, at + took - MS))
+    if does == "another":
+        # When the process began that launches is not known then.
+        export.call("cudaGetDeviceCount_v3020", 0, US, process=2)
+    # Before or after, the whole is as long.
+    export.os_call("write", begin + 100 * MS, begin + 100 * MS + US, *frames)
+    export.call("cudaFree_v3020", at + took - 2 * US, at + took - US)
+
+    text = verdict(with_steps(export.load(tmp_path))).shares_text
+
+    known = does == "works" or (does == "another" and where == "after")
+    # After a call of CUDA no program imports: there, the finding tells of it.
+    named = known and took_s > 1 and ("libc" in (module or "") or where == "after")
+    assert ("% CPU work)" in text) is named
+    assert ("% in nanosleep)" in text) is (does == "sleeps" and took_s > 0)

@@ -134,6 +134,20 @@ FOREIGN = {
     "viztracer": (_chrome("main", viztracer_metadata={}), "VizTracer", "traceview record"),
     "another program's": (_chrome("browser"), "Chrome trace", "torch.profiler"),
 }
+_LAYER = {"name": "MatMul_13", "timeMs": 0.59, "averageMs": 0.0018, "percentage": 0.0198}
+FOREIGN |= {
+    f"TensorRT, {kind}, {indent}": (
+        json.dumps(rows, indent=indent, separators=(",", " : ")).encode(),
+        "TensorRT",
+        "traceview record",
+    )
+    for indent in (None, 2)
+    for kind, rows in {
+        "layers": [{"count": 330}, *[_LAYER] * 9],
+        "runs": [{"startEnqMs": 0.1, "endEnqMs": 0.2}] * 9,
+        "runs of older": [{"startInMs": 0.1, "endInMs": 0.2}] * 9,
+    }.items()
+}
 NAMES = ("t.json", "t.sqlite", "t", "t.pftrace", "t.xplane.pb", "t.json.gz", "t.db.xz")
 PACKED = {".gz": gzip.compress, ".xz": lzma.compress}
 

@@ -382,6 +382,33 @@ def test_without_gpu_work_the_calls_with_most_time_have_a_remedy(tmp_path, took_
     assert (str(action) in finding.message) is said
 
 
+@pytest.mark.parametrize(
+    ("name", "on_gpu"),
+    [
+        ("aten::cudnn_convolution", True),
+        ("aten::cudnn_convolution_backward", True),
+        ("aten::_cudnn_rnn", True),
+        ("aten::miopen_batch_norm", True),
+        # Asked of tensors of the CPU, too.
+        ("aten::cudnn_is_acceptable", False),
+        ("aten::mkldnn_convolution", False),
+    ],
+)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_operators_of_gpus_alone_show_that_gpu_work_is_missing(tmp_path, name, on_gpu, recorded):
+    events = [traces.span("cpu_op", "aten::conv2d", 0, 100), traces.span("cpu_op", name, 10, 80)]
+    if recorded:
+        events += [traces.call("cudaLaunchKernel", 20, 5, 1), traces.kernel("conv", 40, 50, 1)]
+    report = analyze(load(traces.write(tmp_path / "t.json", events)))
+    found = [each.finding for each in report.findings if "runs on a GPU only" in str(each.message)]
+
+    assert len(found) == (on_gpu and not recorded)
+    for finding in found:
+        assert finding.message.startswith(name)
+        assert finding.severity == "high"
+        assert "ProfilerActivity.CUDA" in finding.action
+
+
 @pytest.mark.parametrize("short_us", [1, 8, 11])
 @pytest.mark.parametrize("cut_off", [False, True])
 def test_many_tiny_operators_are_told_together(tmp_path, short_us, cut_off):
@@ -434,6 +461,48 @@ def test_a_program_that_the_loader_ended_says_why(printed, told, before, schema,
     if not ran:
         [finding] = found
         assert finding.action.startswith("Record with a newer nsys") is ("Injection" in printed)
+
+
+PRINTED = [
+    ("thread 'main' (7) panicked at src/a.rs:77:50:\nupload: Error(CUDA_ERROR_OUT_OF_MEMORY)\nnote",
+     "upload: Error(CUDA_ERROR_OUT_OF_MEMORY)"),
+    ("thread 'main' panicked at 'no device', src/gpu.rs:7:5\n", "'no device', gpu.rs:7:5"),
+    ("Traceback (most recent call last):\n  File \"/home/u/a.py\", line 3, in <module>\n    x()\n"
+     "    ^\nImportError: no module of /home/u/lib.so\n", "ImportError: no module of lib.so"),
+    ("Traceback (most recent call last):\n  File \"a.py\", line 3\ntorch.OutOfMemoryError: CUDA "
+     "out of memory. Tried to allocate 2 GiB\n", "CUDA out of memory. Tried"),
+    ("terminate called after throwing an instance of 'std::system_error'\n  what():  no device\n",
+     "no device"),
+    ("GPUassert: out of memory main.cu 30\n", "GPUassert: out of memory main.cu 30"),
+    ("step 1\nCUDA Error: invalid argument\n", "CUDA Error: invalid argument"),
+    ("CUDA error: no error\n", ""),
+    ("Max error: 0\n", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "error"), PRINTED)
+@pytest.mark.parametrize("ran", ["nothing", "copies", "lost", "kernels"])
+def test_what_a_program_printed_says_why_no_kernel_was_launched(printed, error, ran, tmp_path):
+    export = Export().printed("").printed(printed)
+    if ran == "copies":
+        export.call("cudaMalloc_v3020", 0, 10).copy((20, 40), (45, 60), bytes=4)
+    if ran == "lost":
+        # Why their kernels are missing is another question.
+        export.call("cudaLaunchKernel_v7000", 0, 10)
+    if ran == "kernels":
+        export.launch((0, 10), (20, 30))
+
+    found = [each for each in ask(ANALYSIS, export, tmp_path).findings if "printed" in each.message]
+
+    assert len(found) == (bool(error) and ran in ("nothing", "copies"))
+    for finding in found:
+        assert finding.message.endswith(f"the program printed an error: {error}") or (
+            "Tried" in error and error in finding.message
+        )
+        assert finding.severity == "high"
+        assert ("Free GPU memory" in finding.action) is (
+            "of memory" in error.lower().replace("_", " ")
+        )
 
 
 @pytest.mark.parametrize("broken", [40, 200])

@@ -191,7 +191,15 @@ def test_helpers_without_cuda_beside_gpu_work_are_no_finding(tmp_path):
 
 @pytest.mark.parametrize(
     ("code", "name"),
-    [(98, "InvalidDeviceFunction"), (209, "NoKernelImage"), (222, "UnsupportedPtx"), (0, "")],
+    [
+        (2, ""),
+        (9, "InvalidConfiguration"),
+        (98, "InvalidDeviceFunction"),
+        (209, "NoKernelImage"),
+        (222, "UnsupportedPtx"),
+        (701, "LaunchOutOfResources"),
+        (0, ""),
+    ],
 )
 @pytest.mark.parametrize("copies", [0, 2])
 @pytest.mark.parametrize("launches", [1, 21])
@@ -211,7 +219,32 @@ def test_launches_that_all_fail_are_said_to_with_their_error(
     report = analyze(export.load(tmp_path))
 
     [finding] = [each.finding for each in report.findings if each.finding.severity != "info"]
-    failed = f"No kernel ran: launches failed with cudaError{name}" if name else "Work was launched"
+    failed = f"No kernel ran: calls failed with cudaError{name}" if name else "Work was launched"
     assert finding.message.startswith(failed)
-    assert finding.action.startswith("Build for this GPU") is bool(name)
-    assert ("no kernel ran: launches failed" in report.verdict.text) is bool(name and copies)
+    assert finding.action.startswith("Build for this GPU") is (code in (98, 209, 222))
+    assert finding.action.startswith("Launch blocks that fit") is (code in (9, 701))
+    assert ("no kernel ran: calls failed" in report.verdict.text) is bool(name and copies)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+@pytest.mark.parametrize("printed", ["", "cudaErrorMemoryAllocation in main.cu"])
+@pytest.mark.parametrize("retried", [False, True])
+def test_memory_that_a_program_did_not_get_ends_it(tmp_path, code, printed, retried):
+    """An allocator may free what it holds and try again: then kernels run."""
+    export = Export().call("cudaMalloc_v3020", 0, 9_000, error=code)
+    if printed:
+        export.printed(printed)
+    if retried:
+        export.call("cudaMalloc_v3020", 10_000, 19_000).launch((20_000, 25_000), (30_000, 90_000))
+    found = analyze(export.load(tmp_path)).findings
+
+    high = [each.finding for each in found if each.finding.severity == "high"]
+    assert len(high) == (not retried and (code == 2 or bool(printed)))
+    for finding in high:
+        said = (
+            "No kernel was launched, and the program printed an error"
+            if printed
+            else ("No kernel was launched: calls failed with cudaErrorMemoryAllocation")
+        )
+        assert finding.message.startswith(said)
+        assert finding.action.startswith("Free GPU memory")

@@ -17,6 +17,7 @@ from tests.render.example_report import (
     a_trace,
     share_rows,
 )
+from tests.trace.kineto import traces
 from traceview.base.findings import SEVERITIES
 from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.base.text import cells, drawn, fitting
@@ -165,6 +166,17 @@ def test_a_part_of_the_report_does_not_say_that_nothing_was_found(unpack):
     assert whole.findings
     assert nothing_found(part) == "Nothing found that would save time (asked: steps)."
     assert nothing_found(whole) == "Nothing found that would save time."
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 9])
+def test_passes_of_the_cpu_alone_are_to_be_several(tmp_path, steps):
+    events = [traces.span("cpu_op", "aten::addmm", 100 * at, 90) for at in range(max(steps, 1))]
+    events += [
+        traces.span("user_annotation", f"ProfilerStep#{at}", 100 * at, 95) for at in range(steps)
+    ]
+    report = analyze(traceview.load(traces.write(tmp_path / "t.json", events)))
+
+    assert ("record several passes" in nothing_found(report)) is (steps < 2)
 
 
 @pytest.mark.parametrize(("only", "answer_first"), [((), False), (("steps",), True)])

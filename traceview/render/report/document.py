@@ -102,9 +102,12 @@ def nothing_found(report: Report) -> str:
                 "program in which it computes on the GPU."
             )
         if report.trace.recorder == "torch.profiler":
+            once = not (report.verdict and report.verdict.steps)
             return (
                 "There is no GPU time to save. If a GPU worked, it was not seen: torch.profiler "
                 "records NVIDIA's only with ProfilerActivity.CUDA, and Apple's (MPS) never."
+                + " First uses count as well: record several passes after a warm-up."
+                * once
             )
         unseen = ": on WSL and virtual GPUs, nsys may see none of it"
         return (

@@ -26,9 +26,9 @@ from traceview.traces.trace.nsys import export_info
 def gpu_work(trace: Trace) -> list[Check]:
     """Whether GPU work was recorded, and why not."""
     ops = operations.operations(trace)
-    if error := trace.run.get(export_info.LOADER_ERROR):
-        remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
-        return [Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})]
+    launched = bool((operations.call_kinds(trace) == CallKind.LAUNCH).any())
+    if printed := _printed(trace, launched):
+        return [printed]
     if is_cut_off(trace):
         return [Check("GPU work", "blind", _CUT_OFF, _WHOLE, all_in_doubt=True)]
     if "kernels" in trace.unread:
@@ -36,24 +36,37 @@ def gpu_work(trace: Trace) -> list[Check]:
         template = "The kernels were not read, so GPU time is unknown: {reason}."
         remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
         return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
-    launched = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
-    if not launched and (operations.call_kinds(trace) == operations.CallKind.LAUNCH).any():
+    seen = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
+    if launched and not seen:
         return [_lost(trace, bool(len(ops)))]
     if accelerator := other_accelerator(trace):
         return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
-    if without_gpu(trace):
-        why = (
-            "None was recorded: PyTorch found no GPU, or was profiled without "
-            "ProfilerActivity.CUDA."
-        )
-        return [Check("GPU work", "note", why, how_to_record(trace))]
-    if "kernels" not in trace.tables:
-        return [Check("GPU work", "note", "None was recorded.", how_to_record(trace))]
+    if without_gpu(trace) or "kernels" not in trace.tables:
+        return [_none(trace)]
     if without_cuda(trace):
         return [_unseen(trace)]
     if not len(ops):
         return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
     return [_counted(trace, len(ops))]
+
+
+def _printed(trace: Trace, launched: bool) -> Check | None:
+    """The error of a program that did not start, or launched no kernel, as printed or returned."""
+    if error := trace.run.get(export_info.LOADER_ERROR):
+        remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
+        return Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})
+    names = (export_info.PROGRAM_ERROR, export_info.CALL_ERROR)
+    error = next((trace.run[name] for name in names if name in trace.run), None)
+    if not error or launched:
+        return None
+    text = _PRINTED if names[0] in trace.run else _FAILED
+    return Check(
+        "GPU work", "blind", text, _after_error(error), {"error": error}, all_in_doubt=True
+    )
+
+
+def _after_error(error: str) -> str:
+    return next(remedy for sign, remedy in _AFTER if sign.search(error))
 
 
 def _lost(trace: Trace, others: bool) -> Check:
@@ -64,12 +77,22 @@ def _lost(trace: Trace, others: bool) -> Check:
     template, values = _on_cpu(trace)
     remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
     remedy = _CHECK_LAUNCHES if others else remedy
-    if error := trace.run.get(export_info.LAUNCH_ERROR):
-        lost, remedy = f"No kernel ran: launches failed with {error}.", _COMPILE_FOR
+    if error := trace.run.get(export_info.CALL_ERROR):
+        lost, remedy = f"No kernel ran: calls failed with {error}.", _after_error(error)
     if launches.loses_graphs(trace):
         lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
         remedy = AS_NODES
     return Check("GPU work", "blind", f"{lost}{template}", remedy, values, all_in_doubt=True)
+
+
+def _none(trace: Trace) -> Check:
+    """Of a recording without GPU work, which operators may show to have been done."""
+    names, remedy = trace.recorded("ranges").texts("name").values, how_to_record(trace)
+    if ran := next((str(each) for each in names if _OF_GPUS.match(str(each))), ""):
+        values = {"operator": ran}
+        return Check("GPU work", "blind", _UNRECORDED, remedy, values, all_in_doubt=True)
+    why = _NO_GPU if without_gpu(trace) else "None was recorded."
+    return Check("GPU work", "note", why, remedy)
 
 
 def _unseen(trace: Trace) -> Check:
@@ -110,6 +133,10 @@ def _counted(trace: Trace, operations: int) -> Check:
     return Check("GPU work", "ok", text, values=counts)
 
 
+_NO_GPU = "None was recorded: PyTorch found no GPU, or was profiled without ProfilerActivity.CUDA."
+_UNRECORDED = "{operator} runs on a GPU only, and no GPU work was recorded, so GPU time is unknown."
+_OF_GPUS = re.compile(r"aten::_?(cudnn|miopen)_(conv|batch_norm|rnn|ctc)")
+"""Operators without a kernel for CPUs."""
 _CUT_OFF = "The file ends before any GPU work, so GPU time is unknown."
 _WHOLE = "Copy the file again, or record again: its end is missing."
 _NOT_BEGUN = "The program did not start, so nothing was recorded: {error}."
@@ -120,6 +147,12 @@ _NEWER_NSYS = (
 )
 _RUN_ALONE = (
     "Run the program without the recorder: a library that it needs is missing, or does not fit."
+)
+_PRINTED = "No kernel was launched, and the program printed an error: {error}"
+_FAILED = "No kernel was launched: calls failed with {error}."
+_FREE = (
+    "Free GPU memory (nvidia-smi shows what holds it), or make the problem smaller, and record "
+    "again."
 )
 _NO_KERNEL = (
     "No kernel was launched: {others:copy or memset|copies and memsets} and their start are all "
@@ -152,9 +185,22 @@ _SEE_CUDA = (
 )
 
 
-_COMPILE_FOR = (
-    "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is newer. "
-    "Check the error of each launch (cudaGetLastError)."
+_AFTER = tuple(
+    (re.compile(sign), remedy)
+    for sign, remedy in (
+        (f"(?i)out[ _]of[ _]memory|{export_info.NO_MEMORY}", _FREE),
+        (
+            "cudaError(InvalidDeviceFunction|NoKernelImage|UnsupportedPtx)",
+            "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is "
+            "newer. Check the error of each launch (cudaGetLastError).",
+        ),
+        (
+            "cudaError(InvalidConfiguration|LaunchOutOfResources)",
+            "Launch blocks that fit: 1,024 threads at most, with the registers and shared memory "
+            "that this GPU has. Check the error of each launch (cudaGetLastError).",
+        ),
+        ("", "Fix it, and record again."),
+    )
 )
 _CHECK_LAUNCHES = (
     "Check the error of each launch (cudaGetLastError): copies were recorded and kernels were not, "

@@ -49,8 +49,20 @@ _OF_NAMES = (
 # The first field of an XSpace and of a Perfetto trace alike: number 1, with a length.
 FIRST_FIELD = b"\x0a"
 _XSPACE = re.compile(rb"/(?:host|device):|Task Environment")
-# The head of a table of `nsys stats` of 2019 to 2026; in JSON no string goes over a line's end.
-_SUMMARY = re.compile(rb'^[ "|]*Time ?\(%\)[\s",|]+Total Time', re.MULTILINE)
+_OF_TEXTS = (
+    # The head of a table of `nsys stats` of 2019 to 2026; in JSON no string goes over a line's end.
+    (
+        re.compile(rb'^[ "|]*Time ?\(%\)[\s",|]+Total Time', re.MULTILINE),
+        "a summary in text, as `nsys stats` and --stats=true print, without a time line",
+        "pass the recording that it was made of: the .nsys-rep file, or its SQLite export",
+    ),
+    (
+        re.compile(rb'\A\s*\[\s*\{\s*"(?:count"\s*:\s*\d+\s*\}\s*,|start(?:Enq|In)Ms")'),
+        "a table of layers or runs by TensorRT (trtexec --exportProfile, --exportTimes), without a "
+        "time line",
+        _OF_NVIDIA,
+    ),
+)
 _MOST_BEFORE_BYTES = 1 << 18
 """What a program prints before the first table, as far as it is looked through."""
 
@@ -80,12 +92,13 @@ def of_start(name: str, start: bytes) -> TraceFormatError | None:
 
 
 def check_text(start: bytes) -> None:
-    """Raise TraceFormatError for the tables that `nsys stats` prints, whatever comes before."""
-    if _SUMMARY.search(start[:_MOST_BEFORE_BYTES]):
-        raise TraceFormatError(
-            "it is a summary in text, as `nsys stats` and --stats=true print, without a time line",
-            "pass the recording that it was made of: the .nsys-rep file, or its SQLite export",
-        )
+    """Raise TraceFormatError for the text of other tools that has no time line.
+
+    Such as the tables that `nsys stats` prints, whatever comes before.
+    """
+    for sign, what, remedy in _OF_TEXTS:
+        if sign.search(start[:_MOST_BEFORE_BYTES]):
+            raise TraceFormatError(f"it is {what}", remedy)
 
 
 def of_protocol_buffers(start: bytes) -> TraceFormatError:

@@ -24,6 +24,7 @@ from traceview.traces.analyses.gpu_idle import (
     gap_evidence,
     idle_claim,
     line_sites,
+    pinning,
     remedies,
     sentences,
 )
@@ -494,6 +495,7 @@ RULES = (
         "the next frame of a video, a rate limit, another thread or process.",
     ),
     beside_work.RULE,
+    pinning.RULE,
     FindingRule(
         without_work,
         "No GPU work was launched in the selected ranges. {gpu} sat idle for {idle_ns} of the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -10,8 +11,10 @@ from traceview.base import groups, intervals, units
 from traceview.base.findings import LoopTime, shortened
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
+from traceview.traces.analyses.gpu_idle import beside_work
 from traceview.traces.analyses.verdict.parts import loop_times, steady_rows
 from traceview.traces.facts.operations import operations
+from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.trace import Trace
 
@@ -71,6 +74,73 @@ def run_shares(trace: Trace, device: int | None) -> RunShares:
     )
 
 
+def long_calls(trace: Trace) -> tuple[str, str]:
+    """What takes most of the time before all GPU work, and after it, where that is much of a run.
+
+    That is a call of the thread that launches most, as `9.1 % in cudaHostAlloc`.
+    """
+    ops, calls, (start, end) = operations(trace), trace.recorded("api_calls"), recorded_span(trace)
+    launching = ops.call[ops.launched]
+    if not len(launching):
+        return "", ""
+    thread = int(np.bincount(calls["thread"][launching]).argmax())
+    begin, last = int(ops.start_ns.min()), int(ops.end_ns.max())
+    return (
+        _long_call(trace, thread, (start, begin), end - start),
+        _long_call(trace, thread, (last, end), end - start),
+    )
+
+
+def _long_call(trace: Trace, thread: int, window: tuple[int, int], run_ns: int) -> str:
+    calls, parts = trace.recorded("api_calls"), list[tuple[int, str]]()
+    called = intervals.covered(calls)
+    for table in (calls, trace.recorded("os_calls")):
+        rows = np.flatnonzero(table["thread"] == thread)
+        begun, ended = (table[name][rows].clip(*window) for name in ("start_ns", "end_ns"))
+        took, names = ended - begun, table.texts("name").take(rows)
+        if table is not calls:
+            took -= intervals.overlap(called, begun, ended)
+        each = groups.group(names.codes)
+        for first, time_ns in zip(each.first, groups.sums(each, took), strict=True):
+            # Of the calls of CUDA the first one starts it, whichever that is; it waits for none.
+            name = str(names[int(first)])
+            once = took[first] > _ONCE * time_ns
+            where = f"in {'the first ' if once and 'Synchronize' not in name else ''}{name}"
+            if table is not calls:
+                where = f"{'waiting for input ' if once and _INPUT.match(name) else ''}in {name}"
+            parts.append((int(time_ns), where))
+    parts += [(time_ns, "CPU work") for time_ns in _cpu_work_ns(trace, thread, window, parts)]
+    most_ns, where = max(parts, default=(0, ""))
+    share = 100.0 * most_ns / max(run_ns, 1)
+    return f"{units.percent(share)} {where}" if share >= _LEAST_CALL_PCT else ""
+
+
+def _cpu_work_ns(
+    trace: Trace, thread: int, window: tuple[int, int], parts: Sequence[tuple[int, str]]
+) -> list[int]:
+    """The CPU's work in a window: what a finding tells, else what a compiled program does beside
+    the `parts` that are its calls.
+    """
+    claims, since = beside_work.beside_gpu_work(trace), beside_work.compiled_since(trace, thread)
+    start, end = window
+    # A call may return a little before the work that it waits for ends.
+    middles = (sum(time or 0 for time in each.window) // 2 for each in claims)
+    told = [x.saved_ns for x, middle in zip(claims, middles, strict=True) if start < middle < end]
+    if told or since is None:
+        return told
+    begin = max(start, since)
+    away = intervals.overlap(off_cpu(trace, thread), np.array([begin]), np.array([end]))
+    work_ns = end - begin - max(sum(time_ns for time_ns, _ in parts), int(away[0]))
+    return [work_ns] if work_ns >= beside_work.LEAST_NS else []
+
+
+_INPUT = re.compile(r"f?get(c|char|s|line)$|readline$")
+"""Calls that read what a person types, where a single one takes long."""
+_ONCE, _LEAST_CALL_PCT = 0.9, 10.0
+"""Starting CUDA takes 58 to 309 ms in the first call, others of its name next to nothing, but for
+3 of 815 ms that pin 400 MB each (public recordings): 0.45."""
+
+
 def _together(times: Iterable[Intervals]) -> Intervals:
     starts, ends = zip(*times, strict=True)
     return intervals.union(np.concatenate(starts), np.concatenate(ends))
@@ -95,16 +165,19 @@ LEAST_OUTSIDE = 0.1
 _MOST_LOOPS, _LONGEST_NAME, _LEAST_PCT = 3, 30, 1.0
 
 
-def shares_text(shares: RunShares, warms_up: bool = False) -> str:
+def shares_text(
+    shares: RunShares, warms_up: bool = False, calls: tuple[str, str] = ("", "")
+) -> str:
     """`Of 3.98 s recorded: eager_# 0.6 % (6 steps of 3.61 ms) · …`, where it is not one loop.
 
-    Without steps, GPU work after warm-up is said to be that where other work `warms_up`.
+    Without steps, GPU work after warm-up is said to be that where other work `warms_up`. `calls`
+    are what takes much of the time before all GPU work, and after it (`long_calls`).
     """
     left_out = shares.outside_ns > LEAST_OUTSIDE * shares.run_ns
     if len(shares.loops) <= 1 and not left_out:
         return ""
     work = "GPU work after warm-up" if warms_up else "first to last GPU work"
-    parts = [*_loops_parts(shares, work), *_outside_parts(shares)]
+    parts = [*_loops_parts(shares, work), *_outside_parts(shares, calls)]
     return f"Of {units.duration(shares.run_ns)} recorded: {' · '.join(parts)}"
 
 
@@ -128,13 +201,14 @@ def _loops_parts(shares: RunShares, work: str) -> Iterator[str]:
         yield f"{units.counted(len(more), 'other loop')}{share}"
 
 
-def _outside_parts(shares: RunShares) -> Iterator[str]:
+def _outside_parts(shares: RunShares, calls: tuple[str, str]) -> Iterator[str]:
+    before, after = (f" ({call})" if call else "" for call in calls)
     parts = (
-        (shares.before_ns, "start-up and warm-up" if shares.loops else "before"),
-        (shares.between_ns, "between steps"),
-        (shares.after_ns, "after"),
+        (shares.before_ns, "start-up and warm-up" if shares.loops else "before", before),
+        (shares.between_ns, "between steps", ""),
+        (shares.after_ns, "after", after),
     )
-    for time_ns, name in parts:
+    for time_ns, name, call in parts:
         share = 100.0 * time_ns / max(shares.run_ns, 1)
         if share >= _LEAST_PCT:
-            yield f"{name} {units.percent(share)}"
+            yield f"{name} {units.percent(share)}{call}"

@@ -14,7 +14,7 @@ from traceview.base.tables import picked
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import beside_work, late_parts, line_sites
-from traceview.traces.analyses.verdict.loops import RunShares, run_shares, shares_text
+from traceview.traces.analyses.verdict.loops import RunShares, long_calls, run_shares, shares_text
 from traceview.traces.analyses.verdict.parts import (
     MainLoop,
     SteadyParts,
@@ -103,7 +103,7 @@ def verdict(trace: Trace) -> Verdict:
     shares = run_shares(trace, parts.device if parts else None)
     # Without GPU work and without steps there is nothing that a recording could be mostly about.
     warms_up = parts is not None and _warms_up(trace, parts.device)
-    text = shares_text(shares, warms_up) if parts or shares.loops else ""
+    text = shares_text(shares, warms_up, long_calls(trace)) if parts or shares.loops else ""
     return replace(result, shares=shares, shares_text=text)
 
 
@@ -120,9 +120,13 @@ def _limited(trace: Trace) -> Verdict:
     if too_few or first_calls.is_start_up_alone(trace):
         # Where a memset or two are all that ran, no share of the time means anything.
         little = "Next to no GPU work was recorded: "
+        after = _after_idle(trace, parts.device)
         if not first_calls.runs_kernels(trace):
-            little = "No kernel ran, nothing but a start was recorded: "
-        text = little + _all_work(trace, parts.device) + _after_idle(trace, parts.device)
+            printed = "The program printed an error and ran no kernel"
+            nothing = "No kernel ran, nothing but a start was recorded"
+            little = f"{printed if export_info.PROGRAM_ERROR in trace.run else nothing}: "
+            after = ""
+        text = little + _all_work(trace, parts.device) + after
         cold = first_calls.cold_passes(trace)
         compiled_ns = cold.compiled_ns if cold and cold.is_compilation else 0
         compiled = [f"{units.duration(compiled_ns)} of compilation"] if compiled_ns else []
@@ -292,6 +296,8 @@ def _no_work(trace: Trace) -> str:
         return "No GPU work in the selection."
     cut_off, work = "truncated" in trace.run, cpu_work.cpu_work(trace)
     text = "The file ends before any GPU work." if cut_off else "No GPU work was recorded."
+    if export_info.PROGRAM_ERROR in trace.run and not len(trace.recorded("api_calls")):
+        text = "No GPU work was recorded, and the program printed an error."
     phrases = [*_cpu_phrases(work)] if work else []
     if work is None or not phrases:
         return text
@@ -395,8 +401,8 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
     if not unknown.lost:
         time = units.duration(unknown.gaps_ns)
         return f"idle time unknown: work launched before the recording may have run in {time} of it"
-    if error := trace.run.get(export_info.LAUNCH_ERROR):
-        return f"no kernel ran: launches failed with {error}"
+    if error := trace.run.get(export_info.CALL_ERROR):
+        return f"no kernel ran: calls failed with {error}"
     launches = units.counted(unknown.launches, "launch", "launches")
     lost = f"{units.count(unknown.lost)} of {launches}"
     return f"idle time unknown: the work of {lost} was not recorded"

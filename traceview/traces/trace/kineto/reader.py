@@ -174,7 +174,9 @@ def read(pieces: Iterator[bytes], path: str, file: BinaryIO | None = None) -> Tr
     if not gathered.categories - {"M"} and not source.truncated:
         raise foreign.of_events(
             gathered.cpu.owners.process_names.values(), source.metadata.keys()
-        ) or TraceFormatError("it is a Chrome trace without any event of torch.profiler", USE_TRACE)
+        ) or TraceFormatError(
+            "it is a Chrome trace, or other JSON, without any event of torch.profiler", USE_TRACE
+        )
     if not gathered.categories:
         raise TraceFormatError("it is truncated before its first event", "copy the file again")
     tables, origin, impossible = _tables(gathered, source.metadata)

@@ -197,47 +197,67 @@ _KERNEL_LAUNCHES = (
 _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch")
 
 
-def launch_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
-    """The error of launches whose code the driver cannot run, where no kernel was recorded."""
+def call_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
+    """The first error of calls that keeps kernels from running, where no kernel was recorded."""
     table, column = "CUPTI_ACTIVITY_KIND_RUNTIME", "returnValue"
     has_kernels = "kernels" in present and len(present["kernels"])
     if has_kernels or table not in database.tables:
         return {}
     if column not in database.describe(table).columns:
         return {}
-    failed = database.lines_of(table, (column,), {column: [*_NO_CODE]})
-    return {LAUNCH_ERROR: _NO_CODE[int(str(failed[0][0]))]} if failed else {}
+    # Who launches has got memory, later or in smaller pieces.
+    codes = [code for code in _CALL_ERRORS if code != 2 or not _kernels_missing(present)]
+    failed = database.lines_of(table, (column,), {column: codes})
+    return {CALL_ERROR: _CALL_ERRORS[int(str(failed[0][0]))]} if failed else {}
 
 
-def loader_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
-    """The error of the loader that ended a program of which nothing was recorded.
+def program_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
+    """The error that a program printed of which no kernel was recorded: nsys keeps the output.
 
-    nsys keeps what the program printed.
+    That of the loader counts where nothing was recorded: a child may fail to load.
     """
     streams, strings = "ProcessStreams", "StringIds"
-    ran = any(len(present[name]) for name in ("api_calls", "os_calls") if name in present)
-    if ran or streams not in database.tables:
+    has_kernels = "kernels" in present and len(present["kernels"])
+    if has_kernels or streams not in database.tables:
         return {}
+    ran = any(len(present[name]) for name in ("api_calls", "os_calls") if name in present)
     rows = [row for (row,) in database.lines(streams, ("contentId",)) if isinstance(row, int)]
-    for (text,) in database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]}):
-        if found := _LOADER_ERROR.search(str(text)[:_MOST_PRINTED]):
-            # Without the folders of a machine.
-            return {LOADER_ERROR: re.sub(r"\S*/", "", found[1])}
+    texts = database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]})
+    printed = [str(text)[-_MOST_PRINTED:] for (text,) in texts]
+    for name, sign in _ERRORS if ran else ((LOADER_ERROR, _LOADER_ERROR), *_ERRORS):
+        for text in printed:
+            if found := sign.search(text):
+                # Without the folders of a machine.
+                return {name: re.sub(r"\S*/", "", found[1].strip())}
     return {}
 
 
-LOADER_ERROR, _MOST_STREAMS, _MOST_PRINTED = "loader_error", 100, 10_000
+LOADER_ERROR, PROGRAM_ERROR = "loader_error", "program_error"
+_MOST_STREAMS, _MOST_PRINTED = 100, 10_000
 _LOADER_ERROR = re.compile(
     r"(?:symbol lookup error|error while loading shared libraries): (.{1,500}?)(?:, version \S+)?$",
     re.MULTILINE,
 )
+_ERRORS = tuple(
+    (PROGRAM_ERROR, re.compile(sign, re.MULTILINE))
+    for sign in (
+        # Rust, its older form included, Python, C++, and what checks of CUDA's results print.
+        r"panicked at (?:\S+:\n)?(.{1,500})$",
+        r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+(\S.{1,500})$",
+        r"^terminate called .*\n\s*what\(\):\s+(.{1,500})$",
+        r"^(?!.*no error)(.{0,200}\b(?:CUDA_ERROR_|cudaError[A-Z]|(?i:cuda error|gpuassert)).*)$",
+    )
+)
 
 
-LAUNCH_ERROR = "launch_error"
-_NO_CODE = {
+CALL_ERROR, NO_MEMORY = "call_error", "cudaErrorMemoryAllocation"
+_CALL_ERRORS = {
+    2: NO_MEMORY,
+    9: "cudaErrorInvalidConfiguration",
     98: "cudaErrorInvalidDeviceFunction",
     209: "cudaErrorNoKernelImageForDevice",
     222: "cudaErrorUnsupportedPtxVersion",
+    701: "cudaErrorLaunchOutOfResources",
 }
 
 

@@ -72,8 +72,8 @@ def read(database: Database, path: str) -> Trace:
     export.read_ahead(RANGES, tables.KERNELS, tables.API_CALLS)
     staged, impossible = _staged(tables.Reader(export), meta)
     run = {**export_info.clock_origin(database), **meta.run}
-    run |= export_info.launch_error(database, staged)
-    run |= export_info.loader_error(database, staged)
+    run |= export_info.call_error(database, staged)
+    run |= export_info.program_error(database, staged)
     several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
     if not several and "rank" not in meta.run:
         # Of several processes that used GPUs, nothing tells which has the rank.
