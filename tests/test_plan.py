@@ -77,6 +77,41 @@ def test_what_wins_only_behind_another_is_marked(tmp_path):
     assert rows[1].step_after_ns < rows[0].step_after_ns
 
 
+def test_what_wins_nothing_alone_is_planned_behind_what_lets_it(tmp_path):
+    trace = program(call_us=50, kernel_us=20, waits=False).load(tmp_path)
+    graph = Finding("high", "graph", "a", MS, share_of_step_pct=10.0, edit=launches_at_once)
+    faster_ = Finding("info", "faster", "a", 0, edit=faster(trace, 2), error_ns=0)
+    told, outside = replace(faster_, severities=("info", "info")), replace(faster_, outside=True)
+    for each, planned_too in ((faster_, True), (told, False), (outside, False)):
+        outcome = {"a": Result({}, (graph, each))}
+        found = ranked(outcome, steady_ns=10 * MS, model=lambda: model(trace))
+        assert [row.wins_now for row in plan(found)] == [True, False][: 1 + planned_too]
+
+
+@pytest.mark.parametrize("part", [0.3, 1.0])
+@pytest.mark.parametrize("other", [1.5, 1.2])
+@pytest.mark.parametrize("analysis", ["wave-quantization", "load-widths", "kernel-share"])
+def test_what_another_kernel_does_needs_no_better_grid(tmp_path, part, other, analysis):
+    """Advice on a kernel as it is launched ends where a remedy before it replaces most of it."""
+    trace = program(call_us=2, kernel_us=50).load(tmp_path)
+    rows = steady(trace)
+    replaced = rows[: round(part * len(rows))]
+    less_ns = (operations(trace).duration_ns[replaced] * 0.875).astype(np.int64)
+    tf32 = savings.of_operations(trace, replaced, savings.faster(less_ns)).edit
+    kernels = Finding("high", "tf32", "a", 8 * MS, share_of_step_pct=80.0, edit=tf32)
+    grid = Finding("low", "grid", "a", MS, share_of_step_pct=10.0, edit=faster(trace, other))
+    outcomes = {"kernel-share": Result({}, (kernels,)), analysis: Result({}, (grid,))}
+    if analysis == "kernel-share":
+        outcomes = {analysis: Result({}, (kernels, grid))}
+    found = ranked(outcomes, steady_ns=10 * MS, model=lambda: model(trace))
+    keeps = analysis == "kernel-share" or part < 0.5
+    assert len(plan(found)) == 1 + keeps
+    if keeps and part == 1.0:
+        # The second takes its part of what the first leaves, not of what was recorded.
+        won_ns = plan(found)[1].step_before_ns - plan(found)[1].step_after_ns
+        assert won_ns == pytest.approx(found[1].won.alone_ns / 8, rel=0.01)
+
+
 def test_a_finding_keeps_its_bounds_of_severity(tmp_path):
     trace = program(call_us=2, kernel_us=50).load(tmp_path)
     low = Finding("low", "m", "a", MS, edit=faster(trace, 2), severities=("info", "low"))
@@ -152,11 +187,13 @@ def test_a_fact_claims_no_saving():
 
 
 def test_what_wins_only_after_others_says_so(tmp_path):
-    won = Won(1, 9 * MS, 8 * MS, MS, per_step=True)
+    won = Won(1, 9 * MS, 8 * MS, MS, per_step=True, whole_ns=10 * MS)
     nothing = Finding("low", "m", "a", 1000, share_of_step_pct=0.01)
     of_step = Forecast(1000, 10 * MS, None, share_of_step_pct=0.01)
     claimed = ranked_claim(RankedFinding("a", nothing, of_step, won))
-    assert claimed.parts() == ["saves nothing alone, 1.00 ms per step after those before it (plan)"]
+    assert claimed.parts() == [
+        "saves nothing alone, 1.00 of 10.0 ms per step (10.0 %) after those before it"
+    ]
     first = ranked_claim(RankedFinding("a", nothing, of_step, replace(won, place=0)))
     assert first.parts() == ["save up to 1.00 µs of 10.0 ms per step (<0.1 %)"]
 
@@ -164,10 +201,12 @@ def test_what_wins_only_after_others_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("error_ms", "said"),
     [
-        (2, "save about 4.0 ± 2.0 of 10.0 ms per step (40.0 %)"),
+        (2, "save about 4.0 ± 2.0 of 10.0 ms per step (40 %)"),
         (5, "save up to 9.00 of 10.0 ms per step (90.0 %)"),
-        (6, "save about 4 ± 4 of 10.0 ms per step (40.0 %)"),
-        (40, "save about 4 ± 4 of 10.0 ms per step (40.0 %)"),
+        (6, "save about 4 ± 4 of 10.0 ms per step (40 %)"),
+        (40, "save about 4 ± 4 of 10.0 ms per step (40 %)"),
+        (7, "save about 4 ± 4 of 10.0 ms per step (40 %)"),
+        (0.1, "save about 4.00 ± 0.10 of 10.0 ms per step (40 %)"),
     ],
 )
 def test_an_error_that_spans_the_whole_step_bounds_nothing(error_ms, said):
@@ -176,3 +215,23 @@ def test_an_error_that_spans_the_whole_step_bounds_nothing(error_ms, said):
         *(4 * MS, 10 * MS, None, "about"), share_of_step_pct=40.0, error_ns=error_ms * MS
     )
     assert ranked_claim(RankedFinding("a", finding, of_step)).parts() == [said]
+
+
+@pytest.mark.parametrize(
+    ("saved_ms", "error_ms", "said"),
+    [
+        (8, 2, ["save at least 6.00 of 10.0 ms (60.0 %)", "2.5× as fast"]),
+        (8, 5, ["save about 8 ± 5 of 10.0 ms (80 %)", "at least 1.4× as fast"]),
+        (8, 1, ["save about 8.0 ± 1.0 of 10.0 ms (80 %)", "3.3 to 10.0× as fast"]),
+        (8, 0.001, ["save about 8.00 of 10.0 ms (80.0 %)", "5.0× as fast"]),
+    ],
+)
+def test_no_more_than_all_can_be_saved(saved_ms, error_ms, said):
+    """The error of a saving shows in its digits, its share and how many times as fast that is."""
+    saved_ns, error_ns = saved_ms * MS, round(error_ms * MS)
+    finding = Finding("high", "m", "a", saved_ns, share_of_step_pct=10.0 * saved_ms, saving="about")
+    factor = 10 / (10 - saved_ms)
+    of_run = Forecast(
+        None, None, factor, "about", share_of_run_pct=10.0 * saved_ms, error_ns=error_ns
+    )
+    assert ranked_claim(RankedFinding("a", finding, of_run)).parts() == said

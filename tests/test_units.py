@@ -156,9 +156,11 @@ def test_a_path_of_modules_does_not_repeat_the_name_around(path, shown):
     ("time_ns", "error_ns", "text"),
     [
         (24_910_000, 312_000, "24.9 ± 0.4 ms"),
-        (17_576_798, 2_402, "17.6 ± 0.1 ms"),
+        (17_576_798, 2_402, "17.6 ms"),
         (553_000, 157_000, "550 ± 160 µs"),
         (4_240_000, 6_580_000, "4 ± 7 ms"),
+        (17_576_798, 52_402, "17.6 ± 0.1 ms"),
+        (34_600_000_000, 12_900, "34.6 s"),
         (200_000, 0, "200 µs"),
         (0, 1_500, "0.0 ± 1.5 µs"),
         (999, 1, "999 ± 1 ns"),
@@ -166,3 +168,20 @@ def test_a_path_of_modules_does_not_repeat_the_name_around(path, shown):
 )
 def test_a_duration_and_its_error_have_one_unit(time_ns, error_ns, text):
     assert units.with_error(time_ns, error_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("after", "error", "text"),
+    [
+        (4, 0, "2.5×"),
+        (4, 0.01, "2.5×"),
+        (4, 1, "2.0 to 3.3×"),
+        (0.65, 0.6, "at least 8.0×"),
+        (0.2, 0.05, "40.0 to 66.7×"),
+        (0.2, 11, "at least 0.9×"),
+        (0.05, 0, "at least 200.0×"),
+    ],
+)
+@pytest.mark.parametrize("unit_ns", [1_000, 1_000_000_000])
+def test_a_speed_up_is_as_sure_as_the_time_left(unit_ns, after, error, text):
+    assert units.times_as_fast(10 * unit_ns, after * unit_ns, error * unit_ns) == text

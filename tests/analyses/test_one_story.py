@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import combinations
@@ -13,7 +14,7 @@ import pytest
 import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.base import intervals
-from traceview.base.findings import Finding
+from traceview.base.findings import HIGH, LOW, MEDIUM, Finding
 from traceview.base.vocabulary.activities import ACTIVITIES
 from traceview.base.vocabulary.causes import (
     CAUSE_NAMES,
@@ -23,6 +24,7 @@ from traceview.base.vocabulary.causes import (
     LAUNCH_LATE,
     SYNC_DRAIN,
 )
+from traceview.render.report.document import ranked_claim
 from traceview.traces.analyses.base import Result
 from traceview.traces.analyses.verdict.parts import steady_parts
 from traceview.traces.comparison.parts import AT_START, idle_parts
@@ -185,6 +187,39 @@ def test_cards_and_plan_are_one_order_and_say_one_number(report: Report):
     # A remedy wins alone what it wins as the first; later ones may win less, or more.
     alone = [report.findings[step.finding].won for step in plan]
     assert all(won and won.alone_ns >= 0 for won in alone)
+
+
+def _parsed(number: str, unit: str) -> tuple[float, float]:
+    """A printed time in ns, and half of its last digit."""
+    factor, digits = UNITS[unit], len(number.partition(".")[2])
+    return float(number.replace(",", "")) * factor, 0.5 * factor / 10**digits
+
+
+UNITS = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}
+PART_OF_WHOLE = re.compile(
+    r"([\d.,]+)(?: ± ([\d.,]+))?(?: ([nµm]?s))? of ([\d.,]+) ([nµm]?s)\b.*?\(<?([\d.]+) %\)"
+)
+
+
+def test_a_percentage_is_of_the_whole_printed_beside_it(report: Report):
+    for row in report.findings:
+        claimed = ranked_claim(row)
+        match = PART_OF_WHOLE.search(claimed.parts()[0]) if claimed else None
+        if match is None:
+            continue
+        number, error, unit, whole_number, whole_unit, pct = match.groups()
+        part_ns, off_ns = _parsed(number, unit or whole_unit)
+        if error:
+            # Its digits are those of its error, which is 3.6 to 35 of them.
+            off_ns = max(off_ns, _parsed(error, unit or whole_unit)[0] / 7)
+        whole_ns, whole_off_ns = _parsed(whole_number, whole_unit)
+        off = 100 * off_ns / whole_ns + 100 * part_ns * whole_off_ns / whole_ns**2
+        shown = 0.5 / 10 ** len(pct.partition(".")[2])
+        assert float(pct) == pytest.approx(100 * part_ns / whole_ns, abs=off + shown), claimed
+        if row.won and row.won.place >= 0 and row.finding.severities[0] == "info":
+            # No share is below its severity.
+            least = {"high": HIGH, "medium": MEDIUM, "low": LOW}.get(row.severity, 0.0)
+            assert float(pct) + shown >= 100 * least, (row.severity, claimed)
 
 
 def test_what_a_finding_refers_to_comes_before_it(report: Report):

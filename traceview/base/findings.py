@@ -116,6 +116,10 @@ class LoopTime:
         """The step time that savings refer to: the mean of uneven steps, else the median."""
         return self.mean_ns if self.is_uneven else self.median_ns
 
+    def is_all_of(self, steady_ns: float) -> bool:
+        """Whether its steps are all of this steady time."""
+        return _ARE_ALL * steady_ns <= self.total_ns <= steady_ns / _ARE_ALL
+
     def is_as(self, other: LoopTime) -> bool:
         """Whether it is the other loop in another process: of one name, and about as long steps."""
         apart_ns = abs(self.step_ns - other.step_ns)
@@ -145,8 +149,9 @@ class Finding(display.Drawn):
     intervals of the work it is about, which it does not claim. `general` is True for a finding
     that sums up a cause and names no single thing to change: one remedy seldom saves all of its
     time. `saving` says whether `time_at_stake_ns` is an estimate or a bound. `outside` is True of
-    waits for what the recording does not show: a camera or a display that sets the pace makes
-    nothing faster, so no speed-up is claimed. `severities` are the
+    waits for what the recording does not show, as a camera or a display that sets the pace makes
+    nothing faster, and of remedies that make no step shorter but let it do more, as a larger batch
+    does: no saving is claimed, and none is planned. `severities` are the
     least and the most severe that it may be, whatever it saves.
     """
 
@@ -243,7 +248,6 @@ def share_pct(at_stake_ns: int, span_ns: int) -> float | None:
     return min(100.0 * at_stake_ns / span_ns, 100.0) if span_ns > 0 else None
 
 
-MOST_SPEEDUP = 100.0
 _ARE_ALL, _MOSTLY = 0.95, 0.5
 """Steps are all of the steady time from the first part of it on."""
 
@@ -316,13 +320,14 @@ def forecast(
     if 0 < part < most:
         return of_run
     of_step = share
-    if part < _ARE_ALL or not _ARE_ALL * steady_ns <= loop.total_ns <= steady_ns / _ARE_ALL:
+    if part < _ARE_ALL or not loop.is_all_of(steady_ns):
         # Else the steps are the steady time: a share of it is a share of a step.
         of_step = min(100.0 * part * finding.time_at_stake_ns / max(loop.total_ns, 1), 100.0)
     if not of_step:
         return replace(of_run, speedup_at_most=None)
     told = loops[0] if loop.is_as(loops[0]) else loop
     saved = min(round(told.step_ns * of_step / 100.0), finding.time_at_stake_ns)
+    of_step = min(100.0 * saved / max(told.step_ns, 1), 100.0)
     error = finding.error_ns
     return Forecast(
         saved,
@@ -358,7 +363,7 @@ def of_step(
 
 def _speedup(share: float) -> float | None:
     left = 1.0 - share / 100.0
-    return 1.0 / left if left * MOST_SPEEDUP >= 1.0 else None
+    return 1.0 / left if left * units.MOST_SPEEDUP >= 1.0 else None
 
 
 # Sentences that stand whole in one place, with what depends on their figures marked in them.

@@ -121,8 +121,8 @@ def with_error(nanoseconds: float, error_ns: float | None, *, more_digits: int =
     """A duration with its error, such as `4.1 ± 0.9 ms`, which is rounded up; without none.
 
     The error has one digit, or two up to 3.5, as in `0.35` or `1.2`. Digits of the duration below
-    those of its error say nothing, and neither do more than three of them. With `more_digits`
-    both have so many more.
+    those of its error say nothing, and neither do more than three of them, nor an error that is
+    less than half of the last. With `more_digits` both have so many more.
     """
     if not error_ns:
         return duration(nanoseconds)
@@ -133,9 +133,24 @@ def with_error(nanoseconds: float, error_ns: float | None, *, more_digits: int =
     digits = (error / 10.0**power <= 3.5) - power
     digits = min(digits, _decimals(value, 3) if value else digits) + more_digits
     digits = min(digits, _least_digit(factor))
+    if error * 10.0**digits < 0.5:
+        return duration(nanoseconds)
     shown = ceil(round(error * 10.0**digits, 9)) / 10.0**digits
     places = max(digits, 0)
     return f"{round(value, digits):,.{places}f} ± {shown:,.{places}f} {unit}"
+
+
+def times_as_fast(before_ns: float, after_ns: float, error_ns: float | None = None) -> str:
+    """How many times as fast: `2.5×`, with an error `2.1 to 3.2×` or `at least 2.1×`."""
+    least, most = (before_ns / max(after_ns + sign * (error_ns or 0), 1.0) for sign in (1, -1))
+    low, high = (quantity("speedup_factor", each) for each in (least, most))
+    if most >= MOST_SPEEDUP:
+        return f"at least {low}"
+    return low if low == high else f"{low.rstrip('×')} to {high}"
+
+
+MOST_SPEEDUP = 100.0
+"""More is no speed-up to forecast: nothing but the loss itself is left to measure."""
 
 
 def durations(before_ns: float, after_ns: float) -> tuple[str, str]:
@@ -228,9 +243,9 @@ def size(count: float | None) -> str:
     return quantity("bytes", count)
 
 
-def percent(share: float | None) -> str:
-    """A percentage from 0 to 100, such as `12.3 %`."""
-    return quantity("pct", share)
+def percent(share: float | None, error: float = 0.0) -> str:
+    """A percentage from 0 to 100, such as `12.3 %`; `12 %` where its error is 1 and more."""
+    return f"{share:.0f} %" if share and error >= 1 else quantity("pct", share)
 
 
 def percent_difference(share: float | None) -> str | None:

@@ -26,10 +26,12 @@ from traceview.base.findings import (
     severity_of,
 )
 from traceview.base.records import record
+from traceview.base.tables import Integers
 from traceview.base.vocabulary.causes import CAUSES, Limit
-from traceview.traces.analyses import trace_health
+from traceview.traces.analyses import load_widths, trace_health
+from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
 from traceview.traces.facts.dependencies.forecast import Model
-from traceview.traces.facts.dependencies.replay import Edit
+from traceview.traces.facts.dependencies.replay import Changed, Edit
 from traceview.traces.facts.steps.steps import steady_operations
 
 BOUND_ERROR = 0.2
@@ -40,11 +42,14 @@ the 10.7 ms per step that nanoGPT lost to late launches (docs/accuracy.md)."""
 MOST_REPLAYS, MOST_ITEMS_REPLAYED = 30, 3_000_000
 """Replays of a plan, and items of the graph that they replay in all: some 0.1 s at 30 million items
 a second. A plan of n findings takes n (n + 1) ÷ 2 of them, for 7 findings 28."""
+_AS_LAUNCHED = (WAVES.name, load_widths.ANALYSIS.name)
+"""Analyses of kernels as they are: their remedies end where another kernel does the work."""
 
 
 @record
 class Won:
-    """What a finding wins in the plan, in ns of a step (of the steady time without steps).
+    """What a finding wins in the plan, in ns of a step of `whole_ns` (of the steady time without
+    steps).
 
     `place` is its place in the plan from 0 on; −1 where it wins too little on top of the others.
     `alone_ns` is what it wins without the others. `per_step` says whether the times are those of a
@@ -58,6 +63,7 @@ class Won:
     wins_now: bool = False
     per_step: bool = False
     alone_ns: int = 0
+    whole_ns: int = 0
 
 
 @record
@@ -118,12 +124,13 @@ def plan(findings: Sequence[RankedFinding]) -> tuple[PlanStep, ...]:
 class Whole:
     """What a plan begins with: a step of `time_ns`, or the steady time; `steady_ns` is that time.
 
-    A ns of the model is `per_ns` of it.
+    A ns of the model is `per_ns` of it; `of_run` says that the model is of the run, not of steps.
     """
 
     time_ns: int
     steady_ns: int
     per_ns: float
+    of_run: bool
 
     @property
     def per_step(self) -> bool:
@@ -135,12 +142,12 @@ class Whole:
         least, worst = (SEVERITIES.index(each) for each in finding.severities)
         return min(max(SEVERITIES.index(rated), worst), least)
 
-    def won_ns(self, finding: Finding, saved_ns: int) -> int:
+    def won_ns(self, finding: Finding, saved_ns: float) -> int:
         """What a replay that wins so much is of the whole: no more than the finding's bound."""
         won_ns = round(saved_ns * self.per_ns)
-        if finding.saving != "at-most" or self.per_step:
+        if finding.saving != "at-most" or not self.of_run or not finding.time_at_stake_ns:
             return won_ns
-        return min(won_ns, finding.time_at_stake_ns)
+        return min(won_ns, round(finding.time_at_stake_ns / self.steady_ns * self.time_ns))
 
     @property
     def least_ns(self) -> float:
@@ -152,11 +159,14 @@ def whole(model: Model, loop: LoopTime | None, steady_ns: int) -> Whole:
     """What the plan of a model begins with, its main loop's step if it has steps."""
     if not len(model.follows):
         per_ns = int(steady_operations(model.trace).sum()) / max(len(model.last), 1)
-        return Whole(steady_ns, steady_ns, per_ns)
+        if loop and loop.is_all_of(steady_ns):
+            return Whole(loop.step_ns, steady_ns, per_ns / max(loop.steps, 1), of_run=True)
+        return Whole(steady_ns, steady_ns, per_ns, of_run=True)
     step_ns = loop.step_ns if loop else steady_ns
     times = step_ns / max(float(model.recorded.mean()), 1.0)
     # A mean step with what few steps do, such as a checkpoint, has no more to win.
-    return Whole(step_ns, steady_ns, min(times, 1.0) if loop and loop.is_uneven else times)
+    times = min(times, 1.0) if loop and loop.is_uneven else times
+    return Whole(step_ns, steady_ns, times, of_run=False)
 
 
 def planned(
@@ -279,9 +289,14 @@ def _plannable(row: RankedFinding, of_steps: bool) -> bool:
     """Whether a remedy can be a part of the plan: one that is replayed, of what is planned.
 
     What came a few times, without a share of a step, is no part of a step, nor is another loop's.
+    What wins nothing alone may behind others.
     """
     finding, told = row.finding, row.forecast
-    if not finding.edit or not finding.share_of_step_pct or finding.severities[1] == "info":
+    if not finding.edit or finding.outside or finding.severities[1] == "info":
+        return False
+    if not finding.time_at_stake_ns:
+        return finding.error_ns is not None
+    if not finding.share_of_step_pct:
         return False
     in_step = told is not None and told.saved_per_step_ns is not None and told.loop is None
     return in_step or not of_steps
@@ -308,16 +323,25 @@ def _greedy(
 
     The best is the one whose card would be first: by severity, then by what is likely to be won.
     The error of each place is that of the replay, and no less than those of the remedies so far,
-    as squares.
+    as squares. Advice on kernels as they are ends where others replace most of these.
     """
     left, done, squares = dict(rows), [*given], 0.0
+    as_launched = {at for at, each in rows.items() if each.analysis in _AS_LAUNCHED}
+    work = {at: _Work.of(model, each) for at, each in rows.items()}
+    replaced = np.zeros(len(model.graph), bool)
     saved = model.saved_ns(*done) if done else 0
     alone: dict[int, int] = {}
-    before_ns, place = of.time_ns, 0
+    before_ns, place, chosen = of.time_ns, 0, set[int]()
     while left:
         together = {at: model.saved_ns(*done, _edit(each)) for at, each in left.items()}
-        wins = {at: of.won_ns(left[at].finding, each - saved) for at, each in together.items()}
-        alone = alone or wins
+        wins = {
+            at: of.won_ns(
+                left[at].finding,
+                min(each - saved, work[at].most_ns if done and of.of_run else np.inf),
+            )
+            for at, each in together.items()
+        }
+        alone = alone or {at: max(each, 0) for at, each in wins.items()}
         if max(wins.values()) < of.least_ns:
             break
         worth = {at: each for at, each in left.items() if wins[at] >= of.least_ns}
@@ -328,14 +352,45 @@ def _greedy(
             best = first_of(worth, likely, severity, of.time_ns / of.steady_ns)
         finding = left[best].finding
         done.append(_edit(left.pop(best)))
+        if best not in as_launched:
+            replaced |= work[best].time_ns > 0
         after_ns = max(before_ns - wins[best], 0)
         squares += ((finding.error_ns or 0) / of.steady_ns * of.time_ns) ** 2
         replayed = model.forecast(*done[len(given) :], given=given)
         error_ns = max(replayed.error_ns * of.per_ns, np.sqrt(squares))
         now = alone[best] >= of.least_ns
-        yield best, Won(place, before_ns, after_ns, round(error_ns), now, of.per_step, alone[best])
+        times = before_ns, after_ns, round(error_ns)
+        yield best, Won(place, *times, now, of.per_step, alone[best], of.time_ns)
         before_ns, place, saved = after_ns, place + 1, together[best]
-    yield from ((at, Won(-1, alone_ns=alone[at], per_step=of.per_step)) for at in left)
+        for at in as_launched & left.keys():
+            if 2 * work[at].time_ns[replaced].sum() > work[at].time_ns.sum():
+                del left[at]
+        chosen.add(best)
+    for at in rows.keys() - chosen:
+        yield at, Won(-1, alone_ns=alone[at], per_step=of.per_step)
+
+
+@record
+class _Work:
+    """The time of the operations that a remedy makes shorter, 0 for all other items.
+
+    Of the run, it wins no more than `most_ns` where it makes nothing else shorter; steps are in
+    terms of what they take without the recorder.
+    """
+
+    time_ns: Integers
+    most_ns: float
+
+    @classmethod
+    def of(cls, model: Model, row: RankedFinding) -> _Work:
+        graph, changed = model.graph, Changed(model.graph)
+        _edit(row)(changed)
+        less_ns = np.maximum(graph.own_ns - changed.own_ns, 0)
+        pairs = (changed.begin_ns, graph.begin.lag_ns), (changed.finish_ns, graph.finish.lag_ns)
+        others = less_ns[: graph.calls].any() or any((one != other).any() for one, other in pairs)
+        less_ns[: graph.calls] = 0
+        most_ns = float(less_ns[model.timed].sum()) / max(len(model.recorded), 1)
+        return cls(np.where(less_ns > 0, graph.own_ns, 0), np.inf if others else most_ns)
 
 
 def _edit(row: RankedFinding) -> Edit:

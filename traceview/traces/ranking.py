@@ -238,9 +238,8 @@ def unrecorded(
                 error_ns=None if told.error_ns is None else round(told.error_ns * times),
             )
         if won and won.per_step:
-            spans = (won.before_ns, won.after_ns, won.error_ns, won.alone_ns)
-            before, after, error, alone = (round(each * times) for each in spans)
-            won = replace(won, before_ns=before, after_ns=after, error_ns=error, alone_ns=alone)
+            names = ("before_ns", "after_ns", "error_ns", "alone_ns", "whole_ns")
+            won = replace(won, **{each: round(getattr(won, each) * times) for each in names})
         result.append(replace(row, forecast=told, won=won))
     return tuple(result)
 

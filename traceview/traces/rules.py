@@ -223,20 +223,24 @@ def severity_of_part(saved_ns: int, lost_ns: int, span_ns: int) -> Severity | No
 
 
 def gain_sentence(saved_ns: int, own_ns: int, what: str = "kernels") -> str:
-    """A sentence on the gain of faster work, where the program gains far less or far more.
+    """A sentence on the gain of faster work, where the program gains far less, or more.
 
-    `own_ns` is what the work, `what`, takes less. The sentence follows one on that, and takes
-    `saved_ns` from the values.
+    `own_ns` is what the work, `what`, takes less. The sentence follows one on that.
     """
-    if saved_ns > 2 * own_ns > 0:
+    if saved_ns > (1 + FACTOR_ERROR) * own_ns > 0:
         return f" The program gains more, since the GPU also sits idle between these {what}."
     if 2 * saved_ns >= own_ns:
         return ""
-    gains = "only about {saved_ns}" if saved_ns else "nothing"
+    gains = "little of that" if saved_ns else "nothing"
     return (
         f" For now the program would gain {gains}: the GPU would wait longer for the CPU, or for "
         "other work."
     )
+
+
+def gpu_limits(saved_ns: int, own_ns: int) -> bool:
+    """Whether faster work makes the program about as much faster."""
+    return own_ns <= 2 * saved_ns <= 4 * own_ns
 
 
 def gpu_name(trace: Trace, device: int) -> str:
@@ -387,13 +391,16 @@ def kernel_claim(
             "total_pct": 100 * int(duration_ns.sum()) / max(int(steady_ns(trace)[device]), 1),
         },
     )
-    gpu_limits = not gain_sentence(gain.saved_ns, gain.own_ns)
-    return with_line(trace, claim, rows if lines_of is None else lines_of, gpu_limits)
+    limits = gpu_limits(gain.saved_ns, gain.own_ns)
+    return with_line(trace, claim, rows if lines_of is None else lines_of, limits)
 
 
-def with_line(trace: Trace, claim: TimeClaim, rows: RowNumbers, gpu_limits: bool) -> TimeClaim:
-    """The claim with the line that launches these kernels, if samples show one."""
-    launched = launch_lines.launch_line(trace, rows, gpu_limits)
+def with_line(trace: Trace, claim: TimeClaim, rows: RowNumbers, limits: bool) -> TimeClaim:
+    """The claim with the line that launches these kernels, if samples show one.
+
+    `limits` says whether the GPU limits the program (see `gpu_limits`).
+    """
+    launched = launch_lines.launch_line(trace, rows, limits)
     if launched is None:
         return claim
     line, all_of_it = launched.line, launched.fraction == 1

@@ -71,6 +71,27 @@ def test_launches_of_a_step_become_one(tmp_path):
     assert saved_us(trace, edit) * 18 / 19 == pytest.approx(146.3, abs=1)
 
 
+@pytest.mark.parametrize("between", [1, 2, 5])
+@pytest.mark.parametrize("inside", [1, 4])
+def test_launches_between_steps_become_one_in_each_pass(tmp_path, between, inside):
+    """An optimizer behind each step: no call launches those of all steps."""
+    export, now, kernels = Export(), 0, inside + between
+    for number in range(STEPS):
+        export.range(f"step_{number}", now, now + 20 * US * inside)
+        for place in range(kernels):
+            kernel(export, now + 20 * US * place, US)
+        now += 20 * US * kernels
+    trace = export.load(tmp_path)
+
+    edit = remedies.of_cause(trace, LAUNCH_LATE, rows_of(trace, LAUNCH_LATE))
+
+    # What is left of a pass: the two launches, with the pause behind each.
+    assert (edit is None) == (kernels == 2)
+    assert edit is None or saved_us(trace, edit) * 18 / 19 == pytest.approx(
+        20 * (kernels - 2), abs=2 * kernels
+    )
+
+
 @pytest.mark.parametrize("number_bytes", [1, 4, 8, 4096])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", ["loop_add_fusion", "at::native::add"])

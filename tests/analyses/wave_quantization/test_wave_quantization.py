@@ -362,7 +362,7 @@ def test_launches_of_warm_up_are_in_the_table_and_not_in_findings(tmp_path, bloc
     assert (blocks, 4) in rows(result, "kernels", "blocks", "calls")
     [finding] = result.findings
     assert finding.time_at_stake_ns == once
-    assert " of 1.00 ms " in finding.message
+    assert finding.evidence.values["total_ns"] == MS
     assert "3 calls of warm-up (before the first steady step, " in result.notes[-1]
 
 

@@ -45,7 +45,7 @@ def test_what_a_finding_saves_is_whole_at_any_width(width):
     report = replace(a_report(), findings=(RankedFinding("wave-quantization", slow, forecast),))
     lines = render_screen(report, width=width).splitlines()
     told = " ".join(" ".join(lines[lines.index("What to do first") + 1 :]).split())
-    assert told.startswith("high save up to 27.5 of 33.3 ms per step (82.3 %)")
+    assert told.startswith("high save up to 27.5 of 33.3 ms per step (82.6 %)")
     assert "[wave-quantization] Slow." in told
 
 

@@ -10,7 +10,7 @@ from pathlib import PurePath
 import numpy as np
 
 from traceview.base import units
-from traceview.base.findings import LOW, Finding, Forecast, Saving, shortened
+from traceview.base.findings import HIGH, LOW, MEDIUM, Finding, Forecast, Saving, shortened
 from traceview.base.records import record
 from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.document import Document, ScoreTile, Section, Sheet
@@ -18,7 +18,7 @@ from traceview.render.report.plan import plan_text
 from traceview.traces import analyses
 from traceview.traces.analyses.base import Skipped
 from traceview.traces.analyses.verdict import Scoreboard
-from traceview.traces.plan import RankedFinding
+from traceview.traces.plan import RankedFinding, Won
 from traceview.traces.reporting import RecordedGpu, RecordedProcess, Report, TraceFacts
 
 _MOST_NAMED = 4
@@ -187,7 +187,7 @@ QUALIFIERS: dict[Saving, str] = {"at-most": "up to", "about": "about", "at-least
 _LEAST_SHARE_PCT = 0.1
 """A smaller share of a step is nothing."""
 _MUCH_MORE = 2.0
-"""A card that said less than half of what the plan says would contradict it."""
+"""A card that said less than half of what the plan says, or twice as much, would contradict it."""
 
 
 @record
@@ -200,9 +200,9 @@ class Claim:
     all refer to an average step. `sum` combines `amount` and `of`, in one unit if possible: `12.3
     of 20.3 ms per step`.
 
-    Where a remedy wins much less unless those before it in the plan are done, `after_others` is
-    what it wins then, `7.8 ms`; `amount` is empty, and `qualifier` says what it wins alone:
-    `nothing`, `little` or `790 µs`.
+    Where a remedy wins far more or far less once those before it in the plan are done, or what has
+    another severity, `after_others` is what it wins then, `7.8 of 20.3 ms`; `amount` is empty, and
+    `qualifier` says what it wins alone: `nothing`, `little` or `790 µs`.
     """
 
     qualifier: str
@@ -226,7 +226,7 @@ class Claim:
         """The lines below the amount. Of a known whole, the share says how much faster it gets."""
         if self.after_others:
             per = f" {self.of}" if self.of else ""
-            return [f"{self.after_others}{per} after those before it (plan)"]
+            return [f"{self.after_others}{per} ({self.share}) after those before it"]
         lines = [f"{self.share} {self.of}".strip()] if self.of else [self.share, self.speedup]
         return [line for line in lines if line]
 
@@ -245,21 +245,30 @@ def ranked_claim(ranked: RankedFinding) -> Claim | None:
     if saving:
         shares = saving.share_of_step_pct, saving.share_of_run_pct
         share = shares[saving.saved_per_step_ns is None] or 0.0
-    if finding.severity == "info":
+    if finding.severity == "info" or finding.outside:
         # A fact: that a kernel takes half of the time does not say that it could take less.
         return None
     if not won or won.place < 1:
         return claim(finding, saving)
     planned_ns, enough = won.before_ns - won.after_ns, share >= 100.0 * LOW
-    if enough and planned_ns < _MUCH_MORE * won.alone_ns:
+    most = _MUCH_MORE * min(won.alone_ns, planned_ns)
+    if enough and max(won.alone_ns, planned_ns) < most and _rated(won) == _rated(won, share):
         return claim(finding, saving)
     little = "little" if share >= _LEAST_SHARE_PCT else "nothing"
     return Claim(
         units.duration(won.alone_ns) if enough else little,
         "",
         "per step" if won.per_step else "",
-        after_others=units.duration(planned_ns),
+        share=units.percent(100.0 * planned_ns / max(won.whole_ns, 1)),
+        after_others=units.part_of(planned_ns, won.whole_ns),
     )
+
+
+def _rated(won: Won, share: float | None = None) -> int:
+    """How severe a saving is by its share alone, by default what it wins in the plan."""
+    if share is None:
+        share = 100.0 * (won.before_ns - won.after_ns) / max(won.whole_ns, 1)
+    return sum(share >= 100.0 * each for each in (HIGH, MEDIUM, LOW))
 
 
 def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
@@ -275,20 +284,21 @@ def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
         saved, step = forecast.saved_per_step_ns, forecast.step_ns
         on_average = " on average" if forecast.is_mean else ""
         per = f"per {shortened(forecast.loop) or 'step'}{on_average}"
-        return _of_whole(lead, (saved, step), per, share, forecast)
+        return _of_whole(lead, (saved, step), per, forecast)
     if forecast and forecast.share_of_run_pct:
         share = forecast.share_of_run_pct
         steady = round(100.0 * at_stake / share)
         which = "after warm-up" if forecast.after_warm_up else ""
-        return _of_whole(lead, (at_stake, steady), which, share, forecast)
+        return _of_whole(lead, (at_stake, steady), which, forecast)
+    run_ns = finding.evidence.values.get("run_ns")
+    if share is None and isinstance(run_ns, int):
+        return _of_whole(lead, (at_stake, run_ns), "recorded", Forecast(None, None, None))
     amount = units.duration(at_stake)
     of_steady = "" if share is None else f"{units.percent(share)} of the time after warm-up"
     return Claim(lead, amount, "", amount, of_steady, _speedup(forecast))
 
 
-def _of_whole(
-    lead: str, part_of_ns: tuple[int, int], which: str, share: float | None, forecast: Forecast
-) -> Claim:
+def _of_whole(lead: str, part_of_ns: tuple[int, int], which: str, forecast: Forecast) -> Claim:
     """The claim of a part of a whole, both in ns; `which` says of which whole: `per step`."""
     part_ns, whole_ns = part_of_ns
     # A bound has no error.
@@ -299,24 +309,32 @@ def _of_whole(
         forecast = replace(forecast, speedup_at_most=None)
         if most_ns < whole_ns:
             forecast = replace(forecast, saving="at-most")
-            most = 100.0 * most_ns / whole_ns
-            return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, most, forecast)
+            return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, forecast)
         error_ns = part_ns
+    elif error_ns and part_ns + error_ns >= whole_ns and part_ns >= 2 * error_ns:
+        # No more than all can be saved; a bound far below would hide how much that may be.
+        lead, part_ns, error_ns = QUALIFIERS["at-least"], part_ns - error_ns, None
+        forecast = replace(forecast, speedup_at_most=whole_ns / (whole_ns - part_ns))
+    share, pct = (100.0 * each / max(whole_ns, 1) for each in (part_ns, error_ns or 0))
     return Claim(
         lead,
         units.with_error(part_ns, error_ns),
         f"of {units.duration(whole_ns)} {which}".rstrip(),
         f"{units.part_of(part_ns, whole_ns, error_ns)} {which}".rstrip(),
-        units.percent(share),
-        _speedup(forecast),
+        units.percent(share, pct),
+        _speedup(forecast, whole_ns, part_ns, error_ns),
     )
 
 
-def _speedup(forecast: Forecast | None) -> str:
+def _speedup(
+    forecast: Forecast | None, whole_ns: int = 0, saved_ns: int = 0, error_ns: int | None = None
+) -> str:
     """The speed-up, such as `1.6× as fast`; empty below LEAST_SPEEDUP, or for a partial loss."""
     factor = forecast.speedup_at_most if forecast and not forecast.is_partial else None
     if factor is None or factor < LEAST_SPEEDUP:
         return ""
+    if error_ns:
+        return f"{units.times_as_fast(whole_ns, whole_ns - saved_ns, error_ns)} as fast"
     return f"{units.quantity('speedup_factor', factor)} as fast"
 
 

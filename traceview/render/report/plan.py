@@ -14,8 +14,8 @@ from traceview.traces.reporting import Report
 
 LEAST_STEPS, MOST_STEPS, LONGEST_LABEL = 2, 6, 30
 """A plan of one remedy says what its finding says; six fit in three or four lines of 80 cells."""
-_TELLING = 0.1
-"""An error ten times what the last remedy wins hides it: `5.9 → 5.6 ± 5.5` says nothing."""
+_TELLING = 1 / 3
+"""An error three times what the last remedy wins hides it: `5.9 → 5.6 ± 5.5` says nothing."""
 _IF_REPEATED = re.compile(r"^If [^,]* this(?: too)?, ")
 _CLAUSE = re.compile(r"[,:;.](?:\s|$)|\s\(")
 _CONDITION = re.compile(
@@ -34,8 +34,9 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     if len(rows) < LEAST_STEPS:
         return ""
     told = report.verdict
-    per = " per step" if told and told.steps else ""
-    if told and told.steps and told.step_unrecorded_ns and most == MOST_STEPS:
+    first = report.findings[rows[0].finding].won
+    per = " per step" if first and first.per_step else ""
+    if told and per and told.step_unrecorded_ns and most == MOST_STEPS:
         per += f" without {'nsys' if report.trace.recorder == 'nsys' else 'the profiler'}"
     before = units.duration(rows[0].step_before_ns)
     texts, unit = [f"{before}{per}"], before.rpartition(" ")[2]
@@ -62,9 +63,13 @@ def _is_lost_in_error(row: PlanStep) -> bool:
 
 
 def _times(rows: Sequence[PlanStep]) -> list[str]:
-    """The time after each remedy, the last one with its error; neighbours differ where they can."""
+    """The time after each remedy, the last one with its error; neighbours differ where they can.
+
+    All have the digits that the last one's error leaves.
+    """
+    error_ns = rows[-1].error_ns
     for more in range(_MOST_MORE_DIGITS + 1):
-        texts = [_time(row, more) for row in rows]
+        texts = [units.with_error(row.step_after_ns, error_ns, more_digits=more) for row in rows]
         values = [_ERROR.sub("", text) for text in texts]
         if all(one != other for one, other in pairwise(map(_number, values))):
             break
@@ -78,10 +83,6 @@ def _times(rows: Sequence[PlanStep]) -> list[str]:
 def _number(time: str) -> tuple[float, str]:
     number, _, unit = time.partition(" ")
     return float(number.replace(",", "")), unit
-
-
-def _time(row: PlanStep, more: int) -> str:
-    return units.with_error(row.step_after_ns, row.error_ns, more_digits=more)
 
 
 def _labels(report: Report, rows: Sequence[PlanStep]) -> list[str]:

@@ -21,7 +21,7 @@ from traceview.traces.edits.scope import AppliedEdit, EditScope
 from traceview.traces.facts.dependencies import blame, replay
 from traceview.traces.facts.dependencies.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
-from traceview.traces.facts.operations import operations
+from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.trace import Trace
 
 # How busy each GPU is over the measured steps, and what it waits for the rest of the time.
@@ -311,7 +311,4 @@ def _next(model: Model, edits: Sequence[replay.Edit], saved_ns: int) -> NextLimi
 
 def recorded_items(trace: Trace) -> int:
     """The calls and operations of a recording."""
-    return sum(
-        len(trace.recorded(name))
-        for name in ("api_calls", "kernels", "copies", "sets", "graph_launches")
-    )
+    return len(api_calls(trace)) + len(operations(trace))

@@ -89,11 +89,13 @@ def headline(answer: WhatIfReport) -> str:
     after = units.with_error(last.replayed_ns, last.error_ns)
     if abs(last.saved_ns) <= last.error_ns or not last.saved_ns:
         return f"{after} instead of {before}{per}: no difference beyond the error."
-    share = units.percent(100 * abs(last.saved_ns) / answer.recorded_ns)
+    error = 100 * last.error_ns / answer.recorded_ns
+    share = units.percent(100 * abs(last.saved_ns) / answer.recorded_ns, error)
     word = "less" if last.saved_ns > 0 else "more"
     times = ""
     if 0 < last.replayed_ns <= answer.recorded_ns / _LEAST_SPEEDUP:
-        times = f", {answer.recorded_ns / last.replayed_ns:,.1f}× as fast"
+        factor = units.times_as_fast(answer.recorded_ns, last.replayed_ns, last.error_ns)
+        times = f", {factor} as fast"
     return f"{after} instead of {before}{per}: {share} {word}{times}."
 
 

@@ -154,8 +154,8 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         severity = _behind_data(idle, severity, usual)
     sentences.on_other_gpus(idle, others)
     claim = _shown(idle, severity, cause, line, usual.rest)
-    if edit is None and paced(trace, device):
-        # Passes take as long without this idle time.
+    if cause == causes.UNKNOWN or (edit is None and paced(trace, device)):
+        # Passes take as long without this idle time. A better recording makes nothing faster.
         claim = replace(claim, severity="info", saved_ns=0)
     return replace(
         claim,

@@ -33,7 +33,7 @@ class IdleClaim:
 
     `lost` follows `The GPU sat idle for 147 ms (135 gaps)`. `names_part` is True once a sentence
     names less than all of the idle time: "of that" would refer to it. `subject` is the line to
-    change, if one is known.
+    change, if one is known. `outside` is as in `Finding`.
     """
 
     trace: Trace
@@ -47,6 +47,7 @@ class IdleClaim:
     said: list[str] = field(default_factory=list)
     names_part: bool = False
     subject: Subject | None = None
+    outside: bool = False
 
     def say(self, text: str, **values: Cell) -> None:
         """Add a sentence, which starts with a blank, and its values."""
@@ -93,4 +94,5 @@ class IdleClaim:
             said=tuple(self.said),
             remedy=self.remedy,
             severity=severity,
+            outside=self.outside,
         )

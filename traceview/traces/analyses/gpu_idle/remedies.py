@@ -24,7 +24,7 @@ from traceview.traces.facts.launches import cuda_graphs, waits
 from traceview.traces.facts.operations import POOLS, CallKind, Kind, api_calls, operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
 from traceview.traces.facts.samples import leaves_at, leaves_in, stacks_through
-from traceview.traces.facts.steps.steps import pace, step_of_operations, warm_up_end_ns
+from traceview.traces.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact, schema
 
 # Remedies of idle time as edits of the replayed run.
@@ -71,10 +71,10 @@ def launch_at_once(trace: Trace, rows: Array) -> Edit | None:
 def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
     """Operations that one call could launch, and the number of the call.
 
-    They are of one step, thread and stream, no wait or allocation comes between their launches, and
-    some of each group are among `late`. Copies stay as they are, but for single numbers: the host
-    memory of most must be ready. So do groups with an accident, which has an edit of its own, if
-    there are others.
+    They are of one step, or between the same two, and of one thread and stream, no wait or
+    allocation comes between their launches, and some of each group are among `late`. Copies stay
+    as they are, but for single numbers: the host memory of most must be ready. So do groups with an
+    accident, which has an edit of its own, if there are others.
     """
     ops, calls, every = operations(trace), api_calls(trace), waits(trace)
     numbers = _python_numbers(trace)
@@ -100,7 +100,9 @@ def _launched_together(trace: Trace, late: Array) -> tuple[Array, Array]:
         )
         waited[own] = np.searchsorted(ends, issued[own], side="right")
     step, stream = step_of_operations(trace)[launched], ops.stream[launched]
-    group = groups.group(step, thread, stream, waited).ids
+    # Work between steps, such as an optimizer's behind each, comes again with every pass.
+    begun = np.searchsorted(np.sort(steps(trace).cpu_start_ns), issued, side="right")
+    group = groups.group(step, np.where(step < 0, begun, -1), thread, stream, waited).ids
     is_late = np.zeros(len(ops), bool)
     is_late[late] = True
     chosen = groups.isin(group, group[is_late[launched]])
@@ -223,7 +225,7 @@ def usual_calls(trace: Trace, calls: Array, usual_ns: int) -> Edit | None:
 
     def edit(changed: replay.Changed) -> None:
         item = forecast.model(trace).calls(calls)
-        changed.shorten(item, changed.own_ns[item] - np.minimum(changed.own_ns[item], usual_ns))
+        changed.own_ns[item] = np.minimum(changed.own_ns[item], usual_ns)
 
     return edit
 

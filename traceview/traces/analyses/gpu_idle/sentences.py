@@ -329,6 +329,7 @@ def _queued(idle: IdleClaim) -> bool:
     held = gap_evidence.held_back(every, idle.gaps)
     held_ns = int(every.idle_ns[held].sum())
     if 2 * held_ns >= idle.idle_ns:
+        idle.outside = True
         if not _started_late(idle, held, held_ns):
             _held_back(idle, held, held_ns)
         return True

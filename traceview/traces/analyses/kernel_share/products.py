@@ -248,8 +248,8 @@ def _fp32(trace: Trace) -> Iterator[rules.TimeClaim]:
     kernel_ns = int(rules.steady_ns(trace).sum())
     claims = fp32_claim(fp32_gemms(trace), kernel_ns, steady_span_ns(trace), terms(trace))
     for claim in claims:
-        gpu_limits = not rules.gain_sentence(claim.saved_ns, claim.lost_ns or 0)
-        yield rules.with_line(trace, claim, _on_cuda_cores(trace), gpu_limits)
+        limits = rules.gpu_limits(claim.saved_ns, claim.lost_ns or 0)
+        yield rules.with_line(trace, claim, _on_cuda_cores(trace), limits)
 
 
 FP32_GEMMS = rules.FindingRule(

@@ -381,13 +381,13 @@ JACOBI_ROTATIONS = rules.FindingRule(
 UNFUSED_CHAINS = rules.FindingRule(
     _chains,
     "{kernels} elementwise, cast, norm and reduction kernels in {runs:chain} take {total_ns}. "
-    "Fused, a chain takes about as long as its longest kernel: up to {less_ns} less.",
+    "Fused, a chain takes about as long as its longest kernel: {less_ns} less.",
     lambda used: used.fuse,
 )
 UNFUSED_OPTIMIZER = rules.FindingRule(
     _optimizers,
     "The optimizer is not fused: {kernels:foreach kernel} in {runs:run} take {total_ns}. One "
-    "kernel that reads and writes each tensor once takes up to {less_ns} less.",
+    "kernel that reads and writes each tensor once takes {less_ns} less.",
     "Use fused=True (Adam, AdamW, SGD, Adagrad), or torch.compile on the optimizer's step.",
 )
 TINY_KERNELS = rules.FindingRule(

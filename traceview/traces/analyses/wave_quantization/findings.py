@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from traceview.base import units
-from traceview.base.findings import Finding, Subject
+from traceview.base.findings import Finding, Severity, Subject
 from traceview.base.hardware.occupancy import Waves, filling_sizes
 from traceview.base.records import record
 from traceview.base.tables import Texts, TextsOneByOne
@@ -43,11 +43,12 @@ from traceview.traces.trace import Trace
 class GridRemedy:
     """A template over the values of the finding, and whether the remedy saves the claimed time.
 
-    Where `sure` is False the finding is for information.
+    Where `sure` is False the finding is for information. `outside` is as in `Finding`.
     """
 
     template: str
     sure: bool = True
+    outside: bool = False
 
 
 # The time of a product with one vector is that of reading its matrix, whatever the last wave holds.
@@ -81,7 +82,7 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
             f"Try nearby shapes that give {fills} blocks instead of {{blocks}}: another batch, "
             "sequence length or width, padded where it pays."
         )
-        return GridRemedy(partial_wave if waves.whole > 1 else _TILED_SMALL)
+        return GridRemedy(partial_wave) if waves.whole > 1 else _TILED_SMALL
     if waves.whole == 1 and _CUPY_SUM.search(name):
         return GridRemedy(
             "Write it as a matrix product, with a vector of ones or the mask as one factor: CuPy "
@@ -111,9 +112,10 @@ _MAY_DELAY = GridRemedy(
     sure=False,
 )
 """A delay is as long in more blocks."""
-_TILED_SMALL = (
+_TILED_SMALL = GridRemedy(
     "Use a larger batch, or put several of these operations into one batched call: the library "
-    "cuts a result of this size into {blocks:block}."
+    "cuts a result of this size into {blocks:block}.",
+    outside=True,
 )
 
 
@@ -150,6 +152,7 @@ def _claim(
 ) -> TimeClaim:
     """A claim on what a kernel loses; `of` is its costliest configuration."""
     times = {"lost_ns": loss.lost_ns, "saved_ns": loss.saved_ns, "total_ns": loss.steady_ns}
+    is_run = loss.saved_ns == loss.lost_ns and loss.steady_ns >= _ALL * steady_span_ns(trace)
     return TimeClaim(
         Subject("kernel", of.name),
         {**values, **times},
@@ -169,8 +172,13 @@ def _claim(
         edit=loss.gain.edit if loss.gain else None,
         error_ns=loss.gain.error_ns if loss.gain else None,
         figures={"early_calls": loss.early_calls},
-        words=words or {},
+        words={"can": "" if is_run else _CAN_BE_SAVED, **(words or {})},
     )
+
+
+_CAN_BE_SAVED = " Up to {lost_ns} of {total_ns} can be saved."
+_ALL = 0.95
+"""Of a kernel that is this part of the steady time, the finding's saving says the same."""
 
 
 def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
@@ -214,8 +222,9 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
             beside_ns = delays.beside_others_ns(trace, launched) or None
             values = {**claim.values, "lost_ns": None, "beside_ns": beside_ns}
             claim = replace(claim, values=values, saved_ns=0, lost_ns=None, edit=None)
-            claim = replace(claim, severity="info")
-        yield replace(claim, remedy=remedy.template, at_most="high" if remedy.sure else "info")
+            claim = replace(claim, severity="info", words={**claim.words, "can": ""})
+        most: Severity = "high" if remedy.sure else "info"
+        yield replace(claim, remedy=remedy.template, at_most=most, outside=remedy.outside)
 
 
 def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:
@@ -275,21 +284,20 @@ PARTIAL_WAVES = FindingRule(
     partial(_grids, several=True),
     "{kernel} launches {blocks} blocks where the GPU holds {wave_blocks} at once. The last of "
     "{waves} waves has {last_blocks:block} and leaves {unused_pct} of all block slots unused"
-    "[ ({other_grids:other grid size} too)]. Up to {lost_ns} of {total_ns} can be saved."
-    "[ {blocks} blocks take {measured_factor} the time of {neighbour_blocks}.]{rise}",
+    "[ ({other_grids:other grid size} too)].{can}[ {blocks} blocks take "
+    "{measured_factor} the time of {neighbour_blocks}.]{rise}",
 )
 SMALL_GRIDS = FindingRule(
     partial(_grids, several=False),
     "{kernel} launches {blocks:block}{few} for {sms} SMs[, beside {beside_blocks:block} of other "
     "launches]: {idle_sms:SM} {idle_sms?stays|stay} idle"
     "[ ({other_grids:other grid size} too)].[ Other work runs beside it for {beside_ns} of its "
-    "{total_ns}.][ Up to {lost_ns} of {total_ns} can be saved.]",
+    "{total_ns}.]{can}",
 )
 IDLE_LANES = FindingRule(
     _idle_lanes,
     "{kernel} launches blocks of {threads:thread}: each leaves {idle_lanes} of the {lanes} lanes "
-    "of {warps} idle[, and an SM holds no more than {blocks_per_sm} blocks]. Up to {lost_ns} of "
-    "{total_ns} can be saved.",
+    "of {warps} idle[, and an SM holds no more than {blocks_per_sm} blocks].{can}",
     "Launch fewer and larger blocks, of a multiple of {warp_threads} threads: 128 or 256 suit most "
     "kernels.",
 )
@@ -297,8 +305,7 @@ TILE_WAVES = FindingRule(
     _tile_waves,
     "{kernel} cuts {of_batch}{m} × {n} into {tiles} tiles of {tile_m} × {tile_n} for {blocks} "
     "persistent blocks. The last of {tile_waves} tile waves has {last_tiles:tile} and leaves "
-    "{unused_pct} of all tile slots unused[ ({other_gemms:other GEMM size} too)]. Up to {lost_ns} "
-    "of {total_ns} can be saved.",
+    "{unused_pct} of all tile slots unused[ ({other_gemms:other GEMM size} too)].{can}",
     "Try nearby sizes that fill whole tile waves, {fills} tiles instead of {tiles}: another batch, "
     "sequence length or width, padded where it pays.",
 )

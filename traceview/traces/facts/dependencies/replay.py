@@ -70,8 +70,9 @@ class Changed:
         self.own_ns[item] = np.round(self.own_ns[item] * factor).astype(np.int64)
 
     def shorten(self, item: Array, less_ns: Array) -> None:
-        """These items take so much less; none takes less than nothing."""
-        self.own_ns[item] = np.maximum(self.own_ns[item] - less_ns, 0)
+        """These items take so much less of their recorded time, and of what edits left of it."""
+        left = 1 - less_ns / np.maximum(self.graph.own_ns[item], 1)
+        self.scale(item, np.maximum(left, 0.0))
 
     def wait_for_nothing(self, call: Array) -> None:
         """These calls return at once."""
