@@ -90,7 +90,7 @@ class RunFigures:
     recorded is absent.
 
     `loops` has the number of steps after warm-up and their median, by the name of the loop, that
-    which is compared first.
+    which is compared first. `cold` is True for a recording of a start and first calls alone.
     """
 
     name: str
@@ -108,6 +108,7 @@ class RunFigures:
     sequence_ns: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     loops: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    cold: bool = False
 
     @property
     def steps(self) -> int:
