@@ -15,9 +15,7 @@ from traceview.render.report.html import (
     FindingEntry,
     _first_cards,
     render_html,
-    time_bar,
 )
-from traceview.traces.analyses.verdict.scoreboard import RunTime, TimePart
 
 DATA = Path(__file__).parents[2] / "data"
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -177,22 +175,6 @@ def test_a_finding_on_a_kernel_has_its_code_where_the_recording_carries_it():
     text = "".join(page.texts)
     assert "PTX of the kernel" in text
     assert "ld.global.f32 %f1, [%rd5]" in text
-
-
-@pytest.mark.parametrize(
-    ("names", "labels"),
-    [
-        (("launch-late", "sync-drain"), ["launch-late", "sync-drain"]),
-        (("data-loading", "launch-late"), ["data-loading", "other launch-late"]),
-    ],
-)
-def test_the_bar_names_launch_late_time_besides_data_loading_as_other(names, labels):
-    parts = tuple(TimePart("idle", name, 40) for name in names)
-
-    bar = time_bar(RunTime(0, 1, 0, 100, parts), None)
-
-    assert [each.name for each in bar.idle] == labels
-    assert all(f"idle: {label}: 40 ns" in bar.drawn for label in labels)
 
 
 @pytest.mark.parametrize("which", ["per step", "per decode on average", "after warm-up", ""])
