@@ -63,6 +63,9 @@ def _lost(trace: Trace, others: bool) -> Check:
     template, values = _on_cpu(trace)
     remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
     remedy = _CHECK_LAUNCHES if others else remedy
+    if export_info.ran_on_wsl(trace.capture) and not others:
+        lost, remedy = f"{lost}{_ON_WSL}", _OFF_WSL
+        values |= {"nsys": trace.recorder_version, "system": trace.capture[export_info.SYSTEM]}
     if error := trace.run.get(export_info.LAUNCH_ERROR):
         lost, remedy = f"No kernel ran: launches failed with {error}.", _COMPILE_FOR
     if launches.loses_graphs(trace):
@@ -167,8 +170,14 @@ _ALLOCATES = (
     "before the loop, and use that memory again."
 )
 _SEE_GPU = (
-    "Run traceview doctor: with a driver newer than nsys, on WSL and on virtual GPUs nsys sees the "
-    "calls of CUDA and no GPU work. Elsewhere, record with --trace=cuda,nvtx."
+    "Run traceview doctor on the machine that recorded this: with a driver newer than nsys, on WSL "
+    "and on virtual GPUs nsys sees the calls of CUDA and no GPU work. Elsewhere, record with "
+    "--trace=cuda,nvtx."
+)
+_ON_WSL = " It was recorded on WSL ({system})[, by nsys {nsys}]."
+_OFF_WSL = (
+    "Record on native Linux, or update nsys and the driver of Windows: on WSL nsys may see the "
+    "calls of CUDA and no GPU work."
 )
 
 
