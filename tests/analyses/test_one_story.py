@@ -24,7 +24,8 @@ from traceview.base.vocabulary.causes import (
 )
 from traceview.traces.analyses.base import Result
 from traceview.traces.analyses.verdict.parts import steady_parts
-from traceview.traces.comparison.parts import AT_START, idle_parts
+from traceview.traces.comparison.figures import AT_START
+from traceview.traces.comparison.parts import idle_parts
 from traceview.traces.comparison.window import run_window, window_work
 from traceview.traces.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.traces.facts.idle.step_parts import step_parts

@@ -15,6 +15,8 @@ from typing import Literal
 
 from traceview.base.records import record
 
+AT_START = "at-start"
+"""The idle time before the first GPU work of all, as the steps analysis calls it."""
 PartKind = Literal["kernel", "communication", "copy", "memset", "graph", "idle"]
 """Idle parts are named by the cause of the gap, all others by the operation."""
 

@@ -15,7 +15,7 @@ from traceview.traces.comparison.comparison import (
     PartDifference,
     RunComparison,
 )
-from traceview.traces.comparison.figures import KernelShape
+from traceview.traces.comparison.figures import AT_START, KernelShape
 
 PER_STEP = " per step"
 _LEAST_OF_PART = 0.1
@@ -178,7 +178,7 @@ def sentence(part: PartDifference, per: str = PER_STEP) -> str:
         text = _IDLE if part.before_ns and part.after_ns else _IDLE_NEW
         return _filled(
             text if part.after_ns else _IDLE_GONE,
-            why=f"{sits_idle(part.name)}{where}",
+            why=f"{_idle_why(part)}{where}",
             before=units.duration(float(part.before_ns)),
             after=units.duration(float(part.after_ns)),
             times=instead(part.before_ns, part.after_ns),
@@ -250,14 +250,19 @@ def kernel_shares(before: Fraction, after: Fraction) -> str:
 def part_title(part: PartDifference) -> str:
     """The name of a part: that of a kernel, or its kind."""
     if part.kind == "idle":
-        return f"GPU idle {sits_idle(part.name)}"
+        return f"GPU idle {_idle_why(part)}"
     if part.kind == "copy":
         return f"{part.group or part.name} copies"
     if part.kind == "memset":
         return "memsets"
     if _is_class(part):
         return group_title(part)
-    return part.name or ("CUDA graph" if part.kind == "graph" else part.kind)
+    name = part.name or ("CUDA graph" if part.kind == "graph" else part.kind)
+    return f"{name}, {part.variant}" if part.variant else name
+
+
+def _idle_why(part: PartDifference) -> str:
+    return "before its first work" if part.name == AT_START else sits_idle(part.name)
 
 
 def _is_class(part: PartDifference) -> bool:
