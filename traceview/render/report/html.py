@@ -136,7 +136,7 @@ class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty if there is none.
 
     `key` is the finding's own id, `brief` the action in the words of the plan, instead of the whole
-    one as long as the card is closed. One that `is_short` shows no message until it is opened.
+    one as long as the card is closed.
     """
 
     severity: str
@@ -148,7 +148,6 @@ class FindingEntry:
     key: str = ""
     evidence: EvidenceView | None = None
     brief: str = ""
-    is_short: bool = False
 
 
 @record
@@ -308,23 +307,17 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
 
 
 def _first_cards(findings: Sequence[FindingEntry], lead: str) -> list[FindingEntry]:
-    """The findings on the first screen, without the messages of the last where words run out.
+    """The findings on the first screen, as many as words allow, and one at least.
 
-    A card then still has what can be saved, the remedy and the line. The first keeps its message;
-    if that is too much, there are fewer. Notes, and those that claim no saving, are no cards: one
-    of them stands alone only.
+    Notes, and those that claim no saving, are no cards: one of them stands alone only.
     """
     claims = takewhile(lambda each: each.claim and each.severity != "info", findings)
     cards = list(islice(claims, FIRST_CARDS))
-    for number in range(len(cards), 0, -1):
-        for whole in range(number, 0, -1):
-            shown = [
-                *cards[:whole],
-                *(replace(each, is_short=True) for each in cards[whole:number]),
-            ]
-            text = " ".join((lead, *map(_in_sight, shown)))
-            if len(_WORD.findall(text)) <= _MOST_WORDS:
-                return shown
+    while len(cards) > 1:
+        text = " ".join((lead, *map(_in_sight, cards)))
+        if len(_WORD.findall(text)) <= _MOST_WORDS:
+            return cards
+        cards.pop()
     return list(findings[:1])
 
 
@@ -333,8 +326,6 @@ def _in_sight(card: FindingEntry) -> str:
     source = card.evidence.source if card.evidence else None
     lines = [line.text for line in source.code.lines if line.mark] if source else []
     said = [part for part, longer in page.gist(card.message) if not longer]
-    if card.is_short:
-        said = [source.place] if source else []
     saving = card.claim.brief() if card.claim else ""
     return " ".join((saving, *said, card.brief or card.action, *lines))
 
