@@ -59,6 +59,7 @@ def finding_lines(
         )
         first += len([*notes])
     title = "What to do first" if rated else "Notes"
+    first = min(first, len(entries))
     shown, rest = _one_of_a_kind(entries[:first]), entries[first:]
     fitting = _with_remedies(shown, left - 1 - (len(shown) < first))
     lines = [line for each in fitting for line in each]

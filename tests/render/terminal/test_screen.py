@@ -189,6 +189,12 @@ def test_low_findings_make_room_for_remedies(mediums, lows, alike):
     assert text.count("over all SMs.") >= min(1 + mediums, 3)
 
 
+@pytest.mark.parametrize("notes", [1, 2, 5])
+def test_without_a_loss_no_low_finding_is_counted(notes):
+    text = render_screen(with_findings(*[finding("info", "Early.", "Do so.")] * notes))
+    assert "low finding" not in text
+
+
 @pytest.mark.parametrize("gpu", ["NVIDIA A100-SXM4-40GB", "NVIDIA GeForce RTX 4060 Laptop GPU"])
 @pytest.mark.parametrize("name", ["run.sqlite", "ip-172-31-15-66_28356.1764457406366893.pt.json"])
 def test_a_long_file_name_leaves_room_for_the_gpu(name, gpu):

@@ -157,7 +157,8 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
     total_ns -= int(every.idle_ns[pause].sum())
     if once_ns <= SINGLE_PASS * total_ns:
         return None
-    if once_ns <= COLD_FRACTION * total_ns and _runs_again(trace, once):
+    may_be_more = once_ns <= COLD_FRACTION * total_ns
+    if may_be_more and (is_start_up_alone(trace) or _runs_again(trace, once)):
         return None
     windows = compilation.compilation(trace)
     compiled = intervals.covered(windows, windows.tool != code.CUDNN)
