@@ -699,11 +699,12 @@ class Export(ExportFile):
         self._rows["TARGET_INFO_SESSION_START_TIME"] = [{"utcEpochNs": of_day_ns}]
         return self
 
-    def driver(self, cuda_version: str) -> Self:
-        """Let the machine have a driver of this version of CUDA, such as 12040."""
+    def driver(self, cuda_version: str, release: str = "6.8.0-generic") -> Self:
+        """Let the machine have a driver of this version of CUDA, such as 12040, and this system."""
         self._tables["TARGET_INFO_SYSTEM_ENV"] = "name:T value:T"
         self._rows["TARGET_INFO_SYSTEM_ENV"] = [
-            {"name": "CudaDriverVersion", "value": cuda_version}
+            {"name": "CudaDriverVersion", "value": cuda_version},
+            {"name": "SoftwareReleaseVersion", "value": release},
         ]
         return self
 

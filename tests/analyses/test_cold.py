@@ -9,6 +9,7 @@ from tests.places import DATA
 from traceview.traces.analyses.verdict import verdict
 from traceview.traces.facts.idle.first_calls import cold_passes, is_start_up_alone
 from traceview.traces.facts.steps.inferred import with_steps
+from traceview.traces.facts.steps.steps import steps
 from traceview.traces.ranking import as_notes
 
 MS = 1_000_000
@@ -417,6 +418,27 @@ def test_little_beside_first_uses_promises_nothing(tmp_path, load_ms, products):
     first = report.findings[0]
     assert (first.severity, first.action.split(",")[0]) == ("high", "Record more passes")
     assert {each.finding.severity for each in report.findings[1:]} == {"info"}
+
+
+@pytest.mark.parametrize(
+    ("load_ms", "again"), [(30, 0.2), (60, 0.4), (30, 0.8), (60, 1.0), (5, 0.2)]
+)
+@pytest.mark.parametrize("kernels", [20, 45])
+def test_a_first_use_in_the_only_pass(tmp_path, load_ms, again, kernels):
+    """A launch of 7 ms in the backward pass, behind which the forward pass does not run again."""
+    export, at = Export(), 0
+    whole = 100 * MS
+    for number in range(2 * kernels):
+        name = f"forward_{number}" if number < again * kernels else f"kernel_{number}"
+        name = f"forward_{number - kernels}" if 0 <= number - kernels < again * kernels else name
+        if number == kernels:
+            export.call("cuLibraryLoadData", at, at + load_ms * MS)
+            at += load_ms * MS
+        export.launch((at, at + 4_000), (at + 9_000, at + 20_000), name=name)
+        at += (whole - load_ms * MS) // (2 * kernels)
+    trace = with_steps(export.load(tmp_path))
+    assert not len(steps(trace))
+    assert bool(cold_passes(trace)) is (load_ms > 50 or (load_ms > 25 and again < 0.5))
 
 
 @pytest.mark.parametrize("load_ms", [400, 3_000])

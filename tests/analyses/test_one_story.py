@@ -27,7 +27,8 @@ from traceview.base.vocabulary.causes import (
 from traceview.render.report.document import ranked_claim
 from traceview.traces.analyses.base import Result
 from traceview.traces.analyses.verdict.parts import steady_parts
-from traceview.traces.comparison.parts import AT_START, idle_parts
+from traceview.traces.comparison.figures import AT_START
+from traceview.traces.comparison.parts import idle_parts
 from traceview.traces.comparison.window import run_window, window_work
 from traceview.traces.facts.idle.gaps import device_work, gaps, steady_spans_ns
 from traceview.traces.facts.idle.step_parts import step_parts
@@ -241,10 +242,6 @@ def test_idle_time_is_the_same_in_all_sums(report: Report):
     assert steady_spans_ns(trace)[parts.device] == steady_ns + sum(idle.values())
     assert sum(parts.parts_ns.values()) == parts.span_ns
     by_name = {part.name: part.time_ns for part in times.parts if part.kind == "idle"}
-    # As the verdict says it.
-    assert by_name.get("data-loading", 0) == parts.parts_ns.get("data-loading", 0)
-    if data_ns := by_name.pop("data-loading", 0):
-        by_name["launch-late"] = by_name.get("launch-late", 0) + data_ns
     assert by_name == {CAUSE_NAMES[cause]: time for cause, time in idle.items() if time}
     causes = report["gpu-idle"].tables["causes"].rows()
     by_table = {

@@ -35,8 +35,6 @@ def test_idle_parts_are_those_of_the_table_of_causes(report):
     rows = [row for row in causes.rows() if row["device_id"] == report.run_time.device_id]
     expected = {row["cause"]: row["steady_idle_ns"] for row in rows if row["steady_idle_ns"]}
     told = {p.name: p.time_ns for p in report.run_time.parts if p.kind == "idle"}
-    if data_ns := told.pop("data-loading", 0):
-        told["launch-late"] = told.get("launch-late", 0) + data_ns
     assert told == expected
 
 

@@ -19,7 +19,9 @@ from tests.comparison.sides import (
 )
 from traceview.traces.comparison.changes import MOST_CHANGES, changes, main_changes
 from traceview.traces.comparison.comparison import CountDifference
+from traceview.traces.comparison.figures import KernelShape
 from traceview.traces.comparison.wording import (
+    change_of_time,
     changed_counts,
     headline,
     notes,
@@ -37,7 +39,7 @@ def compared(certainty, parts=STEP, **more):
 
 def test_a_certain_difference():
     assert compared(a_certainty()) == (
-        "4.1 % slower: mean 12.91 instead of 12.40 ms per step "
+        "Takes 4.1 % more: mean 12.91 instead of 12.40 ms per step "
         "(+510 µs, 95 % interval +380 to +630 µs, 5 and 5 runs)."
     )
 
@@ -51,7 +53,7 @@ def test_a_difference_within_the_noise():
 
 def test_one_run_per_side_says_that_noise_is_not_known():
     assert compared(a_certainty("steps", (1, 1))) == (
-        "4.1 % slower: mean 12.91 instead of 12.40 ms per step (+510 µs). "
+        "Takes 4.1 % more: mean 12.91 instead of 12.40 ms per step (+510 µs). "
         "One run per side: not known whether this is noise; counts are exact."
     )
     within = compared(a_certainty("steps", (1, 1), low=-1))
@@ -66,7 +68,7 @@ def test_one_run_per_side_says_that_noise_is_not_known():
         (
             12_400_000,
             12_401_000,
-            "<0.1 % slower: mean 12.4010 instead of 12.4000 ms per step (+1.00 µs",
+            "Takes <0.1 % more: mean 12.4010 instead of 12.4000 ms per step (+1.00 µs",
         ),
         (100, 100, "No difference: 100 ns per step on both sides."),
     ],
@@ -309,14 +311,52 @@ def test_copies_from_other_memory_say_so():
     )
 
 
-@pytest.mark.parametrize(("calls", "told"), [((34, 30), True), ((30, 30), False)])
-def test_recordings_of_different_amounts_of_work(calls, told):
+@pytest.mark.parametrize(
+    ("calls", "grid", "dtype", "work"),
+    [
+        ((34, 30), 1, "fp16", "less"),
+        ((30, 30), 1, "fp16", None),
+        ((30, 30), 4, "fp16", "more"),
+        # A kernel of the program may give each thread more to do.
+        ((30, 30), 4, None, None),
+        ((30, 60), 1, None, "more"),
+        # Half as many calls of twice the size.
+        ((30, 15), 2, "fp16", None),
+    ],
+)
+@pytest.mark.parametrize("stepped", [False, True])
+def test_recordings_of_different_amounts_of_work(calls, grid, dtype, work, stepped):
     """Cut after 300 ms each: the time is the same, and less was done in it."""
-    whole = (replace(a_run(), has_steps=False),)
+    whole = (replace(a_run(), has_steps=stepped),)
+    shapes = [KernelShape((each, 1, 1), (256, 1, 1), dtype=dtype) for each in (128, 128 * grid)]
+    flash = a_difference("flash", 250_000_000, 252_000_000, calls)
+    assert flash.before
+    assert flash.after
+    sides = [
+        replace(side, shape=shape)
+        for side, shape in zip((flash.before, flash.after), shapes, strict=True)
+    ]
     kernels = (
-        a_difference("flash", 250_000_000, 252_000_000, calls),
+        replace(flash, before=sides[0], after=sides[1]),
         a_difference("other", 50_000_000, 47_000_000, (8, 8)),
     )
-    line = compared(a_certainty("none", (1, 1)), kernels, before=whole, after=whole)
-    assert line.startswith("0.3 % faster: 299.0 instead of 300.0 ms of steady GPU time")
-    assert ("But most kernels run 0.9× as often: the recordings hold different" in line) == told
+    comparison = a_comparison(kernels, a_certainty("none", (1, 1)), before=whole, after=whole)
+    line, share = headline(comparison), change_of_time(comparison)
+    if work and not stepped:
+        told = f"Most kernels do {work} work than before, so this tells of no speed-up: 299.0"
+        assert line.startswith(told)
+        assert not share
+    else:
+        assert line.startswith("Takes 0.3 % less: ")
+        assert share == "takes 0.3 % less"
+
+
+@pytest.mark.parametrize("cold", [(True, False), (False, True), (True, True), (False, False)])
+@pytest.mark.parametrize("stepped", [False, True])
+def test_a_cold_side_tells_of_no_speed_up(cold, stepped):
+    before, after = ((replace(a_run(), has_steps=stepped, cold=each),) for each in cold)
+    comparison = a_comparison(STEP, before=before, after=after)
+    sides = " and the ".join(name for name, on in zip(("first", "second"), cold, strict=True) if on)
+    told = f"The {sides} side shows first calls alone, so this tells of no speed-up: "
+    assert headline(comparison).startswith(told if any(cold) else "Takes 4.1 % more: ")
+    assert bool(change_of_time(comparison)) is not any(cold)

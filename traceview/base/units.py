@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -204,12 +204,16 @@ class RoundedTimes:
 
 
 def rounded_times(
-    times_ns: Sequence[Fraction], largest_ns: float, telling_ns: float
+    times_ns: Sequence[Fraction],
+    largest_ns: float,
+    telling_ns: float,
+    fixed: Mapping[int, int] | None = None,
 ) -> RoundedTimes:
     """Times whose printed values sum to their rounded sum, by largest remainder.
 
     The unit is the one for `largest_ns`. There are enough decimals for three digits of
-    `largest_ns` and of `telling_ns`, but none below a nanosecond.
+    `largest_ns` and of `telling_ns`, but none below a nanosecond. `fixed` has ticks of some rows,
+    which the others make up for, the largest first where that takes more than rounding up.
     """
     from fractions import Fraction
 
@@ -218,10 +222,15 @@ def rounded_times(
     digits = min(wanted, _least_digit(factor))
     exact = [Fraction(time) / Fraction(factor) * 10**digits for time in times_ns]
     # Each part is rounded down, or up by remainder where the rounded sum needs it.
-    down = [floor(part) for part in exact]
-    missing = round(sum(exact)) - sum(down)
-    upward = set(sorted(range(len(exact)), key=lambda row: down[row] - exact[row])[:missing])
-    return RoundedTimes(tuple(n + (row in upward) for row, n in enumerate(down)), digits, unit)
+    fixed = fixed or {}
+    ticks = [fixed.get(row, floor(part)) for row, part in enumerate(exact)]
+    free = [row for row in range(len(exact)) if row not in fixed]
+    missing = round(sum(exact)) - sum(ticks)
+    few = 0 <= missing <= len(free)
+    free.sort(key=lambda row: ticks[row] - exact[row] if few else -exact[row])
+    for number in range(abs(missing) if free else 0):
+        ticks[free[number % len(free)]] += 1 if missing > 0 else -1
+    return RoundedTimes(tuple(ticks), digits, unit)
 
 
 def _sign(value: float) -> str:

@@ -106,5 +106,5 @@ def _sides(
         what = "pass several recordings per side as --before 'GLOB' --after 'GLOB'"
     else:
         name = "AFTER" if paths else "BEFORE"
-        raise asked.no_input(name, "Put BEFORE and AFTER first.")
+        raise asked.no_input(name, "Put BEFORE and AFTER first.", "or pass --before and --after")
     raise click.UsageError(what, click.get_current_context())

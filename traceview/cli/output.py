@@ -302,13 +302,14 @@ class Asked:
         stdout = "".join(to_stdout)
         return Outputs(**files, csv=csv, stdout=stdout, all_rows=all_rows, opens=self.opens)
 
-    def no_input(self, name: str, remedy: str) -> click.UsageError:
+    def no_input(self, name: str, remedy: str, instead: str = "") -> click.UsageError:
         """The error for a missing argument; an option such as `--html PATH` may have taken it.
 
-        `remedy` may name the path that was taken as {path} and the option as {option}.
+        `remedy` may name the path that was taken as {path} and the option as {option}; `instead` is
+        what else would do.
         """
         taken = {"html": self.html, "json": self.json_, "markdown": self.markdown}
-        text = f"Missing argument '{name}'."
+        text = f"Missing argument '{name}'{f' ({instead})' if instead else ''}."
         for kind, path in taken.items():
             if path and path != STDOUT:
                 text = (

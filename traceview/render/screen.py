@@ -19,7 +19,7 @@ from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
 from traceview.render.document import ScoreTile
 from traceview.render.report.document import header_facts, nothing_found, tiles
-from traceview.render.report.plan import plan_text
+from traceview.render.report.plan import label, plan_text
 from traceview.render.report.text import ARROW, INDENT, WIDEST, FindingText
 from traceview.traces.analyses.base import Skipped
 from traceview.traces.plan import RankedFinding
@@ -59,24 +59,44 @@ def finding_lines(
         )
         first += len([*notes])
     title = "What to do first" if rated else "Notes"
-    shown, rest = entries[:first], entries[first:]
-    fitting = _with_remedies(shown, left - 1)
+    first = min(first, len(entries))
+    shown, rest = _one_of_a_kind(entries[:first]), entries[first:]
+    fitting = _with_remedies(shown, left - 1 - (len(shown) < first))
     lines = [line for each in fitting for line in each]
-    if fewer := len(shown) - len(fitting):
-        lines.append(Text(f"… and {units.counted(fewer, 'low finding')} in --all", "dim"))
+    if fewer := first - len(fitting):
+        lines.append(Text(f"… and {units.counted(fewer, 'more low finding')} in --all", "dim"))
     lines += _notes(rest, left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
 
 
+def _one_of_a_kind(entries: Sequence[FindingText]) -> list[FindingText]:
+    """The entries without `low` ones with the remedy of an earlier one, for other kernels."""
+    kinds = [(each.ranked.analysis, label(each.ranked.finding)) for each in entries]
+    return [
+        each
+        for at, each in enumerate(entries)
+        if each.ranked.severity != "low" or kinds[at] not in kinds[:at]
+    ]
+
+
 def _with_remedies(entries: Sequence[FindingText], room: int) -> list[list[Text]]:
-    """The entries as full as fit; without the last `low` ones where others gain their remedies."""
+    """The entries as full as fit; without the last `low` ones where others gain their remedies, or
+    they would have none."""
     lows = [*takewhile(lambda each: each.ranked.severity == "low", reversed(entries))]
     fuller = [
         _as_full_as_fit(entries[: len(entries) - fewer], room - (fewer > 0))
         for fewer in range(max(len(lows), 1))
     ]
     others = len(entries) - len(lows)
-    return max(fuller, key=lambda each: sum(map(_has_remedy, each[:others])))
+
+    def lacking(lines: Sequence[Sequence[Text]]) -> tuple[int, int]:
+        lack = [
+            bool(each.ranked.finding.action) and not _has_remedy(own)
+            for each, own in zip(entries, lines, strict=False)
+        ]
+        return sum(lack[:others]), sum(lack)
+
+    return min(fuller, key=lacking)
 
 
 def _has_remedy(lines: Sequence[Text]) -> bool:
@@ -226,10 +246,13 @@ def _what_ran(report: Report, width: int) -> str:
     facts = dict(header_facts(report.trace))
     selected = [f"{word} {facts[key]}" for key, word in _SELECTED.items() if key in facts]
     file = visible(PurePath(report.trace.path).name)
-    name = shortened(file, width // (1 + len(selected)))
-    each = (width - cell_len(name)) // max(len(selected), 1) - len(_SEPARATOR)
     parts = [facts[key] for key in ("GPU", "duration", "contains", "process") if key in facts]
     shown = [visible(part.replace("compute capability", "cc")) for part in parts]
+    # The name leaves room for GPU and duration.
+    needed = sum(len(_SEPARATOR) + cell_len(part) for part in shown[:2])
+    most = width // (1 + len(selected)) if selected else max(width - needed, width // 4)
+    name = shortened(file, most)
+    each = (width - cell_len(name)) // max(len(selected), 1) - len(_SEPARATOR)
     chosen = [cut(visible(part), each) for part in selected]
     parts = [name, *chosen, *shown, facts.get("recorded by", "")]
     return joined_within(parts, _SEPARATOR, width)

@@ -293,6 +293,26 @@ def test_launches_without_a_table_of_kernels_are_not_called_lost(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("release", "wsl"),
+    [
+        ("6.6.87.2-microsoft-standard-WSL2", True),
+        ("5.15.90.1-Microsoft-custom", True),
+        ("6.8.0-45-generic", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("copied", [False, True])
+def test_launches_that_nsys_did_not_see_on_wsl(tmp_path, release, wsl, copied):
+    export = Export().call("cudaLaunchKernel", 0, 10).driver("12090", release)
+    if copied:
+        export.copy((20, 25), (30, 40))
+    trace = without(export.load(tmp_path), "kernels")
+    [found] = [each for each in ANALYSIS.run(trace).findings if "launched" in each.message]
+    assert (f"It was recorded on WSL ({release})" in found.message) is (wsl and not copied)
+    assert found.action.startswith("Record on native Linux") is (wsl and not copied)
+
+
+@pytest.mark.parametrize(
     ("name", "loading_ms", "passes", "warned"),
     [
         ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 800, 1, True),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.build import Export
+from traceview.traces.analyses.gpu_idle.findings import one_time
 from traceview.traces.facts.idle.gaps import gaps
 from traceview.traces.facts.idle.launching import verdict
 
@@ -71,5 +72,11 @@ def test_one_pause_of_many_steps_is_no_habit(steps, long, once, step_us, tmp_pat
         if number in long:
             at += 40 * step_us * 1_000
             export.launch((at, at + 5_000), (at + 10_000, at + 20_000), name="checkpoint")
-    every = gaps(export.load(tmp_path))
-    assert every.count(every.one_time & (every.gap >= 5)) == once
+    for number in range(3):
+        at += step_us * 1_000
+        export.launch((at, at + 5_000), (at + 10_000, at + 20_000), name=f"first use {number}")
+    trace = export.load(tmp_path)
+    every = gaps(trace)
+    assert every.count(every.lone_pause) == once
+    told = sum(claim.values.get("paused_ns", 0) for claim in one_time(trace))
+    assert told == every.idle_ns[every.lone_pause].sum()

@@ -457,6 +457,26 @@ def test_a_step_ends_behind_the_ranges_that_it_opened(tmp_path, passes):
     assert found.operations.tolist() == [4] * len(found)
 
 
+@pytest.mark.parametrize(("warm", "timed", "after"), [(3, 5, 0), (1, 4, 0), (2, 9, 3), (0, 6, 4)])
+@pytest.mark.parametrize("named", ["inference", "benchmark (batch 64)"])
+def test_passes_in_a_range_of_the_program_are_its_loop(tmp_path, named, warm, timed, after):
+    """Three forward passes warm up before the range with the timed ones, and none lies across."""
+    export = launches(Export(), ("conv", "norm", "relu", "gemm"), warm + timed + after)
+    begin, end = 80 * warm - 20, 80 * (warm + timed) - 30
+    found = steps(with_steps(export.range(named, begin, end).load(tmp_path)))
+    assert found.operations.tolist() == [4] * timed
+    assert found.cpu_start_ns[0] >= begin
+    assert found.cpu_end_ns[-1] <= end
+
+
+@pytest.mark.parametrize(("passes", "first", "last"), [(12, 9, 11), (12, 2, 5), (8, 0, 3)])
+def test_a_range_around_a_few_passes_is_no_loop(tmp_path, passes, first, last):
+    export = launches(Export(), ("conv", "norm", "relu", "gemm"), passes)
+    export.range("validate", 80 * first - 20, 80 * last - 30)
+    found = steps(with_steps(export.load(tmp_path)))
+    assert found.operations.tolist() == [4] * (passes - (last - first))
+
+
 @pytest.mark.parametrize(
     "name", ["stencil", "void at::native::vectorized_elementwise_kernel<4>(x)"]
 )

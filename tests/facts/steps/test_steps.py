@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import Export
+from traceview.base import groups
 from traceview.traces.facts.idle.step_parts import step_parts
 from traceview.traces.facts.ranges import origins
 from traceview.traces.facts.steps import series
@@ -141,6 +142,32 @@ def test_autograds_own_ranges_are_parts_of_the_steps(tmp_path):
 
     assert list(found.names.decode()) == ["step_0", "step_1", "step_2"]
     assert found.operations.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "outside", "parts"),
+    [("compiled backward #", 0, True), ("micro_batch_#", 0, False), ("validate #", 850, False)],
+)
+def test_ranges_of_another_thread_in_the_steps_are_parts_of_them(
+    tmp_path, passes, name, outside, parts
+):
+    """torch.compile names its code on autograd's thread: 71 % of a run were told twice."""
+    export = Export()
+    for step in range(4):
+        at = step * 1000
+        export.range(f"step_{step}", at, at + 900)
+        export.launch((at + 10, at + 11), (at + 20, at + 30))
+        for number in range(passes):
+            begin = at + 100 + 200 * number + outside
+            export.range(
+                name.replace("#", str(step * passes + number)), begin, begin + 150, thread=4
+            )
+            export.launch((begin + 10, begin + 11), (begin + 20, begin + 50), thread=4)
+    found = steps(export.load(tmp_path))
+    assert len(groups.different(found.series)) == (1 if parts else 2)
+    of_steps = found.names.matching(lambda each: each.startswith("step"))
+    assert found.operations[of_steps].tolist() == [1 + passes * parts] * 4
 
 
 def test_strictly_a_threads_launches_without_a_range_are_in_no_step(tmp_path):

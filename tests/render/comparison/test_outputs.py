@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -21,6 +22,8 @@ from traceview.render.comparison.document import parts_table
 from traceview.render.comparison.html import render_html
 from traceview.render.comparison.text import render_text
 from traceview.render.json import render_json
+from traceview.traces.comparison.decomposition import compare_runs
+from traceview.traces.comparison.figures import KernelShape, StepPart
 
 WHOLE = a_comparison(environment=(TORCH,), counts=(SYNCS,))
 
@@ -36,8 +39,8 @@ def random_parts(seed):
     return [
         a_difference(
             f"kernel_{at}",
-            draw.randint(0, scale),
-            Fraction(draw.randint(0, scale), draw.randint(1, 9)),
+            draw.randint(0, scale) if draw.random() < 0.7 else 0,
+            Fraction(draw.randint(0, scale), draw.randint(1, 9)) if draw.random() < 0.7 else 0,
             group=draw.choice(["gemm", "elementwise", "optimizer"]),
         )
         for at in range(draw.randint(1, 60))
@@ -53,8 +56,13 @@ def test_printed_differences_sum_up_at_every_level(seed):
     for group in table.groups:
         parts = [line.amounts for line in group.parts] + ([group.rest] if group.rest else [])
         assert sum(number(each.difference) for each in parts) == number(group.amounts.difference)
-    for amounts in (table.total, *(group.amounts for group in table.groups)):
+    lines = [line for group in table.groups for line in group.parts]
+    groups = [group.amounts for group in table.groups]
+    for amounts in (table.total, *groups, *(line.amounts for line in lines)):
         assert number(amounts.before) + number(amounts.difference) == number(amounts.after)
+    for line in lines:
+        assert line.part.before_ns or not number(line.amounts.before)
+        assert line.part.after_ns or not number(line.amounts.after)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -96,6 +104,28 @@ def test_no_shares_where_parts_cancel(width):
     assert "| before | after | difference |\n| --- | --- | ---: | ---: | ---: |\n" in markdown
     assert "| **sum** |  | 90.00 | 91.00 | +1.00 |\n" in markdown
     assert 'class="share"' not in render_html(CANCELLING, "1.0")
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("place", ["", "train", "generate_masks # # #/generate_masks # # # #"])
+def test_rows_of_one_name_can_be_told_apart(width, place):
+    """Four rows of a public comparison had one name, cut at both ends."""
+    name = "cuBLAS fp32 GEMM 128×64 TN"
+    sizes = [KernelShape((each, 64, 1), (128, 1, 1)) for each in (10, 40, 77)]
+    parts = [
+        StepPart("kernel", "gemm", name, place, 9_000 * side.grid[0], 0, 1, side, str(side.grid))
+        for side in sizes
+    ]
+    kept = StepPart("kernel", "norm", "norm", place, 9_000, 0, 1, None, "norm")
+    runs = []
+    for number, each in enumerate([(kept, *parts), (kept,)]):
+        ns = sum(part.time_ns for part in each)
+        run = replace(a_run(str(number)), digest=str(number), parts=each, sequence=())
+        runs.append(replace(run, step_ns=(ns,), window_ns=ns, sequence_ns=()))
+    text = render_text(compare_runs([runs[0]], [runs[1]], force=True), width=width)
+    table = text.split("Parts of the difference")[1].splitlines()
+    rows = [line.split(" (")[0] for line in table if line.startswith("  cuBLAS")]
+    assert len(set(rows)) == 3
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 160])

@@ -23,6 +23,7 @@ from traceview.base.tables import Column, Table, TableSpec
 from traceview.render.base.text import cells, drawn, fitting
 from traceview.render.report.document import header_facts, nothing_found, ranked_claim
 from traceview.render.report.text import FindingText, render_text
+from traceview.traces.analyses.base import Skipped
 from traceview.traces.reporting import analyze, facts_of
 from traceview.traces.trace.schema import TABLES
 
@@ -166,6 +167,8 @@ def test_a_part_of_the_report_does_not_say_that_nothing_was_found(unpack):
     assert whole.findings
     assert nothing_found(part) == "Nothing found that would save time (asked: steps)."
     assert nothing_found(whole) == "Nothing found that would save time."
+    skipped = replace(part, outcomes={"steps": Skipped("no ranges were recorded", "record them")})
+    assert nothing_found(skipped) == "What was asked is not answered."
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4, 9])

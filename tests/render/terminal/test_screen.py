@@ -168,19 +168,43 @@ def test_medium_findings_have_their_remedies_before_low_ones_have_details():
     assert text.count("→ Do this") == 4
 
 
+@pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("lows", range(1, 6))
 @pytest.mark.parametrize("mediums", range(1, 5))
-def test_low_findings_make_room_for_remedies(mediums, lows):
-    """They go where a finding above them gains its remedy, and are counted then."""
+def test_low_findings_make_room_for_remedies(mediums, lows, alike):
+    """They go where a finding above them gains its remedy, where they would have none, and where
+    one of the same remedy stands before them; and are counted then."""
     high = finding(message="It is slow. " * 9, action=THREE_LINES)
     medium = finding("medium", "Slow. " * 40, THREE_LINES)
-    low = finding("low", "Slow. " * 40, "Do it.")
-    text = render_screen(with_findings(high, *[medium] * mediums, *[low] * lows))
+    low = [
+        finding("low", "Slow. " * 40, f"Do {'it' if alike else f'thing {number}'}.")
+        for number in range(lows)
+    ]
+    text = render_screen(with_findings(high, *[medium] * mediums, *low))
     shown = len(re.findall("^low ", text, re.MULTILINE))
-    dropped = re.search(r"and (\d+) low finding", text)
+    dropped = re.search(r"and (\d+) more low finding", text)
     assert shown + int(dropped[1] if dropped else 0) == lows
-    assert shown >= 1
+    assert shown == 1 if alike else shown >= 1
+    assert shown == 1 or text.count("→ Do ") == shown
     assert text.count("over all SMs.") >= min(1 + mediums, 3)
+
+
+@pytest.mark.parametrize("notes", [1, 2, 5])
+def test_without_a_loss_no_low_finding_is_counted(notes):
+    text = render_screen(with_findings(*[finding("info", "Early.", "Do so.")] * notes))
+    assert "low finding" not in text
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA A100-SXM4-40GB", "NVIDIA GeForce RTX 4060 Laptop GPU"])
+@pytest.mark.parametrize("name", ["run.sqlite", "ip-172-31-15-66_28356.1764457406366893.pt.json"])
+def test_a_long_file_name_leaves_room_for_the_gpu(name, gpu):
+    report = with_findings(finding())
+    gpus = tuple(replace(each, name=gpu) for each in report.trace.gpus)
+    trace = replace(report.trace, path=f"/data/{name}", gpus=gpus, selection=Selection())
+    report = replace(report, trace=trace)
+    first = render_screen(report, width=80).splitlines()[0]
+    assert first.startswith(name[:10])
+    assert gpu in first
 
 
 @pytest.mark.parametrize("width", [40, 80])

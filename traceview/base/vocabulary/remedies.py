@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SHORT: Mapping[str, str] = {
-    "Take this CPU work out of the": "take out this CPU work",
+    "Take this CPU work out of the": "take CPU work out of the loop",
+    "Take it out of the run": "take CPU work out of the run",
+    "Cast their input to": "cast the input to float32",
+    "Make these tensors on": "make tensors on the GPU",
+    "Make this call before": "move the call out of the loop",
+    "Compute this on the GPU": "compute on the GPU",
+    "Where communication ends long before it is needed": "leave more SMs to compute",
     "Look first at what comes after the wait": "remove the wait",
     "Read results on the CPU less often": "read results less often",
     "Look at what the other thread does": "start the other thread earlier",
@@ -60,4 +66,6 @@ SHORT: Mapping[str, str] = {
     "Move the line out of the compiled function": "remove graph breaks",
     "Keep what the CPU writes and reads": "keep the CPU's data apart",
 }
-"""The beginning of an action and the words for it, an imperative of at most 30 characters."""
+"""The beginning of an action and the words for it, an imperative of at most 30 characters.
+
+A plan is read before its findings: what `this` or `their` would be is not known there."""

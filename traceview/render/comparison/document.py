@@ -169,8 +169,15 @@ class _Figures:
     def of(cls, comparison: RunComparison) -> _Figures:
         largest = max(float(comparison.before_ns), float(comparison.after_ns))
         delta = float(abs(comparison.delta_ns))
-        before = units.rounded_times([p.before_ns for p in comparison.parts], largest, delta)
-        deltas = units.rounded_times([p.delta_ns for p in comparison.parts], largest, delta)
+        parts = comparison.parts
+        deltas = units.rounded_times([part.delta_ns for part in parts], largest, delta)
+        # What is on one side only takes nothing on the other.
+        one_sided = {
+            row: -deltas.ticks[row] if part.before_ns else 0
+            for row, part in enumerate(parts)
+            if not (part.before_ns and part.after_ns)
+        }
+        before = units.rounded_times([part.before_ns for part in parts], largest, delta, one_sided)
         moved = max((abs(part.delta_ns) for part in comparison.parts), default=Fraction(0))
         shares = moved < _MOST_SHARE * abs(comparison.delta_ns)
         return cls(comparison, before, deltas, before.plus(deltas), shares)

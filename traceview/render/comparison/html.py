@@ -99,12 +99,8 @@ def _tiles(comparison: RunComparison) -> Iterator[ScoreTile]:
     per = "per step" if wording.has_steps(comparison) else "of steady GPU time"
     yield ScoreTile("before", "Before", f"{one} {unit}", per)
     yield ScoreTile("after", "After", other, per)
-    delta, before = comparison.delta_ns, comparison.before_ns
-    share = units.percent(abs(float(delta / before)) * 100) if before else ""
-    word = "slower" if delta > 0 else "faster"
-    yield ScoreTile(
-        "difference", "Difference", units.difference(float(delta)) or "0", f"{share} {word}"
-    )
+    difference = units.difference(float(comparison.delta_ns)) or "0"
+    yield ScoreTile("difference", "Difference", difference, wording.change_of_time(comparison))
     yield ScoreTile("certainty", "Certainty", *_sure(comparison))
 
 

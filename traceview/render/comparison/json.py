@@ -70,7 +70,7 @@ COMPARISON = JsonShape(
     json_text.items_of("after", _RUN),
     JsonKey("notes", list[str], lambda of, _: list(wording.notes(of))),
     context=lambda of, _: of,
-    headline="faster or slower by how much, and how sure that is",
+    headline="how much less or more time, and how sure that is",
     changes="what explains the difference, causes first",
     parts="largest difference first",
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from rich.cells import cell_len
@@ -21,7 +22,7 @@ from traceview.traces.comparison.comparison import CountDifference, RunCompariso
 MOST_PARTS, MOST_COUNTS = 24, 12
 _WITH_TIMES = 76
 """Least width in cells to show the times of both sides."""
-_LEAST_NAME = 16
+_LEAST_NAME, _LEAST_PLACE = 16, 8
 _DIFFERENCE, _SHARE = "difference", "share"
 _STYLES = {1: "red", -1: "green", 0: "dim"}
 
@@ -93,7 +94,8 @@ def _parts(comparison: RunComparison, width: int) -> RenderableType:
     ]
     numbers = columns[0 if (width >= _WITH_TIMES) else 2 : 4 if table.has_shares else 3]
     room = width - sum(max(map(cell_len, column)) + GAP for column in numbers)
-    names = shortened_apart([line.title for line in lines], max(room, _LEAST_NAME))
+    room = max(room, _LEAST_NAME)
+    names = shortened_apart(list(_placed(lines, room)), room)
     rows = grid("", *("right" for _ in numbers))
     rows.add_row(*(Text(name, "dim") for name in ("", *(column[0] for column in numbers))))
     for at in (*range(1, len(lines)), 0):
@@ -108,6 +110,22 @@ class _Line:
     title: str
     amounts: document.Amounts
     style: str = ""
+    place: str = ""
+
+
+def _placed(lines: Sequence[_Line], room: int) -> Iterator[str]:
+    """The titles with their places, shortened to the room that titles leave them.
+
+    Where that is too little there is none, unless it tells equal titles apart.
+    """
+    titles = Counter(line.title for line in lines)
+    for line in lines:
+        left = room - cell_len(f"{line.title} []")
+        if not line.place or (left < _LEAST_PLACE and titles[line.title] == 1):
+            yield line.title
+        else:
+            place = shortened(line.place, left) if left >= _LEAST_PLACE else line.place
+            yield f"{line.title} [{place}]"
 
 
 def _cell_style(column: str, line: _Line) -> str:
@@ -122,20 +140,22 @@ def _lines(table: document.PartsTable) -> Iterator[_Line]:
     for group in table.groups:
         title = visible(group.title)
         if len(group.parts) == 1 and not group.left_out:
-            name = _titled(group.parts[0])
-            yield _Line(name if title in name else f"{title}: {name}", group.amounts, "bold")
+            name, place = _titled(group.parts[0])
+            whole = name if title in name else f"{title}: {name}"
+            yield _Line(whole, group.amounts, "bold", place)
             continue
         yield _Line(title, group.amounts, "bold")
-        yield from (_Line(f"  {_titled(each)}", each.amounts) for each in group.parts)
+        for part in group.parts:
+            name, place = _titled(part)
+            yield _Line(f"  {name}", part.amounts, place=place)
         if group.rest and group.parts:
             yield _Line(f"  {units.count(group.left_out)} smaller", group.rest)
 
 
-def _titled(line: document.PartLine) -> str:
-    marks = [f"({line.change})"] if line.change else []
-    place = wording.short_place(line.part.place)
-    marks += [f"[{visible(place, 120)}]"] if place else []
-    return " ".join([visible(line.title), *marks])
+def _titled(line: document.PartLine) -> tuple[str, str]:
+    """The name of a part with its change, and its place."""
+    change = f" ({line.change})" if line.change else ""
+    return visible(line.title) + change, visible(wording.short_place(line.part.place), 120)
 
 
 def _counts(comparison: RunComparison) -> RenderableType | None:

@@ -116,7 +116,10 @@ def nothing_found(report: Report) -> str:
         )
     where = " in the selected ranges" if report.trace.selection else ""
     if len(report.analyses) < len(analyses.ALL):
-        return f"Nothing found{where} that would save time (asked: {', '.join(report)})."
+        answers = [name for name in report if not isinstance(report.outcomes[name], Skipped)]
+        if not answers:
+            return "What was asked is not answered."
+        return f"Nothing found{where} that would save time (asked: {', '.join(answers)})."
     return f"Nothing found{where} that would save time."
 
 

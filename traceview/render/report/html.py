@@ -94,8 +94,7 @@ def _bar(time: RunTime) -> Markup:
         width = part.time_ns / whole
         idle = "idle: " if part.kind == "idle" else ""
         tooltip = (
-            f"{idle}{_label(part, time.parts)}: {units.duration(part.time_ns)}, "
-            f"{_share(part.time_ns, whole)}"
+            f"{idle}{part.name}: {units.duration(part.time_ns)}, {_share(part.time_ns, whole)}"
         )
         marks.append(rect(start, 0, width, _HEIGHT_PX, f"part {_style(part)}", tooltip))
         if part.kind == "idle":
@@ -108,12 +107,6 @@ def _style(part: TimePart) -> str:
     return color_class(part.name) or NEUTRAL
 
 
-def _label(part: TimePart, parts: Sequence[TimePart]) -> str:
-    """Elsewhere launch-late idle time includes that of data loading, a part of its own here."""
-    loads_data = any(each.name == "data-loading" for each in parts)
-    return f"other {part.name}" if loads_data and part.name == "launch-late" else part.name
-
-
 def _share(part_ns: int, whole_ns: int) -> str:
     return units.percent(100.0 * part_ns / max(whole_ns, 1))
 
@@ -122,7 +115,7 @@ def _entries(parts: Sequence[TimePart], whole_ns: int) -> Iterator[LegendEntry]:
     for part in parts:
         if part.time_ns >= max(_LEAST_PCT / 100.0 * whole_ns, 1):
             share = _share(part.time_ns, whole_ns)
-            yield LegendEntry(_label(part, parts), _style(part), share)
+            yield LegendEntry(part.name, _style(part), share)
 
 
 MarkedRows = Mapping[tuple[str, str], Sequence[int]]
@@ -143,7 +136,7 @@ class FindingEntry:
     """A finding; `section` is the id of its analysis on the page, empty if there is none.
 
     `key` is the finding's own id, `brief` the action in the words of the plan, instead of the whole
-    one as long as the card is closed. One that `is_short` shows no message until it is opened.
+    one as long as the card is closed.
     """
 
     severity: str
@@ -155,7 +148,6 @@ class FindingEntry:
     key: str = ""
     evidence: EvidenceView | None = None
     brief: str = ""
-    is_short: bool = False
 
 
 @record
@@ -283,6 +275,9 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         ]
         findings = _findings(report)
     verdict = report.verdict.text if report.verdict else ""
+    board, time = report.scoreboard, report.run_time
+    # The parts of first calls, or of work that was not recorded, are of no whole.
+    has_shares = board is not None and board.gpu_busy_pct is not None
     plan = plan_text(report, FIRST_CARDS)
     first = _first_cards(findings, f"{verdict} {plan}")
     return page.rendered_pieces(
@@ -292,8 +287,8 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         page.SCRIPT,
         verdict=verdict,
         shares=report.verdict.shares_text if report.verdict else "",
-        tiles=document.tiles(report.scoreboard) if report.scoreboard else (),
-        time=time_bar(report.run_time, report.verdict) if report.run_time else None,
+        tiles=document.tiles(board) if board else (),
+        time=time_bar(time, report.verdict) if time and has_shares else None,
         nothing_found=document.nothing_found(report),
         title=PurePath(trace.path).name,
         facts=document.header_facts(trace),
@@ -312,23 +307,17 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
 
 
 def _first_cards(findings: Sequence[FindingEntry], lead: str) -> list[FindingEntry]:
-    """The findings on the first screen, without the messages of the last where words run out.
+    """The findings on the first screen, as many as words allow, and one at least.
 
-    A card then still has what can be saved, the remedy and the line. The first keeps its message;
-    if that is too much, there are fewer. Notes, and those that claim no saving, are no cards: one
-    of them stands alone only.
+    Notes, and those that claim no saving, are no cards: one of them stands alone only.
     """
     claims = takewhile(lambda each: each.claim and each.severity != "info", findings)
     cards = list(islice(claims, FIRST_CARDS))
-    for number in range(len(cards), 0, -1):
-        for whole in range(number, 0, -1):
-            shown = [
-                *cards[:whole],
-                *(replace(each, is_short=True) for each in cards[whole:number]),
-            ]
-            text = " ".join((lead, *map(_in_sight, shown)))
-            if len(_WORD.findall(text)) <= _MOST_WORDS:
-                return shown
+    while len(cards) > 1:
+        text = " ".join((lead, *map(_in_sight, cards)))
+        if len(_WORD.findall(text)) <= _MOST_WORDS:
+            return cards
+        cards.pop()
     return list(findings[:1])
 
 
@@ -337,8 +326,6 @@ def _in_sight(card: FindingEntry) -> str:
     source = card.evidence.source if card.evidence else None
     lines = [line.text for line in source.code.lines if line.mark] if source else []
     said = [part for part, longer in page.gist(card.message) if not longer]
-    if card.is_short:
-        said = [source.place] if source else []
     saving = card.claim.brief() if card.claim else ""
     return " ".join((saving, *said, card.brief or card.action, *lines))
 

@@ -77,6 +77,9 @@ def _lost(trace: Trace, others: bool) -> Check:
     template, values = _on_cpu(trace)
     remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
     remedy = _CHECK_LAUNCHES if others else remedy
+    if export_info.ran_on_wsl(trace.capture) and not others:
+        lost, remedy = f"{lost}{_ON_WSL}", _OFF_WSL
+        values |= {"nsys": trace.recorder_version, "system": trace.capture[export_info.SYSTEM]}
     if error := trace.run.get(export_info.CALL_ERROR):
         lost, remedy = f"No kernel ran: calls failed with {error}.", _after_error(error)
     if launches.loses_graphs(trace):
@@ -214,8 +217,14 @@ _ALLOCATES = (
     "before the loop, and use that memory again."
 )
 _SEE_GPU = (
-    "Run traceview doctor: with a driver newer than nsys, on WSL and on virtual GPUs nsys sees the "
-    "calls of CUDA and no GPU work. Elsewhere, record with --trace=cuda,nvtx."
+    "Run traceview doctor on the machine that recorded this: with a driver newer than nsys, on WSL "
+    "and on virtual GPUs nsys sees the calls of CUDA and no GPU work. Elsewhere, record with "
+    "--trace=cuda,nvtx."
+)
+_ON_WSL = " It was recorded on WSL ({system})[, by nsys {nsys}]."
+_OFF_WSL = (
+    "Record on native Linux, or update nsys and the driver of Windows: on WSL nsys may see the "
+    "calls of CUDA and no GPU work."
 )
 
 

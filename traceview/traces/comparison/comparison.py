@@ -36,6 +36,7 @@ class PartDifference:
     calls_after: Fraction
     before: StepPart | None
     after: StepPart | None
+    variant: str = ""
 
     @property
     def delta_ns(self) -> Fraction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -125,7 +126,23 @@ def _differences(
 ) -> tuple[comparison.PartDifference, ...]:
     """The parts of both sides, those that differ most first."""
     differences = [_difference(match) for match in matching.match_runs(before, after)]
-    return tuple(sorted(differences, key=lambda part: -abs(part.delta_ns)))
+    names = Counter(map(_name_and_place, differences))
+    told_apart = (
+        replace(part, variant=_variant(part)) if names[_name_and_place(part)] > 1 else part
+        for part in differences
+    )
+    return tuple(sorted(told_apart, key=lambda part: -abs(part.delta_ns)))
+
+
+def _name_and_place(part: comparison.PartDifference) -> tuple[str, ...]:
+    return part.kind, part.group, part.name, part.place
+
+
+def _variant(part: comparison.PartDifference) -> str:
+    """The grid of a kernel's launches; empty where the sides have different ones, or none."""
+    shapes = [side.shape for side in (part.before, part.after) if side and side.shape]
+    grids = {dict(wording.shape_values(shape))["grid"] for shape in shapes}
+    return f"grid {grids.pop()}" if len(grids) == 1 else ""
 
 
 def _unlike_steps(parts: Sequence[comparison.PartDifference]) -> Iterator[str]:

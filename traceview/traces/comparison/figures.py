@@ -15,6 +15,8 @@ from typing import Literal
 
 from traceview.base.records import record
 
+AT_START = "at-start"
+"""The idle time before the first GPU work of all, as the steps analysis calls it."""
 PartKind = Literal["kernel", "communication", "copy", "memset", "graph", "idle"]
 """Idle parts are named by the cause of the gap, all others by the operation."""
 
@@ -90,7 +92,7 @@ class RunFigures:
     recorded is absent.
 
     `loops` has the number of steps after warm-up and their median, by the name of the loop, that
-    which is compared first.
+    which is compared first. `cold` is True for a recording of a start and first calls alone.
     """
 
     name: str
@@ -108,6 +110,7 @@ class RunFigures:
     sequence_ns: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     loops: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    cold: bool = False
 
     @property
     def steps(self) -> int:

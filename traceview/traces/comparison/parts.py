@@ -11,7 +11,7 @@ from traceview.base.groups import Groups
 from traceview.base.tables import NULL, Array, Integers
 from traceview.base.vocabulary import amounts, causes, kernel_words, libraries
 from traceview.traces.analyses.load_widths_findings import width_bounds
-from traceview.traces.comparison.figures import KernelShape, PartKind, StepPart
+from traceview.traces.comparison.figures import AT_START, KernelShape, PartKind, StepPart
 from traceview.traces.comparison.window import (
     WindowWork,
     WorkKind,
@@ -34,8 +34,6 @@ from traceview.traces.trace import Trace, fact
 
 MOST_PLACES = 500
 """Of more places than this, those with the least idle time are not told apart."""
-AT_START = "at-start"
-"""The idle time before the first GPU work of all, as the steps analysis calls it."""
 
 
 def idle_parts(trace: Trace) -> Iterator[StepPart]:

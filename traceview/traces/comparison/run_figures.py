@@ -14,6 +14,7 @@ from traceview.base.tables import Integers, arrays
 from traceview.traces.comparison.figures import RunFigures, StepPart
 from traceview.traces.comparison.parts import step_parts, work_groups
 from traceview.traces.comparison.window import WorkKind, in_steps, run_window, window_work
+from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.memory import freeing_calls, growth, levels
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.facts.steps.inferred import with_steps
@@ -242,6 +243,7 @@ def figures_of(trace: Trace) -> RunFigures:
         sequence_ns=tuple(window_work(trace).own_ns[listed].tolist()),
         warnings=trace.warnings,
         loops=_loops(trace),
+        cold=shows_first_calls_alone(trace),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,14 +15,14 @@ from traceview.traces.comparison.comparison import (
     PartDifference,
     RunComparison,
 )
-from traceview.traces.comparison.figures import KernelShape
+from traceview.traces.comparison.figures import AT_START, KernelShape
 
 PER_STEP = " per step"
 _LEAST_OF_PART = 0.1
 """Of a part's difference: calls or time per call that account for less are not mentioned."""
 _LEAST_COUNT, _LEAST_PER_STEP = 0.01, 0.05
 _MOST_SHAPE_CHANGES = 2
-_OTHER_CALLS, _MOST_OF_WORK = 0.03, 0.8
+_OTHER_WORK, _MOST_OF_WORK = 0.03, 0.8
 _SOURCE_LINE = re.compile(r":\d+$")
 _ENVIRONMENT = {
     "gpu": "GPU",
@@ -55,7 +56,7 @@ _AS_LONG = "{number?takes|take} as long as before"
 
 
 def headline(comparison: RunComparison) -> str:
-    """The first line: faster or slower by how much per step, and how sure that is."""
+    """The first line: how much less or more time per step, and how sure that is."""
     before, after = comparison.before_ns, comparison.after_ns
     delta, certainty = comparison.delta_ns, comparison.certainty
     stepping = has_steps(comparison)
@@ -64,11 +65,14 @@ def headline(comparison: RunComparison) -> str:
         return f"No difference: {units.duration(float(before))} {per} on both sides."
     times = f"{'mean ' if stepping else ''}{instead(before, after)} {per}"
     moved = f"{times} ({units.difference(float(delta))}"
-    direction = _direction(before, after)
+    if doubt := _not_comparable(comparison):
+        why, remedy = doubt
+        return f"{why}, so this tells of no speed-up: {moved}). {remedy}"
+    direction = change_of_time(comparison)
+    direction = f"{direction[0].upper()}{direction[1:]}"
     low, high = certainty.low_ns, certainty.high_ns
     if certainty.basis != "runs" or low is None:
-        note = _other_work(comparison) or _not_known(comparison)
-        return f"{direction}: {moved}). {note}"
+        return f"{direction}: {moved}). {_not_known(comparison)}"
     if not certainty.is_certain:
         direction = "No difference beyond the noise of the runs"
     interval = ""
@@ -82,15 +86,17 @@ def headline(comparison: RunComparison) -> str:
     return f"{direction}: {moved}{interval}, {runs})."
 
 
-def _direction(before: Fraction, after: Fraction) -> str:
-    if not before:
-        return "slower"
+def change_of_time(comparison: RunComparison) -> str:
+    """`2.7× as fast`, `takes 7.3 % less`; empty where the sides cannot be compared."""
+    before, after = comparison.before_ns, comparison.after_ns
+    if not before or before == after or _not_comparable(comparison):
+        return "" if before else "takes more"
     share = float((after - before) / before) * 100
     if share > 100:
         return f"{units.quantity('factor', float(after / before))} as long"
     if share <= -50 and after:
         return f"{units.quantity('factor', float(before / after))} as fast"
-    return f"{units.percent(abs(share))} {'slower' if share > 0 else 'faster'}"
+    return f"takes {units.percent(abs(share))} {'more' if share > 0 else 'less'}"
 
 
 def instead(before_ns: Fraction, after_ns: Fraction) -> str:
@@ -105,28 +111,49 @@ def has_steps(comparison: RunComparison) -> bool:
     return all(run.has_steps for run in (*comparison.before, *comparison.after))
 
 
-def _other_work(comparison: RunComparison) -> str:
-    """A note that the recordings hold different amounts of work; empty where they do not.
+def _not_comparable(comparison: RunComparison) -> tuple[str, str] | None:
+    """Why the times of the sides tell of no speed-up, and what to record instead; None if they may.
 
-    Without steps a recording that was cut after some time holds as many passes as fit into it.
+    First calls take time of their own. Without steps a recording that was cut after some time holds
+    as many passes as fit into it, and another program may do more in one.
     """
-    kernels = [
-        (float(part.calls_after / part.calls_before), float(part.before_ns))
+    sides = {"first": comparison.before, "second": comparison.after}
+    cold = [name for name, runs in sides.items() if any(run.cold for run in runs)]
+    if cold:
+        return f"The {' and the '.join(cold)} side {_COLD}", _WARM_UP
+    work = [
+        (factor, float(part.before_ns + part.after_ns))
         for part in comparison.parts
-        if part.kind == "kernel" and part.name and part.calls_before and part.calls_after
+        if part.kind == "kernel" and part.name and (factor := _work_factor(part))
     ]
-    whole_ns = sum(time_ns for _, time_ns in kernels)
+    whole_ns = sum(time_ns for _, time_ns in work)
     if has_steps(comparison) or not whole_ns:
-        return ""
-    fewer = sum(time_ns for factor, time_ns in kernels if factor < 1 - _OTHER_CALLS)
-    more = sum(time_ns for factor, time_ns in kernels if factor > 1 + _OTHER_CALLS)
+        return None
+    fewer = sum(time_ns for factor, time_ns in work if factor < 1 - _OTHER_WORK)
+    more = sum(time_ns for factor, time_ns in work if factor > 1 + _OTHER_WORK)
     if max(fewer, more) < _MOST_OF_WORK * whole_ns:
-        return ""
-    factor = sum(factor * time_ns for factor, time_ns in kernels) / whole_ns
-    return (
-        f"But most kernels run {units.quantity('factor', factor)} as often: the recordings hold "
-        "different amounts of work. Compare the times per call, or record as many steps."
-    )
+        return None
+    change = "less" if fewer > more else "more"
+    return f"Most kernels do {change} work than before", _SAME_STEPS
+
+
+_COLD = "shows first calls alone"
+_WARM_UP = "Record passes after those that load and compile the code."
+_SAME_STEPS = "Compare the times per call, or record the same steps on both sides."
+
+
+def _work_factor(part: PartDifference) -> float | None:
+    """How many times the work of before a kernel does, in calls and size; None if on one side.
+
+    The size counts where a library fixes what a thread does by the name: any other kernel may give
+    its threads more.
+    """
+    if not (part.before and part.after and part.calls_before and part.calls_after):
+        return None
+    shapes = [side.shape for side in (part.before, part.after) if side.shape and side.shape.dtype]
+    sized = len(shapes) == 2 and part.before.name == part.after.name
+    one, other = (math.prod(s.grid + s.block) for s in shapes) if sized else (1, 1)
+    return float(part.calls_after * other / (part.calls_before * one))
 
 
 def _not_known(comparison: RunComparison) -> str:
@@ -151,7 +178,7 @@ def sentence(part: PartDifference, per: str = PER_STEP) -> str:
         text = _IDLE if part.before_ns and part.after_ns else _IDLE_NEW
         return _filled(
             text if part.after_ns else _IDLE_GONE,
-            why=f"{sits_idle(part.name)}{where}",
+            why=f"{_idle_why(part)}{where}",
             before=units.duration(float(part.before_ns)),
             after=units.duration(float(part.after_ns)),
             times=instead(part.before_ns, part.after_ns),
@@ -223,14 +250,19 @@ def kernel_shares(before: Fraction, after: Fraction) -> str:
 def part_title(part: PartDifference) -> str:
     """The name of a part: that of a kernel, or its kind."""
     if part.kind == "idle":
-        return f"GPU idle {sits_idle(part.name)}"
+        return f"GPU idle {_idle_why(part)}"
     if part.kind == "copy":
         return f"{part.group or part.name} copies"
     if part.kind == "memset":
         return "memsets"
     if _is_class(part):
         return group_title(part)
-    return part.name or ("CUDA graph" if part.kind == "graph" else part.kind)
+    name = part.name or ("CUDA graph" if part.kind == "graph" else part.kind)
+    return f"{name}, {part.variant}" if part.variant else name
+
+
+def _idle_why(part: PartDifference) -> str:
+    return "before its first work" if part.name == AT_START else sits_idle(part.name)
 
 
 def _is_class(part: PartDifference) -> bool:

@@ -17,6 +17,7 @@ from traceview.base.intervals import Timed
 from traceview.base.records import record
 from traceview.base.tables import Array, ColumnRecord, Integers, Mask
 from traceview.base.vocabulary.causes import CAUSE_NAMES
+from traceview.traces.facts.idle.first_calls import ColdPasses
 from traceview.traces.ranks.sent import RankGraph, SentColumn, SentTable, SentTexts
 
 KINDS = (
@@ -228,6 +229,7 @@ class RankFigures:
     verdict: str = ""
     limit: str = "unknown"
     findings: tuple[RankFinding, ...] = ()
+    cold: ColdPasses | None = None
     warnings: tuple[str, ...] = ()
     graph: RankGraph | None = None
 

@@ -280,7 +280,7 @@ def findings_of(
         *(_inconsistent(job, inconsistency) for inconsistency in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
         *_cpu_bound(job),
-        *_first_uses(job),
+        *_cold(job),
         *shared_waits(job),
         *small_messages(job, tables, calls),
         *exposed_communication(job, tables, calls),
@@ -291,23 +291,22 @@ def findings_of(
     return tuple(findings)
 
 
-_COLD = 0.25
-"""Of one pass on every rank: 26 and 37 % in a public recording of two, both in one launch."""
-
-
-def _first_uses(job: JobFacts) -> Iterator[Finding]:
-    """A finding where first uses are much of a single pass on all ranks."""
-    names = [causes.CAUSE_NAMES[cause] for cause in causes.FIRST_USES]
-    once = [sum(rank.idle_ns.get(name, 0) for name in names) for rank in job.ranks]
-    least = int(np.argmin(once))
-    rank = job.ranks[least]
-    if job.steps.names or once[least] < _COLD * rank.span_ns or not rank.span_ns:
+def _cold(job: JobFacts) -> Iterator[Finding]:
+    """A finding where every rank recorded first passes alone."""
+    cold = [(each, rank) for rank in job.ranks if (each := rank.cold)]
+    if not cold or len(cold) < len(job.ranks):
         return
-    values: dict[str, Value] = {"once_ns": once[least], "span_ns": rank.span_ns}
+    least, rank = min(cold, key=lambda of: of[0].once_ns / of[0].total_ns)
+    told = all(not each.uneven_ns for each, _ in cold)
+    times: dict[str, Value] = {"once_ns": least.once_ns, "total_ns": least.total_ns}
+    values = times if told else {}
     yield Finding(
-        "medium",
-        "The recording is cold: on every rank first uses, such as loading code, take {once_ns} or "
-        "more of {span_ns}.",
+        "high",
+        sentence(
+            "The recording is cold on every rank, so it does not tell how later passes run[: at "
+            "least {once_ns} of {total_ns} are first uses and compilation].",
+            values,
+        ),
         "Warm up before the recording, with every kind of pass, and record several steps.",
         subject=Subject("rank", f"rank {rank.name.rank}"),
         evidence=Evidence(values, "ranks", {"rank": rank.name.rank}),

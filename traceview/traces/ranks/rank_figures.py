@@ -19,7 +19,7 @@ from traceview.traces.comparison import run_figures
 from traceview.traces.comparison.window import gap_places
 from traceview.traces.facts import kernel_classes, memory, operations
 from traceview.traces.facts.collectives import transfers
-from traceview.traces.facts.idle import lines, stack_sites
+from traceview.traces.facts.idle import first_calls, lines, stack_sites
 from traceview.traces.facts.idle.gaps import every_gap
 from traceview.traces.facts.launches import waits
 from traceview.traces.facts.samples import stack_lines
@@ -329,6 +329,7 @@ def _figures(
         link_bytes_per_s=rates.nvlink_bytes_per_s if rates else None,
         host_bytes_per_s=rates.link_bytes_per_s if rates else None,
         environment=run_figures.environment_of(trace, owner.device),
+        cold=first_calls.cold_passes(trace),
         warnings=trace.warnings,
     )
 

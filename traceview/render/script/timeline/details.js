@@ -277,20 +277,25 @@ function swatch(kind) {
 export function sumsPanel(model, sums, title, length) {
   const panel = element("div", { class: "tl-sums" }, element("h4", {}, title, element("small", {}, duration(length))));
   if (!sums.exact) panel.append(element("p", {}, "About: the window cuts through merged rows."));
-  for (const device of sums.devices) panel.append(devicePanel(model, device));
+  for (const device of sums.devices) panel.append(devicePanel(model, device, length));
   return panel;
 }
 
-/** @param {Model} model @param {import("./sums.js").DeviceSums} device */
-function devicePanel(model, device) {
+/**
+ * @param {Model} model
+ * @param {import("./sums.js").DeviceSums} device
+ * @param {number} length of the window
+ */
+function devicePanel(model, device, length) {
   const whole = device.span;
+  const part = whole < length ? ` of the ${duration(whole)} from first to last work` : "";
   const busy = element(
     "p",
     {},
     element("b", { "data-ns": String(device.busy) }, percent(device.busy, whole)),
     ` busy (${duration(device.busy)}), `,
     element("b", { "data-ns": String(device.idle) }, percent(device.idle, whole)),
-    ` idle (${duration(device.idle)})`,
+    ` idle (${duration(device.idle)})${part}`,
   );
   const tables = element(
     "div",

@@ -39,10 +39,8 @@ from traceview.traces.facts.ranges.origins import only_profiler_step
 from traceview.traces.facts.ranges.selection import selected_calls, selected_windows
 from traceview.traces.facts.round_trips import lost_by, round_trips
 from traceview.traces.facts.steps.steps import (
-    pace,
     step_of_operations,
     steps,
-    warm_up_end_ns,
     warms_up,
 )
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
@@ -331,10 +329,7 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
     own = once & (every.device == device)
     by_cause = every.by_cause(own)
     main = int(np.argmax(by_cause))
-    # Without steps, no pause is as long as many of them.
-    paused = own & (every.cause == causes.LAUNCH_LATE) & pace(trace).timed.any()
-    paused &= every.start_ns >= warm_up_end_ns(trace)
-    paused_ns = int(every.idle_ns[paused].sum())
+    paused_ns = int(every.idle_ns[own & every.lone_pause].sum())
     uses = "first uses, such as code loading and the first pinned allocation"
     lost = f"during {'warm-up and ' * warms_up(trace)}"
     lost += uses if main in causes.FIRST_USES else "start-up"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from traceview.base.records import record
 from traceview.base.tables import NULL, column_list
-from traceview.base.vocabulary.causes import CAUSE_NAMES, LAUNCH_LATE, Limit
+from traceview.base.vocabulary.causes import CAUSE_NAMES, Limit
 from traceview.traces.analyses.verdict import verdict
 from traceview.traces.analyses.verdict.parts import (
     SteadyParts,
@@ -134,8 +134,7 @@ def _memory_peak(trace: Trace, device: int) -> int | None:
 class TimePart:
     """Time of one kind.
 
-    `name` is a class of kernels, graph, copy, memset, or a cause of idle time; launches that are
-    late for want of data are `data-loading`, as in the verdict.
+    `name` is a class of kernels, graph, copy, memset, or a cause of idle time.
     """
 
     kind: Literal["busy", "idle"]
@@ -175,10 +174,7 @@ def _longest_steady(trace: Trace) -> RunTime | None:
         return None
     busy = [TimePart("busy", *part) for part in busy_by_kind(trace).items()]
     idle_ns = gaps(trace).by_cause(gaps(trace).steady(device))
-    limited = steady_parts(trace)
-    data_ns = limited.parts_ns.get("data-loading", 0) if limited else 0
-    idle_ns[LAUNCH_LATE] -= data_ns
-    named = [*zip(CAUSE_NAMES, idle_ns.tolist(), strict=True), ("data-loading", data_ns)]
+    named = zip(CAUSE_NAMES, idle_ns.tolist(), strict=True)
     idle = [TimePart("idle", *part) for part in named]
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])

@@ -9,11 +9,11 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.findings import UNEVEN
 from traceview.base.records import record
-from traceview.base.tables import NULL, Integers
+from traceview.base.tables import NULL, Integers, Mask
 from traceview.base.vocabulary.causes import FIRST_USES, LAUNCH_LATE
 from traceview.traces.facts import code, compilation
 from traceview.traces.facts.idle import gaps, step_parts
-from traceview.traces.facts.operations import CallKind, call_kinds, operations
+from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.facts.ranges.selection import selected
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.inferred import (
@@ -29,6 +29,9 @@ from traceview.traces.trace import Trace, fact
 
 COLD_FRACTION = 0.5
 """A pass of which first uses and compilation take so much shows next to nothing of the others."""
+SINGLE_PASS = 0.25
+"""So much of a run without steps is cold where what ran before its longest first use does not run
+again: 0.37 and 0.50 of the only step of two ranks. Three passes with 0.49 in the first do."""
 FIRST_LONGER = 2.0
 """Of two passes the first is cold where it takes so many times as long as the second, besides first
 uses; of few without a warm-up none is usual where one takes so many times the median. In the
@@ -152,11 +155,24 @@ def _cold_run(trace: Trace) -> ColdPasses | None:
     pause = (every.device == device) & ~once & (every.cause == LAUNCH_LATE)
     pause &= every.idle_ns >= _PAUSE * total_ns
     total_ns -= int(every.idle_ns[pause].sum())
-    if once_ns <= COLD_FRACTION * total_ns:
+    if once_ns <= SINGLE_PASS * total_ns:
+        return None
+    may_be_more = once_ns <= COLD_FRACTION * total_ns
+    if may_be_more and (is_start_up_alone(trace) or _runs_again(trace, once)):
         return None
     windows = compilation.compilation(trace)
     compiled = intervals.covered(windows, windows.tool != code.CUDNN)
     return ColdPasses(0, once_ns, total_ns, compiled_ns=compiled.total())
+
+
+def _runs_again(trace: Trace, once: Mask) -> bool:
+    """Whether most kernels before the longest of these gaps run after it, too: in a later pass."""
+    every, ops = gaps.gaps(trace), operations(trace)
+    runs = ops.kind == Kind.KERNEL
+    names = trace.recorded("kernels").texts("name").codes[ops.row[runs]]
+    longest = int(np.argmax(np.where(once, every.idle_ns, -1)))
+    before = ops.start_ns[runs] < every.end_ns[longest]
+    return bool(2 * np.isin(names[before], names[~before]).sum() > before.sum())
 
 
 _PAUSE = 0.25

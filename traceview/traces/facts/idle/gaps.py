@@ -120,9 +120,9 @@ class Gaps(gap_bounds.IdleTime):
 
     `one_time` is True for what a longer run does not repeat: first uses of kernels, the first
     pinned memory of a process, whatever comes before the first kernel of a device or before the
-    first step after warm-up, what was launched in ranges named warm_up, and a pause as long as ten
-    steps that is the only one outside of them. Parts that are mostly
-    compilation, which `phases` reports, are one-time too, unless a loop compiles again and again.
+    first step after warm-up, what was launched in ranges named warm_up, and a `lone_pause`: one as
+    long as ten steps that is the only one outside of them. Parts that are mostly compilation, which
+    `phases` reports, are one-time too, unless a loop compiles again and again.
     """
 
     gap: RowNumbers
@@ -141,6 +141,7 @@ class Gaps(gap_bounds.IdleTime):
     behind: RowNumbers
     by_event: Mask
     one_time: Mask
+    lone_pause: Mask
 
     def count(self, chosen: Array) -> int:
         """The number of gaps of which some parts are chosen."""
@@ -214,7 +215,8 @@ def every_gap(trace: Trace) -> Gaps:
     one_time &= ~recompilation.recompiling(trace, parts.start_ns, parts.end_ns)
     one_time |= bounds.end_ns[gap] <= first_compute_ns(trace)[device]
     outside = ~one_time & (steps.step_of_operations(trace)[after] < 0)
-    one_time |= _in_lone_pause(trace, device, gap, np.where(outside, parts.idle_ns, 0))
+    lone_pause = _in_lone_pause(trace, device, gap, np.where(outside, parts.idle_ns, 0))
+    one_time |= lone_pause
     return Gaps(
         gap=gap,
         device=device,
@@ -232,6 +234,7 @@ def every_gap(trace: Trace) -> Gaps:
         behind=behind.operation[after],
         by_event=behind.by_event[after],
         one_time=one_time if warm is None else one_time | warm[after],
+        lone_pause=lone_pause,
     )
 
 

@@ -469,11 +469,12 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     ranges = trace.recorded("ranges")
     own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
     own &= origins.program_ranges(trace) | alone
-    opens, until = _around_ranges(ranges.take(own), start[passes.first], until)
+    ranges, first = ranges.take(own), start[passes.first]
+    opens, until = _around_ranges(ranges, first, until)
     begin = np.append(opens, until[:-1])
     if call_other_modules(trace, int(process), thread, begin, until):
         return None
-    return int(process), thread, begin, until
+    return int(process), thread, *_in_loops(ranges, first, begin, until)
 
 
 def _after_a_warm_up(
@@ -521,6 +522,28 @@ def _around_ranges(ranges: Table, first: Integers, until: Integers) -> tuple[int
     # Nothing follows the last pass: it closes its ranges as late as the others do.
     result[-1] = min(result[-1], until[-1] + (result - until)[:-1].max(initial=0))
     return opens, result
+
+
+def _in_loops(
+    ranges: Table, first: Integers, begin: Integers, until: Integers
+) -> tuple[Integers, Integers]:
+    """Begin and end of passes that lie across no range around several, such as a timed loop.
+
+    Where most passes are in such ranges, the others are none: a program warms up before what it
+    measures. Otherwise the range marks a part of the loop.
+    """
+    from_pass = np.searchsorted(first, ranges["start_ns"])
+    to_pass = np.searchsorted(until, ranges["end_ns"], side="right")
+    loops = ((to_pass - from_pass > 1) & (to_pass - from_pass < len(first))).nonzero()[0]
+    edges = np.append(ranges["start_ns"][loops], ranges["end_ns"][loops])
+    edges = edges[edges <= first[-1]]
+    begin = begin.copy()
+    np.maximum.at(begin, np.searchsorted(first, edges), edges)
+    inside = np.zeros(len(first), bool)
+    for loop in loops.tolist():
+        inside[from_pass[loop] : to_pass[loop]] = True
+    kept = inside if 2 * inside.sum() > len(inside) else slice(None)
+    return begin[kept], until[kept]
 
 
 def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:

@@ -33,7 +33,12 @@ from traceview.base.tables.arrays import numbered
 from traceview.base.vocabulary.amounts import DEVIATIONS_PER_MAD
 from traceview.traces.facts.operations import operations
 from traceview.traces.facts.ranges import origins
-from traceview.traces.facts.ranges.ranges import RangeTree, attributed_operations, range_tree
+from traceview.traces.facts.ranges.ranges import (
+    RangeTree,
+    attributed_operations,
+    main_threads,
+    range_tree,
+)
 from traceview.traces.facts.ranges.selection import (
     issued_ns,
     selected_operations,
@@ -152,7 +157,27 @@ def step_ranges(trace: Trace) -> Integers:
         inside &= tree.nesting.end[rows] <= tree.nesting.end[only[0]]
         if inside.all() and (often == often[0]).all():
             return only
-    return rows
+    beside = _in_steps_of_main_thread(trace, tree, rows)
+    beside &= ~kinds.mask(_named(tree, kinds, is_step, _NEAR_STEP))[rows]
+    return rows[~beside]
+
+
+def _in_steps_of_main_thread(trace: Trace, tree: RangeTree, rows: Integers) -> Mask:
+    """True for the ranges of other threads that all lie within the steps of the main thread.
+
+    Autograd's thread opens ranges for the backward pass of each step: parts of it, and no loop of
+    their own.
+    """
+    start, end = tree.nesting.start[rows], tree.nesting.end[rows]
+    threads, result = groups.rows_of(tree.nesting.track[rows]), np.zeros(len(rows), bool)
+    mains = main_threads(trace)[tree.process_of(rows)]
+    for number, own in threads.items():
+        main = int(mains[own[0]])
+        around = threads.get(main)
+        if around is not None and number != main:
+            at = np.searchsorted(start[around], start[own], side="right") - 1
+            result[own] = ((at >= 0) & (end[own] <= end[around][at])).all()
+    return result
 
 
 def _in_layers(tree: RangeTree) -> Mask:

@@ -24,6 +24,9 @@ LENGTH = "CAPTURE_LENGTH_NS"
 """Key under which `Trace.capture` has the length of the recording, from ANALYSIS_DETAILS."""
 DRIVER = "CUDA_DRIVER_VERSION"
 """Key of the version of CUDA that the driver of the machine knows, such as 13000."""
+SYSTEM = "SYSTEM_RELEASE"
+"""Key of the release of the machine's system, such as 6.6.87.2-microsoft-standard-WSL2."""
+_WSL = re.compile(r"(?i)microsoft|\bWSL")
 _READ = "only tables and columns with known names were read"
 _ENVIRONMENT_NAME = re.compile(r"(^|[:_])ENV(IRONMENT)?([:_]|$)", re.IGNORECASE)
 _ENVIRONMENT_VALUE = re.compile(r"[A-Z_][A-Z0-9_]*=")
@@ -154,8 +157,9 @@ def _capture(database: Database) -> dict[str, str]:
     length_ns = max(known, default=None)
     if length_ns is not None:
         pairs[LENGTH] = str(length_ns)
-    if driver := _pairs(database, "TARGET_INFO_SYSTEM_ENV").get("CudaDriverVersion"):
-        pairs[DRIVER] = driver
+    machine = _pairs(database, "TARGET_INFO_SYSTEM_ENV")
+    of_machine = {DRIVER: "CudaDriverVersion", SYSTEM: "SoftwareReleaseVersion"}
+    pairs |= {key: machine[name] for key, name in of_machine.items() if machine.get(name)}
     return {
         name: value
         for name, value in pairs.items()
@@ -351,6 +355,11 @@ def outdated_by(capture: Mapping[str, str], recorder_version: str | None) -> str
         return None
     major, minor = int(number) // 1000, int(number) % 1000 // 10
     return f"{major}.{minor}" if int(year) < _SINCE.get(major, 0) else None
+
+
+def ran_on_wsl(capture: Mapping[str, str]) -> bool:
+    """Whether the recording says that it is of the Windows Subsystem for Linux."""
+    return bool(_WSL.search(capture.get(SYSTEM, "")))
 
 
 def imported_events(tables: Mapping[str, Table]) -> tuple[int, int]:
