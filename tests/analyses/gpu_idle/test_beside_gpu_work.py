@@ -58,8 +58,13 @@ def test_cpu_work_that_takes_most_of_a_run_comes_first(tmp_path, where, kind, gp
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize(
     ("fills", "fill", "kernels", "is_work"),
-    [(1, 10_000, 1000, True), (4, 100_000, 1000, True), (4, 10_000, 100, False)]
-    + [(4, 2 * MS, 1000, False), (40, 10_000, 1000, False)],
+    [
+        (1, 10_000, 1000, True),
+        (4, 100_000, 1000, True),
+        (4, 10_000, 100, False),
+        (4, 2 * MS, 1000, False),
+        (40, 10_000, 1000, False),
+    ],
 )
 def test_next_to_no_gpu_work_before_or_after_is_left_out(
     tmp_path, where, fills, fill, kernels, is_work
