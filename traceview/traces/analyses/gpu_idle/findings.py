@@ -20,6 +20,7 @@ from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import (
+    anomaly,
     beside_work,
     gap_evidence,
     idle_claim,
@@ -494,6 +495,7 @@ RULES = (
         "the next frame of a video, a rate limit, another thread or process.",
     ),
     beside_work.RULE,
+    anomaly.RULE,
     FindingRule(
         without_work,
         "No GPU work was launched in the selected ranges. {gpu} sat idle for {idle_ns} of the "
