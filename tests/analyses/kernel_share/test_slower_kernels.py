@@ -190,5 +190,5 @@ def test_training_in_double_precision(name, type_, trains, tmp_path):
 
     assert len(said) == (trains and type_ == "double")
     assert all("fewer bits" not in each.message for each in said)
-    assert all(each.action.startswith("If float32 is precise enough") for each in said)
+    assert all(each.action.startswith("Use float32 if it is precise enough") for each in said)
     assert all(each.severity in ("medium", "low") for each in said)

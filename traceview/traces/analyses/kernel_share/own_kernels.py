@@ -320,14 +320,13 @@ def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
 
 
 def _in_a_row(trace: Trace, rows: RowNumbers) -> Shown | None:
-    """Its calls are short, and nearly all follow one another, with nothing in between."""
+    """Its calls are short, and nearly all follow one another, with no other work in between."""
     kernels, ops = trace.recorded("kernels"), operations.operations(trace)
     usual_ns = round(float(np.median(kernels.duration_ns[rows])))
-    order = operations.operations_by_stream(trace)
     its = np.zeros(len(ops), bool)
     its[operations.kernel_operations(trace)[rows]] = True
-    stream = ops.stream[order]
-    follows = its[order][1:] & its[order][:-1] & (stream[1:] == stream[:-1])
+    own = its[ops.device == kernels["device"][rows[0]]]
+    follows = own[1:] & own[:-1]
     if usual_ns > _SHORT_NS or np.count_nonzero(follows) < max(_MANY, _NEARLY_ALL * len(rows)):
         return None
     return Shown({"short_ns": usual_ns}, _IN_ONE)

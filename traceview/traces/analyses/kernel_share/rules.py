@@ -188,7 +188,7 @@ def _doubles(trace: Trace) -> Iterator[rules.TimeClaim]:
 
 
 _ALL_IN_DOUBLE = (
-    "If float32 is precise enough, use it: torch.set_default_dtype(torch.float32), or .float() of "
+    "Use float32 if it is precise enough: torch.set_default_dtype(torch.float32), or .float() of "
     "the model and its input. That is half of the bytes."
 )
 
