@@ -748,11 +748,10 @@ class Export(ExportFile):
             start=span[0],
             end=span[1],
             deviceId=device,
-            contextId=device + 1,
             streamId=stream,
             correlationId=correlation,
             globalPid=global_pid(process),
-            **columns,
+            **{"contextId": device + 1} | columns,
         )
 
     def _enqueued(

@@ -7,9 +7,10 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS as GPU_IDLE
 from traceview.traces.analyses.memory import ANALYSIS
-from traceview.traces.facts.memory import growth_of, running_level
+from traceview.traces.facts.idle.gaps import gaps
+from traceview.traces.facts.memory import growth_of, levels, running_level
 
-US, MB = 1000, 1_000_000
+US, MS, MB = 1000, 1_000_000, 1_000_000
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -135,6 +136,44 @@ def test_gpu_idle_leaves_allocation_in_the_loop_to_memory(tmp_path):
 
     assert ("allocation",) in rows(result, "causes", "cause")
     assert not [each for each in result.findings if "allocated" in each.message]
+
+
+@pytest.mark.parametrize("frees", [True, False])
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_loop_that_destroys_its_context_grows_no_memory(tmp_path, frees, every, resets):
+    """What is lost with a context is no leak, and what is loaded into each no first use."""
+    export, steps = Export(), 12
+    for step in range(steps):
+        at, number, new = step * 100 * MS, 10 * step, step % every == 0
+        export.range(f"step_{step}", at, at + 100 * MS)
+        export.call("cudaMalloc_v3020", at + 2 * MS, at + 30 * MS, correlation=number)
+        if new:
+            export.memory(at + 20 * MS, bytes=1 * MB, memory="device static")
+        export.memory(at + 29 * MS, bytes=8 * MB, correlation=number)
+        if new:
+            export.call("cuLibraryLoadData", at + 30 * MS, at + 35 * MS, correlation=number + 1)
+        call, work = (at + 35 * MS, at + 36 * MS), (at + 37 * MS, at + 60 * MS)
+        export.launch(call, work, contextId=1 + step // every, correlation=number + 2)
+        if frees:
+            export.call("cudaFree_v3020", at + 60 * MS, at + 61 * MS, correlation=number + 3)
+            export.memory(at + 61 * MS, "release", bytes=8 * MB, correlation=number + 3)
+        if resets and step % every == every - 1:
+            export.call("cudaDeviceReset_v3020", at + 62 * MS, at + 90 * MS)
+    trace = export.load(tmp_path)
+    findings = ask(ANALYSIS, export, tmp_path).findings
+
+    assert any("grows" in each.message for each in findings) == (not resets)
+    told = [each for each in findings if "cudaDeviceReset destroys the context" in each.message]
+    assert len(told) == (resets and frees)
+    assert all("call cudaDeviceReset once, after the loop" in each.action for each in told)
+    peak_bytes = levels(trace)[0].bytes.max()
+    assert peak_bytes == (1 + 8 * (1 if frees else every)) * MB or not resets
+    in_reset = trace.recorded("api_calls").texts("name").isin(["cudaDeviceReset"])
+    every_gap = gaps(trace)
+    inside = (every_gap.within >= 0) & in_reset[every_gap.within]
+    assert inside.any() == resets
+    assert not every_gap.one_time[inside & (every_gap.start_ns > 300 * MS)].any()
 
 
 def test_allocation_before_the_loop_is_no_finding(tmp_path):

@@ -405,7 +405,7 @@ GRAPHS = re.compile(r"(cuda|cu)Graph(Launch|Instantiate|Upload|ExecUpdate)")
 ALLOCATES = re.compile(
     r"cuda(Malloc|Free)(?!\w*(Async|FromPool))|cuda(HostAlloc|HostRegister|HostUnregister)$"
     r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
-    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$"
+    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|(cuda|hip)DeviceReset$"
 )
 POOLS = re.compile(r"(cuda|cu)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 

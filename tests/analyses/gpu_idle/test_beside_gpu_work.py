@@ -56,6 +56,34 @@ def test_cpu_work_that_takes_most_of_a_run_comes_first(tmp_path, where, kind, gp
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize(
+    ("fills", "fill", "kernels", "is_work"),
+    [
+        (1, 10_000, 1000, True),
+        (4, 100_000, 1000, True),
+        (4, 10_000, 100, False),
+        (4, 2 * MS, 1000, False),
+        (40, 10_000, 1000, False),
+    ],
+)
+def test_next_to_no_gpu_work_before_or_after_is_left_out(
+    tmp_path, where, fills, fill, kernels, is_work
+):
+    """As where vectors on the GPU are filled with zeros before the CPU makes the data."""
+    export = run(where, "known", gpu=350 * MS, kernels=kernels)
+    at = 17 * MS if where == "before" else 370 * MS + 4 * S + 2 * MS
+    for number in range(fills):
+        start = at + number * 2 * MS // fills
+        export.launch((start, start + 1_000), (start + 2_000, start + 2_000 + fill // 2))
+    found = of_run(export, tmp_path)
+
+    assert [each.message.split(" GPU work")[0] for each in found] == (
+        [f"{where.title()} nearly all"] * is_work
+    )
+    assert all("That GPU work takes 3" in each.message for each in found)
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("took", [1 * S, 4 * S])
 def test_the_report_opens_with_cpu_work_that_most_of_a_run_is(tmp_path, where, took):
     export = run(where, "known", took=took, gpu=350 * MS, kernels=5)

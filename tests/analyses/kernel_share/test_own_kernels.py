@@ -205,3 +205,23 @@ def test_a_variant_of_the_same_grid_that_is_far_faster(tmp_path, times, grid, na
     if told:
         assert found.evidence.values["each_ns"] == 1_000_000
         assert found.evidence.values["variant_ns"] == int(1e6 / times)
+
+
+@pytest.mark.parametrize("took_us", [2, 4, 6, 40])
+@pytest.mark.parametrize(("calls", "between"), [(300, 0), (300, 3), (300, 50), (60, 0)])
+@pytest.mark.parametrize("stream", [7, 8])
+def test_short_calls_in_a_row_are_told_to_be_one(tmp_path, took_us, calls, between, stream):
+    """Every `between` calls a copy comes in between, also on another stream."""
+    export, at = Export(), 0
+    for number in range(calls):
+        call = (at, at + 1_000)
+        export.launch(call, (at + 2_000, at + 2_000 + took_us * 1_000), name="relax(float*)")
+        at += 2_100 + took_us * 1_000
+        if between and number % between == 0:
+            export.copy((at, at + 1_000), (at + 1_500, at + 2_500), kind="D2H", stream=stream)
+            at += 3_000
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    told = [each for each in findings if "with the loop in the kernel" in each.action]
+
+    assert len(told) == (took_us < 5 and calls == 300 and between != 3)
+    assert all(f"take {took_us}.00 µs each" in each.message for each in told)

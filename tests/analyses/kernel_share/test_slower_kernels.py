@@ -176,3 +176,19 @@ def test_double_precision_beside_products_in_fewer_bits(name, type_, products, f
     assert len(said) == found
     assert all(each.time_at_stake_ns == 40 * 25 * US for each in said)
     assert all(each.severity in ("medium", "low") for each in said)
+
+
+@pytest.mark.parametrize("name", [UPSAMPLED, COMPARED])
+@pytest.mark.parametrize(
+    ("type_", "trains"), [("double", True), ("double", False), ("float", True)]
+)
+def test_training_in_double_precision(name, type_, trains, tmp_path):
+    """A model of double precision is told where it trains, which says nothing of its products."""
+    product = "cutlass_80_tensorop_d884gemm_64x32_16x4_nn_align1"
+    backward = ("void at::native::indexing_backward_kernel<float>(int)",) * trains
+    said = advice(in_turn(name.format(type_), product, *backward), tmp_path, "double precision")
+
+    assert len(said) == (trains and type_ == "double")
+    assert all("fewer bits" not in each.message for each in said)
+    assert all(each.action.startswith("Use float32 if it is precise enough") for each in said)
+    assert all(each.severity in ("medium", "low") for each in said)

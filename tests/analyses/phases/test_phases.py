@@ -143,6 +143,31 @@ def test_xla_compiles_again_what_it_compiled_before_in_a_loop(tmp_path, stepped,
     assert times or "into one jax.jit" in findings[0].action
 
 
+@pytest.mark.parametrize(
+    ("begun", "told"),
+    [
+        ((360, 560, 660), "Compilation by torch.compi"),
+        ((260, 360, 560, 760), "Compilation by torch.compi"),
+        ((160, 260, 360), "Code was compiled again in"),
+    ],
+)
+def test_what_is_compiled_after_the_last_step_is_not_compiled_in_the_loop(tmp_path, begun, told):
+    """As where set-up repeats and the recording ends in a long compilation."""
+    export = Export()
+    for at in [at for at in range(0, 500, 50) if at + 10 not in begun]:
+        export.range(f"step_{at // 50}", at * MS, (at + 49) * MS)
+        for time in range(at, at + 49, 10):
+            export.launch((time * MS, time * MS + 5_000), (time * MS + 9_000, (time + 9) * MS))
+    for at in begun:
+        sampled(export, at, at + 30, COMPILE)
+        export.launch(((at + 31) * MS, (at + 32) * MS), ((at + 32) * MS, (at + 33) * MS))
+
+    messages = [each.message for each in ask(ANALYSIS, export, tmp_path).findings]
+
+    assert [each[:26] for each in messages] == [told]
+    assert "in 0 of" not in messages[0]
+
+
 def test_what_one_step_compiles_is_not_compiled_again_and_again(tmp_path):
     export = Export()
     for number in range(6):

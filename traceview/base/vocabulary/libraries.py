@@ -513,11 +513,14 @@ def is_fp32_gemm_on_cuda_cores(name: str) -> bool:
 def aligned_elements(name: str) -> int | None:
     """Elements that a row must be a multiple of, for a GEMM kernel that is unaligned; else None.
 
-    16 bytes hold so many. Kernels for CUDA cores are always align1, which is no fault.
+    16 bytes hold so many. Kernels for CUDA cores, in fp64 (d, z) and for complex numbers (c) are
+    always align1 (CUTLASS' generator.py), which is no fault.
     """
     kernel = read(name)
     parts, align = kernel.parts, kernel.parts.get("align")
-    if not align or parts.get("conv") or not (parts.get("unit") or "").endswith("tensorop"):
+    always = not (parts.get("unit") or "").endswith("tensorop")
+    always |= (parts.get("product") or "").startswith(("d", "z", "c"))
+    if not align or parts.get("conv") or always:
         return None
     multiplied = parts.get("stored") or parts.get("inputs")
     needed = 8 if multiplied in ("bf16", "f16") else 4

@@ -23,6 +23,7 @@ from traceview.traces.facts.memory import (
     allocating_calls,
     freeing_calls,
     growth,
+    left_bytes,
     levels,
     moments,
     on_device,
@@ -62,6 +63,10 @@ _POOL = (
     "Allocate before the loop and reuse the memory, or allocate from a pool (cudaMallocAsync; "
     "CuPy, RMM and Thrust have one, too)."
 )
+_KEEP_CONTEXT = (
+    "Keep the context: call {resetting_call} once, after the loop, and allocate before it. It "
+    "frees all memory and code of the GPU, and the next call creates a context."
+)
 _RELEASE = (
     "Allocate before the loop and reuse the memory, or let the pool keep what is freed: raise its "
     "release threshold (cudaMemPoolAttrReleaseThreshold). By default each synchronization gives "
@@ -80,6 +85,7 @@ def _in_the_loop(trace: Trace) -> Iterator[rules.TimeClaim]:
     span_ns = steady_spans_ns(trace).get(loop.device, 0)
     longest = loop.gap_rows[np.argmax(every.idle_ns[loop.gap_rows])]
     freed = freeing_calls(trace)[loop.calls]
+    reset = np.isin(loop.calls, operations.context_resets(trace))
     free = _longest_call(trace, loop.calls[freed])
     line, inner = _freeing_line(trace, loop.calls[freed])
     named = {"freeing_line": line.place, "inner": inner} if line else {}
@@ -87,14 +93,15 @@ def _in_the_loop(trace: Trace) -> Iterator[rules.TimeClaim]:
     yield rules.TimeClaim(
         line.subject if line else Subject("call", free),
         {
-            "allocating_call": _longest_call(trace, loop.calls[~freed]),
+            "allocating_call": _longest_call(trace, loop.calls[~freed & ~reset]),
             "freeing_call": free,
-            "allocations": max(round(loop.allocations / number), 1),
+            "allocations": max(round((loop.allocations - int(reset.sum())) / number), 1),
             "releases": max(round(loop.releases / number), 1),
             "steps": loop.steps,
             "call_ns": loop.call_ns // number,
             "idle_ns": loop.idle_ns // number,
             "peak_bytes": peak_bytes,
+            **({"resetting_call": _longest_call(trace, loop.calls[reset])} if reset.any() else {}),
             **named,
         },
         "calls",
@@ -104,7 +111,7 @@ def _in_the_loop(trace: Trace) -> Iterator[rules.TimeClaim]:
         window=(int(every.start_ns[longest]), int(every.end_ns[longest])),
         cause=CAUSE_NAMES[ALLOCATION],
         lost=wording.lost_in(every, np.isin(np.arange(len(every)), loop.gap_rows)),
-        remedy=_remedy(trace, loop, inner, peak_bytes),
+        remedy=_KEEP_CONTEXT if reset.any() else _remedy(trace, loop, inner, peak_bytes),
         words={"per": "per step" if loop.steps else "in all"},
         severity=rules.severity_of_part(saved_ns, loop.idle_ns, span_ns),
         saving="about" if saving else None,
@@ -201,7 +208,8 @@ RULES = (
         _in_the_loop,
         "The loop allocates GPU memory and frees it[ at {freeing_line}][, calling {inner}]: "
         "{allocations:call} of {allocating_call} and {releases} of {freeing_call} {per} take "
-        "{call_ns} of CPU time, and the GPU sits idle for {idle_ns} in them.",
+        "{call_ns} of CPU time, and the GPU sits idle for {idle_ns} in them.[ {resetting_call} "
+        "destroys the context each time, and the next call creates it again.]",
     ),
     rules.FindingRule(
         _leaks,
@@ -286,14 +294,14 @@ _SLICES = 120
 
 def compute(trace: Trace) -> base.Result:
     events = trace.recorded("memory_events")
-    events = events.take(selected_events(trace))
+    events, left = events.take(selected_events(trace)), left_bytes(trace)[selected_events(trace)]
     change, memory = signed_bytes(events), events.texts("memory")
     by_kind = groups.group(events["device"], memory.codes)
     rows: list[dict[str, Cell]] = []
     for number, first in enumerate(by_kind.first.tolist()):
         own = np.flatnonzero(by_kind.ids == number)
         released = change[own] < 0
-        level = running_level(own, events["time_ns"][own], change[own])
+        level = running_level(own, events["time_ns"][own], (change - left)[own])
         rows.append(
             {
                 **operations.gpu_cells(trace, int(events["device"][first])),

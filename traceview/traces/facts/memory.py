@@ -12,7 +12,13 @@ from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, Table, arrays
 from traceview.base.vocabulary.causes import ALLOCATION
 from traceview.traces.facts.idle.gaps import gaps
-from traceview.traces.facts.operations import CallKind, api_calls, operations, pool_calls
+from traceview.traces.facts.operations import (
+    CallKind,
+    api_calls,
+    context_resets,
+    operations,
+    pool_calls,
+)
 from traceview.traces.facts.ranges.selection import (
     issued_ns,
     selected,
@@ -81,10 +87,27 @@ def on_device(events: Table) -> Mask:
 
 
 @fact
+def left_bytes(trace: Trace) -> Integers:
+    """For each event, the first of its kind in a new context, what the context before had left."""
+    events, calls = trace.recorded("memory_events"), trace.recorded("api_calls")
+    resets, change, memory = context_resets(trace), signed_bytes(events), events.texts("memory")
+    result = np.zeros(len(events), np.int64)
+    for process in groups.different(calls["process"][resets]).tolist():
+        ended_ns = calls["end_ns"][resets[calls["process"][resets] == process]]
+        own = events["process"] == process
+        for kind in groups.different(memory.codes[own]).tolist():
+            rows = np.flatnonzero(own & (memory.codes == kind))
+            rows = rows[np.argsort(events["time_ns"][rows], kind="stable")]
+            context = groups.group(np.searchsorted(ended_ns, events["time_ns"][rows]))
+            result[rows[context.first[1:]]] = groups.sums(context, change[rows])[:-1]
+    return result
+
+
+@fact
 def levels(trace: Trace) -> dict[int, Level]:
     """The level of each device with events, by row in devices; processes add up."""
     events = trace.recorded("memory_events")
-    counted, change = on_device(events), signed_bytes(events)
+    counted, change = on_device(events), signed_bytes(events) - left_bytes(trace)
     result = {}
     for device in groups.different(events["device"][counted]).tolist():
         rows = np.flatnonzero(counted & (events["device"] == device))

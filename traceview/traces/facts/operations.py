@@ -60,7 +60,7 @@ _RULES = {
     CallKind.ALLOCATE: r"(cuda|hip)(Malloc|Free)(?!\w*(Async|FromPool))"
     r"|(cuda|hip)(HostAlloc|HostMalloc|HostFree|HostRegister|HostUnregister)$"
     r"|cuMem(Alloc|Free|Host)(?!\w*(Async|FromPool|GetDevicePointer|GetFlags))"
-    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|cudaDeviceReset$",
+    r"|cuMem(Create|Map|Unmap|Release)$|(cuda|cu)MemPoolTrimTo$|(cuda|hip)DeviceReset$",
     CallKind.LOAD: r"cu(Module(Load|Unload)|Library(Load|Unload)|Link(Add|Complete))"
     r"|cudaLibrary(Load|Unload)|hipModule(Load|Unload)",
     CallKind.LOOK_UP: r"cu(ModuleGetFunction|LibraryGetKernel|KernelGetFunction)"
@@ -71,6 +71,22 @@ _RULES = {
 
 POOLS = re.compile(r"(cuda|cu|hip)(Mem)?(Alloc|Malloc|Free)\w*(Async|FromPool)")
 """Calls that allocate from a pool, or free into it."""
+
+_RESETS, _RENEWED = re.compile(r"(cuda|hip)DeviceReset$"), 3
+"""A program destroys its context when it ends, and may do so once to start afresh."""
+
+
+@fact_without_ranges
+def context_resets(trace: Trace) -> RowNumbers:
+    """The calls that destroy the context of their process, in which the next call creates one.
+
+    Rows of api_calls in order of time; none where a process does so less than three times.
+    """
+    calls = trace.recorded("api_calls")
+    rows = np.flatnonzero(calls.texts("name").matching(_RESETS.match))
+    rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
+    process = groups.group(calls["process"][rows])
+    return row_numbers(rows[groups.count(process)[process.ids] >= _RENEWED])
 
 
 def classify(name: str) -> CallKind:

@@ -20,6 +20,7 @@ from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import (
+    anomaly,
     beside_work,
     gap_evidence,
     idle_claim,
@@ -491,6 +492,7 @@ RULES = (
     ),
     beside_work.RULE,
     pinning.RULE,
+    anomaly.RULE,
     FindingRule(
         without_work,
         "No GPU work was launched in the selected ranges. {gpu} sat idle for {idle_ns} of the "

@@ -182,6 +182,7 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
         _in_slow_fp64(trace, rows, name),
         _slow_product(trace, rows, name) or _without_shared_memory(trace, rows, name),
         _beside_faster(trace, rows),
+        _in_a_row(trace, rows),
     )
     return [each for each in every if each]
 
@@ -318,6 +319,27 @@ def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
     return Shown(values, remedy)
 
 
+def _in_a_row(trace: Trace, rows: RowNumbers) -> Shown | None:
+    """Its calls are short, and nearly all follow one another, with no other work in between."""
+    kernels, ops = trace.recorded("kernels"), operations.operations(trace)
+    usual_ns = round(float(np.median(kernels.duration_ns[rows])))
+    its = np.zeros(len(ops), bool)
+    its[operations.kernel_operations(trace)[rows]] = True
+    own = its[ops.device == kernels["device"][rows[0]]]
+    follows = own[1:] & own[:-1]
+    if usual_ns > _SHORT_NS or np.count_nonzero(follows) < max(_MANY, _NEARLY_ALL * len(rows)):
+        return None
+    return Shown({"short_ns": usual_ns}, _IN_ONE)
+
+
+_SHORT_NS, _MANY, _NEARLY_ALL = 5_000, 100, 0.9
+"""A kernel that does next to nothing takes 0.7 to 2 µs on an H200: a good part of this."""
+_IN_ONE = (
+    "Do the work of several calls in one, with the loop in the kernel, where no block needs what "
+    "another computed: values then stay in registers."
+)
+
+
 def _words(name: str) -> set[str]:
     """The words of a name that say what it does, without those that say how, and numbers."""
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}", name)}
@@ -357,6 +379,7 @@ OWN_KERNEL = FindingRule(
         Clause(
             " It takes {each_ns} per call (median), and {variant}, of the same grid, {variant_ns}."
         ),
+        Clause(" Its calls follow one another and take {short_ns} each (median)."),
         Clause(
             " It takes fp64 arguments: this GPU computes fp64 at 1/{fp64_ratio} of its fp32 rate."
         ),

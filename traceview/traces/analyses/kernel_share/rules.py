@@ -168,13 +168,29 @@ _IN_DOUBLE, _FP64_PRODUCT = r"^void at::native::.*<double[,>]", r"dgemm|d884|f64
 
 
 def _doubles(trace: Trace) -> Iterator[rules.TimeClaim]:
-    """Kernels of torch in double precision, in a program whose products are all in fewer bits."""
+    """Kernels of torch in double precision, in a program whose products are all in fewer bits.
+
+    Or in one that trains a model in double precision, which a default type of numbers does.
+    """
     products_of = kernel_classes(trace) == KernelClass.GEMM
-    if not products_of.any() or (products_of & rules.named(trace, _FP64_PRODUCT)).any():
+    mixed = not (products_of & rules.named(trace, _FP64_PRODUCT)).any()
+    if not products_of.any() or not (mixed or rules.trains(trace)):
         return
     for claim in rules.faster(_IN_DOUBLE, 2.0, least_ns=20_000)(trace):
         # What they win beyond half of their bytes depends on the GPU.
-        yield replace(claim, saving="at-most", at_most="medium")
+        yield replace(
+            claim,
+            words={**claim.words, "fewer": "fewer" if mixed else ""},
+            remedy="" if mixed else _ALL_IN_DOUBLE,
+            saving="at-most",
+            at_most="medium",
+        )
+
+
+_ALL_IN_DOUBLE = (
+    "Use float32 if it is precise enough: torch.set_default_dtype(torch.float32), or .float() of "
+    "the model and its input. That is half of the bytes."
+)
 
 
 def _rotations(trace: Trace) -> Iterable[rules.TimeClaim]:
@@ -350,7 +366,7 @@ def _statistics_of_batches(trace: Trace) -> Iterator[rules.TimeClaim]:
 IN_DOUBLE = rules.FindingRule(
     _doubles,
     "{kernels:kernel} of torch in double precision take {total_ns} ({total_pct} of kernel time "
-    "after warm-up), though all products are in fewer bits.",
+    "after warm-up)[, though all products are in {fewer} bits].",
     "Cast their input to float32 where it becomes float64, such as from a NumPy array or by "
     ".double(): that is half of the bytes.",
 )

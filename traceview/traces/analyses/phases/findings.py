@@ -277,7 +277,10 @@ def _recompiled(trace: Trace) -> Iterator[TimeClaim]:
         span_ns=span_ns,
         words={
             **claim.words,
-            "times": "in {steps_hit} of {steps:step}" if hit else "{stretches:time}",
+            # Between steps, it hits none.
+            "times": "in {steps_hit} of {steps:step}"
+            if hit.get("steps_hit")
+            else "{stretches:time}",
         },
         remedy=_recompilation_remedy(_total(trace, chosen)[1], again),
     )

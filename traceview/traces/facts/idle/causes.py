@@ -105,6 +105,10 @@ def gap_causes(trace: Trace) -> GapCauses:
     first = (loading & new)[parts.gap] | loads
     once = _first_pinning_calls(trace) | _library_set_ups(trace)
     first |= (cause == causes.ALLOCATION) & (call >= 0) & once[call]
+    # In a context that a loop creates again and again, all first uses come again.
+    resets = trace.recorded("api_calls")["start_ns"][operations.context_resets(trace)]
+    after = np.searchsorted(resets, gaps.end_ns) - np.searchsorted(resets, gaps.start_ns)
+    first &= (after == 0)[parts.gap]
     wait = np.where(cause == causes.SYNC_DRAIN, wait, -1)
     return _joined(parts, cause, wait, call, thread, first)
 

@@ -35,10 +35,13 @@ def recompilation(trace: Trace) -> Mask:
         own = (windows.process == process) & (windows.tool != code.CUDNN)
         launched = np.searchsorted(launch_times(trace, process), start[own])
         own[own] = launched > np.append(0, launched[:-1])
-        begins = np.sort(known.cpu_start_ns[known.process == process])
-        # Without steps there is no loop, and each window may compile something else.
+        loop = known.process == process
+        begins = np.sort(known.cpu_start_ns[loop])
+        # Without steps there is no loop, and each window may compile something else, as those do
+        # that come after the last step.
         if warm_up_end > np.iinfo(np.int64).min and len(begins):
-            warm = own & (start >= warm_up_end) & ~compiles_for_the_first_time(trace)
+            warm = own & (start >= warm_up_end) & (start < known.cpu_end_ns[loop].max())
+            warm &= ~compiles_for_the_first_time(trace)
             step = np.searchsorted(begins, start[warm], side="right")
             # Enough of them, in more than one step.
             if int(warm.sum()) >= RECURS and len(groups.different(step)) > 1:
