@@ -58,7 +58,6 @@ RULES: tuple[Rule, ...] = (
     shared_memory.reductions_in_loops,
     shared_memory.layout_conversions_in_loops,
     occupancy.tail_wave,
-    launches.unused_axes,
 )
 """All rules in reading order, in which they also spend the budget of recompilations."""
 
