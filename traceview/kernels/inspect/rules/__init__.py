@@ -52,7 +52,6 @@ RULES: tuple[Rule, ...] = (
     narrow_global_accesses,
     global_memory.split_vectors,
     global_memory.uncoalesced_accesses,
-    global_memory.unused_lanes,
     occupancy.low_occupancy,
     shared_memory.bank_conflicts,
     shared_memory.reductions_in_loops,
