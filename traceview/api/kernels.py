@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceview.api.traces import load
 from traceview.base.errors import TraceviewError
@@ -75,22 +75,9 @@ def inspect_ptx(
     from traceview.kernels.headless.compile_options import CompileOptions
     from traceview.kernels.headless.signatures import as_written
 
-    options = CompileOptions(
-        kernel=kernel,
-        arch=None if arch is None else str(arch),
-        signature=signature,
-        constexprs={name: as_written(name, value) for name, value in (constexprs or {}).items()},
-        num_warps=num_warps,
-        num_stages=num_stages,
-        first_config=first_config,
-        all_configs=all_configs,
-        guess=guess,
-        emulate=emulate,
-        compile_torch=compile_torch,
-        timeout_s=timeout_s,
-        budget_s=budget_s,
-        arguments=(arguments,) if isinstance(arguments, str) else tuple(arguments),
-    )
+    values = {name: as_written(name, value) for name, value in (constexprs or {}).items()}
+    name = None if arch is None else str(arch)
+    options = CompileOptions(**_options(locals()) | {"constexprs": values, "arch": name})
     if samples is None and Path(target).suffix in (".ncu-rep", ".ncu-repz"):
         samples = target
     if samples is None:
@@ -134,22 +121,7 @@ def diff_ptx(
     from traceview.kernels.headless.signatures import all_as_written
     from traceview.kernels.inspect.comparison import ComparedVersion, compare, plan
 
-    options = {
-        "kernel": kernel,
-        "arch": arch,
-        "signature": signature,
-        "constexprs": all_as_written(constexprs or {}),
-        "num_warps": num_warps,
-        "num_stages": num_stages,
-        "first_config": first_config,
-        "all_configs": all_configs,
-        "guess": guess,
-        "emulate": emulate,
-        "compile_torch": compile_torch,
-        "timeout_s": timeout_s,
-        "budget_s": budget_s,
-        "arguments": arguments,
-    }
+    options = _options(locals()) | {"constexprs": all_as_written(constexprs or {})}
     planned = plan([str(target) for target in targets], options)
     versions = []
     for version in planned.versions:
@@ -161,6 +133,13 @@ def diff_ptx(
             raise TraceviewError(f"{planned.named(version)}: {error.what}", error.remedy) from error
         versions.append(ComparedVersion(version.label, report))
     return compare(versions, planned.option, planned.varied)
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The compile options among the arguments of a function."""
+    from traceview.kernels.headless.compile_options import CompileOptions
+
+    return {each.name: given[each.name] for each in fields(CompileOptions)}
 
 
 def _inspect(

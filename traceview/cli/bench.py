@@ -82,13 +82,7 @@ _PROGRAM_OPTIONS = (
     "Architecture to compile for. Default: this machine's GPU.",
     callback=options.arch,
 )
-@option(
-    "--peak NAME=VALUE",
-    "Override a peak rate of the GPU, such as bandwidth=4.8e12 (repeatable).",
-    "peaks",
-    multiple=True,
-    callback=options.peaks,
-)
+@options.peak("Override a peak rate of the GPU, such as bandwidth=4.8e12")
 @option(
     "--compare OLD.json",
     "Compare with the --json output of an earlier run (repeatable).",

@@ -95,6 +95,12 @@ def peaks(
     return figures
 
 
+def peak(text: str) -> Callable[[Any], Any]:
+    """`--peak`, and what it overrides."""
+    shown, text = "--peak NAME=VALUE", f"{text} (repeatable)."
+    return option(shown, text, "peaks", multiple=True, callback=peaks)
+
+
 def named(_: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
     """Refuse an empty value, as of a shell variable that is not set: it would mean nothing."""
     if name is not None and not name.strip():
@@ -223,3 +229,20 @@ def complete_ranges(ctx: click.Context, _: click.Parameter, typed: str) -> list[
     inert = (name for name in globs if name.isprintable() and not _ACTIVE & set(name))
     short = (name for name in inert if 0 < len(name) <= _MOST and name.startswith(typed))
     return [CompletionItem(name) for name in islice(short, _MOST)]
+
+
+def selection(chosen: str, left: str) -> Callable[[Any], Any]:
+    """`--range`, `--exclude-range` and `--strict`, and what is done with chosen ranges and left."""
+
+    def declared(command: Any) -> Any:
+        several: dict[str, Any] = {"multiple": True, "shell_complete": complete_ranges}
+        command = option(
+            "--strict",
+            "Do not assign work from threads without ranges, such as autograd's, to a range of "
+            "the main thread.",
+        )(command)
+        left_out = f"{left} (repeatable)."
+        command = option("--exclude-range GLOB", left_out, "exclude_ranges", **several)(command)
+        return option("--range GLOB", f"{chosen} (repeatable).", "ranges", **several)(command)
+
+    return declared

@@ -20,7 +20,7 @@ from traceview.base import memory
 from traceview.base.errors import suggestion
 from traceview.base.outputs import unpacked_name
 from traceview.cli import color_option, options, report_outputs
-from traceview.cli.options import Verb, complete_analyses, complete_ranges, option
+from traceview.cli.options import Verb, complete_analyses, option
 from traceview.cli.output import Asked, Outputs, documents, print_text, progress
 from traceview.cli.report_outputs import RanksRequest, ScreenOptions
 
@@ -130,33 +130,13 @@ def _known(name: str, names: Sequence[str]) -> str:
     "Read the recordings on a Dask cluster, whose workers must see the same paths. SCHEDULER "
     "is its address or scheduler file, or local[:N] for N workers on this machine.",
 )
-@option(
-    "--range GLOB",
-    "Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance "
-    "(repeatable).",
-    "ranges",
-    multiple=True,
-    shell_complete=complete_ranges,
+@options.selection(
+    "Analyze only the ranges that match by name or path; 'PATH (N)' is the N-th instance",
+    "Leave out the ranges that match by name or path, such as warm-up steps",
 )
-@option(
-    "--exclude-range GLOB",
-    "Leave out the ranges that match by name or path, such as warm-up steps (repeatable).",
-    "exclude_ranges",
-    multiple=True,
-    shell_complete=complete_ranges,
-)
-@option(
-    "--strict",
-    "Do not assign work from threads without ranges, such as autograd's, to a range of "
-    "the main thread.",
-)
-@option(
-    "--peak NAME=VALUE",
+@options.peak(
     "Override a property of the GPU, such as bandwidth=4.8e12, bf16=989e12, link=64e9, "
-    "sms=132 or capability=9.0, in bytes/s and FLOP/s (repeatable).",
-    "peaks",
-    multiple=True,
-    callback=options.peaks,
+    "sms=132 or capability=9.0, in bytes/s and FLOP/s"
 )
 @option(
     "--ncu FILE",

@@ -115,33 +115,12 @@ def _edit(
     multiple=True,
     type=int,
 )
-@option(
-    "--range GLOB",
+@options.selection(
     "Edit only what was launched in the ranges that match by name or path; times stay those "
-    "of whole steps (repeatable).",
-    "ranges",
-    multiple=True,
-    shell_complete=complete_ranges,
+    "of whole steps",
+    "Leave what was launched in these ranges as it is",
 )
-@option(
-    "--exclude-range GLOB",
-    "Leave what was launched in these ranges as it is (repeatable).",
-    "exclude_ranges",
-    multiple=True,
-    shell_complete=complete_ranges,
-)
-@option(
-    "--strict",
-    "Do not assign work from threads without ranges, such as autograd's, to a range of "
-    "the main thread.",
-)
-@option(
-    "--peak NAME=VALUE",
-    "Override a property of the recorded GPU for --gpu, as in traceview report (repeatable).",
-    "peaks",
-    multiple=True,
-    callback=options.peaks,
-)
+@options.peak("Override a property of the recorded GPU for --gpu, as in traceview report")
 @option(
     "--ncu FILE",
     "Read Nsight Compute counters of the same program for --gpu, as in traceview report.",

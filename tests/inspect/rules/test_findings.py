@@ -315,9 +315,8 @@ def test_lanes_that_nobody_reads_are_not_loaded(triton_cache, monkeypatch):
     report = Retried(front_half, f"{POINTERS}, i32:16, 1024").report()
     loads = {(a.level, a.opcode, a.predicated) for a in report.accesses if a.kind == "load"}
     assert {("ptx", "ld.global.v4.b32", True), ("sass", "LDG.E.64", True)} <= loads
-    (finding,) = (f for f in report.findings if "narrower in SASS" in f.message)
-    assert "2 × 64 bits instead of 2 × 128 bits (4 loaded values never read)" in finding.message
-    assert finding.subject.line == 34
+    (difference,) = report.differences
+    assert (difference.change, difference.source.line) == ("narrowed", 34)
 
 
 def test_without_recompiling_a_cause_is_only_likely():

@@ -1,5 +1,6 @@
 """Small PTX kernels, each made for one thing, and the tools that the tests need."""
 
+import re
 import shutil
 from collections.abc import Sequence
 
@@ -117,3 +118,9 @@ SERIALISED = """.version 8.0
     ret;
 }
 """
+
+
+def spills_counted(assembled):
+    """The bytes of spill stores and loads of each function, as ptxas counts them."""
+    counted = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", assembled.log)
+    return [(int(stored), int(loaded)) for stored, loaded in counted]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.inspect.rules.written_ptx import need
+from tests.inspect.rules.written_ptx import need, spills_counted
 from tests.places import PTX_FILES
 from tests.ptx.sass.test_live_registers import HEAD
 from traceview.kernels.ptx.disassembly import parse, with_sources_of
@@ -50,8 +50,7 @@ def test_bytes_are_those_that_ptxas_counts(name, registers):
     assembled = assemble(ptx)
     (function,) = with_sources_of(disassemble(assembled.cubin), parse_ptx(ptx)).kernels()
     found = spilled_values(function, range(len(function.instructions)))
-    (stored,) = assembled.spill_store_bytes.values()
-    (loaded,) = assembled.spill_load_bytes.values()
+    ((stored, loaded),) = spills_counted(assembled)
     assert sum(value.store_bytes for value in found) == stored > 0
     assert sum(value.load_bytes for value in found) == loaded > 0
     assert all(value.loads == value.in_hottest_loop for value in found)

@@ -110,7 +110,6 @@ DEPENDENCY = add(IdleCause(
     "move on to it",
     lost="with work already queued",
     action="Look at what the work waited for: another stream or an event.",
-    idle="with work already queued",
     rank="its GPU starts queued work late",
 ))
 COPY_WAIT = add(IdleCause(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -62,8 +62,6 @@ _ERROR_WITH_LINE = re.compile(
 )
 _ERROR = re.compile(r"^ptxas\S* (?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
 _REMARK = re.compile(r"\(C\d+\)|Performance", re.IGNORECASE)
-_FUNCTION_HEADER = re.compile(r"Function properties for (\S+)")
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 @record
@@ -71,15 +69,13 @@ class Assembled:
     """A cubin and what ptxas reported while making it.
 
     `arch` is the target with its suffix (sm_90a). `notes` are warnings and performance remarks,
-    such as "wgmma.mma_async instructions are serialized". `spill_store_bytes` and
-    `spill_load_bytes` map each function to its spilled bytes, over all spilling instructions.
+    such as "wgmma.mma_async instructions are serialized"; `log` is all that it wrote with -v.
     """
 
     cubin: bytes
     arch: str
     notes: tuple[str, ...]
-    spill_store_bytes: Mapping[str, int]
-    spill_load_bytes: Mapping[str, int]
+    log: str
 
 
 def assemble(
@@ -102,7 +98,6 @@ def assemble(
             f"ptxas rejects the PTX for {chosen}: {_first_error(result)}",
             "install a newer CUDA toolkit, or set $TRACEVIEW_PTXAS to its ptxas" if old else "",
         )
-    stores, loads = _spills(result.err)
     # Without repetitions, with the PTX line if there is one.
     remarks: dict[str, None] = {}
     for line in result.err.splitlines():
@@ -110,7 +105,7 @@ def assemble(
         if message and (message["level"] == "warning" or _REMARK.search(message["text"])):
             place = f"line {message['line']}: " if message["line"] else ""
             remarks.setdefault(place + message["text"].strip())
-    return Assembled(result.written, chosen, (*note, *remarks), stores, loads)
+    return Assembled(result.written, chosen, (*note, *remarks), result.err)
 
 
 def _run(
@@ -164,19 +159,6 @@ def _first_error(result: ProcessResult) -> str:
         return f"line {with_line['line']}: {with_line['text'].strip()[:300]}"
     without_line = _ERROR.search(result.err)
     return without_line["text"].strip()[:300] if without_line else result.evidence
-
-
-def _spills(log: str) -> tuple[dict[str, int], dict[str, int]]:
-    stores: dict[str, int] = {}
-    loads: dict[str, int] = {}
-    function = ""
-    for line in log.splitlines():
-        header, spills = _FUNCTION_HEADER.search(line), _SPILLS.search(line)
-        if header:
-            function = header[1]
-        elif spills:
-            stores[function], loads[function] = int(spills[1]), int(spills[2])
-    return stores, loads
 
 
 T = TypeVar("T")

@@ -11,18 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base.tables import Cell, Mask
-from traceview.base.vocabulary import activities
 from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
-from traceview.traces.analyses.gpu_idle.late_parts import does_other_work
-from traceview.traces.analyses.verdict.verdict import (
-    waits_for_data,
-    waits_in,
-    waits_in_pauses,
-)
+from traceview.traces.analyses.verdict.verdict import late_word
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, launching, typical
-from traceview.traces.facts.pacing import paced
 from traceview.traces.facts.ranges.selection import selected, selected_operations
 from traceview.traces.facts.steps.steps import steps, steps_ahead
 from traceview.traces.rules import TimeClaim, gpu_name, gpu_subject
@@ -73,7 +66,7 @@ VERDICTS = {
         f"is paused: {_SITS_IDLE} in few long pauses of the CPU.",
         "Look in gpu-idle for these pauses. Elsewhere launches are not the limit.",
     ),
-    "data": (
+    "data-loading": (
         f"is data-bound: {_SITS_IDLE} because the CPU loads data, then launches late.",
         "Look in gpu-idle for where the program gets its data. Fewer launches would help little.",
     ),
@@ -90,7 +83,7 @@ VERDICTS = {
         "Look in launch-overhead at the launch calls that take long. Fewer launches would help "
         "little.",
     ),
-    "other work": (
+    "cpu-bound": (
         f"is CPU-bound: {_SITS_IDLE} because the CPU does something else, then launches late.",
         "Look in gpu-idle for what the CPU did between launches. It launched nothing for so long "
         "that fewer launches would help little.",
@@ -166,20 +159,11 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         return "one cause" if 2 * of_cause.max() > of_cause.sum() else verdict
     if verdict != "launch-bound":
         return verdict
-    if paced(trace, device):
-        return "paced"
-    if waits_in(trace, device, activities.MESSAGE):
-        return "message-bound"
-    if waits_in_pauses(trace, device):
-        return "paused"
-    if waits_for_data(trace, device):
-        return "data"
-    if waits_in(trace, device, activities.RESULT_WAIT):
-        return "results"
-    if does_other_work(trace, device):
-        return "other work"
-    long = launching.long_launches(trace).get(device)
-    return "long calls" if long and long.is_most else verdict
+    word = late_word(trace, device)
+    if word == "launch-bound":
+        long = launching.long_launches(trace).get(device)
+        return "long calls" if long and long.is_most else verdict
+    return "results" if word == "sync-drained" else word
 
 
 def _window(trace: Trace, device: int, verdict: str) -> tuple[int, int]:

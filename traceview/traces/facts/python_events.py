@@ -109,10 +109,9 @@ class CompiledCode(NamedTuple):
         """Whether it is in a file of that path: an event's is relative to the working folder."""
         return f"/{file}".endswith(f"/{self.file}")
 
-
-def plain_name(function: str) -> str:
-    """The function that the program has, of one for the rest of a frame behind a graph break."""
-    return _RESUMED.sub(r"\1", function)
+    def has(self, file: str, function: str) -> bool:
+        """Whether it is in a function, or in what is the rest of it behind a graph break."""
+        return self.is_in(file) and _RESUMED.sub(r"\1", function) == self.function
 
 
 def breaks_at(trace: Trace, file: str, line: int) -> CompiledCode | None:

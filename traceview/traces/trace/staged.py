@@ -115,13 +115,6 @@ def _longest_first(end: Array) -> Array:
 # tables through here, and nothing later has to ask whether a time is one.
 
 Reason = Literal["no time", "ends early", "outside", "impossible size", "twice"]
-_WORDS: Mapping[Reason, str] = {
-    "no time": "no start or end time",
-    "ends early": "end before start",
-    "outside": "outside the recording",
-    "impossible size": "impossible size",
-    "twice": "recorded twice",
-}
 _ROWS = {"sets": "memsets", "api_calls": "API calls", "os_calls": "OS runtime calls"}
 
 # The messages of a recorder are about the time before and after the recording as well.
@@ -206,7 +199,7 @@ def without_impossible(
     """
     recorded = left = len(next(iter(staged.values())))
     impossible: list[ImpossibleRows] = []
-    for reason, find in _TESTS.items():
+    for reason, (_, find) in _TESTS.items():
         if name in _EXEMPT or not left:
             break
         wrong = find(name, staged, within)
@@ -226,7 +219,8 @@ def warnings_of(impossible: Sequence[ImpossibleRows]) -> tuple[str, ...]:
         return ()
     listed = [
         f"{left_out.rows:,} of {left_out.of:,} "
-        f"{_ROWS.get(left_out.table, left_out.table.replace('_', ' '))} ({_WORDS[left_out.reason]})"
+        f"{_ROWS.get(left_out.table, left_out.table.replace('_', ' '))} "
+        f"({_TESTS[left_out.reason][0]})"
         for left_out in impossible
     ]
     return (f"rows that cannot be true are left out: {', '.join(listed)}",)
@@ -328,12 +322,12 @@ def _repeated(_: str, staged: Staged, __: Window) -> Integers:
     return np.sort(rows[order][1:][equal])
 
 
-_TESTS: Mapping[Reason, Callable[[str, Staged, Window], Integers]] = {
-    "no time": _without_time,
-    "ends early": _ending_early,
-    "outside": _outside,
-    "impossible size": _of_impossible_size,
-    "twice": _repeated,
+_TESTS: Mapping[Reason, tuple[str, Callable[[str, Staged, Window], Integers]]] = {
+    "no time": ("no start or end time", _without_time),
+    "ends early": ("end before start", _ending_early),
+    "outside": ("outside the recording", _outside),
+    "impossible size": ("impossible size", _of_impossible_size),
+    "twice": ("recorded twice", _repeated),
 }
 
 

@@ -92,15 +92,3 @@ def test_conflicts_of_a_reduction_rank_below_it(triton_cache, monkeypatch):
     tried = Retried(column_sums, "*fp32:16, *fp32:16, i32:16, i32:16, 64", with_ttgir=True)
     conflicts = [f for f in tried.findings() if f.message.startswith("Bank conflicts")]
     assert {f.severity for f in conflicts} <= {"low"}
-
-
-@pytest.mark.parametrize("block", [16, 64, 128])
-def test_what_warps_exchange_is_not_loaded_by_the_program(triton_cache, monkeypatch, block):
-    allow(triton_cache, monkeypatch)
-    from tests.inspect.rules.shared_memory.looped_kernels import column_sums
-
-    signature = f"*fp32:16, *fp32:16, i32:16, i32:16, {block}"
-    report = Retried(column_sums, signature, with_ttgir=True, sass=True, num_warps=2).alone()
-    # With Triton 3.6, ptxas leaves them as they are.
-    assert [(d.space, d.change) for d in report.differences] in ([], [("shared", "narrowed")])
-    assert not [each for each in report.findings if "narrower in SASS" in each.message]

@@ -52,13 +52,11 @@ RULES: tuple[Rule, ...] = (
     narrow_global_accesses,
     global_memory.split_vectors,
     global_memory.uncoalesced_accesses,
-    global_memory.unused_lanes,
     occupancy.low_occupancy,
     shared_memory.bank_conflicts,
     shared_memory.reductions_in_loops,
     shared_memory.layout_conversions_in_loops,
     occupancy.tail_wave,
-    launches.unused_axes,
 )
 """All rules in reading order, in which they also spend the budget of recompilations."""
 

@@ -1,4 +1,4 @@
-"""Atomics on global memory that cost more than a sum needs: order, scope, emulation, contention.
+"""Atomics on global memory that cost more than a sum needs: order and contention.
 
 Vector forms (PTX ISA manual, `atom` and `red`): .v2 and .v4 of f32 and .v2 to .v8 of f16 and bf16
 from PTX 8.1 and sm_90; f16x2 from PTX 6.2 and sm_60, bf16x2 from PTX 7.8 and sm_90; none of
@@ -40,16 +40,6 @@ _ORDER = Diagnosis(
 )
 _OF_TRITON = {"default": " (the default in Triton)", "relax": "Pass sem='relaxed'"}
 _OF_CUDA = {"default": "", "relax": "Use relaxed order"}
-_SYSTEM_SCOPE = Diagnosis(
-    "The atomics at {line} have system scope: they also synchronize with the CPU and other GPUs",
-    "Pass scope='gpu' if only this GPU accesses the data meanwhile: likely faster",
-)
-_EMULATED = Diagnosis(
-    "The GPU has no native {opcode}: the atomics at {line} become compare-and-swap loops, which "
-    "retry whenever another thread is faster",
-    "Update adjacent elements in one instruction, or sum in fp32",
-    "medium",
-)
 _CONTENDED = Diagnosis(
     "All {all_blocks} update one address with the atomics at {line}, one after another",
     "Let each block write a partial result and sum these in a second kernel, if there are many "
@@ -95,7 +85,7 @@ def has_wider_form(access: Access, arch: str) -> bool:
 
 
 def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Needless memory order, system scope, emulation, and contention of all blocks."""
+    """Needless memory order, and contention of all blocks."""
     if kernel.provenance is None:
         return
     places: dict[Place, list[AccessContext]] = defaultdict(list)
@@ -106,16 +96,6 @@ def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
     sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
     yield from _ordered(kernel, sums)
     for (source, _, _), listed in places.items():
-        accesses = [context.access for context in listed]
-        if wide := [access for access in accesses if access.scope == "sys"]:
-            count = sum(access.count for access in wide)
-            yield CodeClaim(
-                _SYSTEM_SCOPE,
-                {"line": line_name(source), "instructions": count, "scope": "sys"},
-                f"{count} × {wide[0].opcode} in PTX; .gpu is the default",
-                source,
-            )
-        yield from _emulated(kernel, source, accesses)
         summed = [context for context in listed if context in sums]
         code = [each for context in summed for each in context.instructions]
         moves = any(steps.of(each) != 0 for each in code if each.loop_depth)
@@ -222,25 +202,6 @@ def _relaxed(ptx: str, lines: Collection[int]) -> str:
         _ORDERED.sub(r"\1.relaxed", text) if number in lines else text
         for number, text in enumerate(ptx.split("\n"), 1)
     )
-
-
-def _emulated(
-    kernel: KernelContext, source: SourceLine | None, listed: Sequence[Access]
-) -> Iterator[CodeClaim]:
-    """Atomics that the GPU does not have, which ptxas turns into compare-and-swap loops."""
-    swaps = [
-        access
-        for access in kernel.accesses
-        if access.level == "sass" and access.source == source and ".CAS" in access.opcode
-    ]
-    count = sum(access.count for access in swaps)
-    if source and swaps and not any(".cas" in access.opcode for access in listed):
-        yield CodeClaim(
-            _EMULATED,
-            {"opcode": listed[0].opcode, "line": line_name(source), "instructions": count},
-            f"{count} × {swaps[0].opcode} in SASS",
-            source,
-        )
 
 
 def _contended(

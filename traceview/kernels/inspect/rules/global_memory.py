@@ -1,4 +1,4 @@
-"""Global and local memory: scattered requests, unused lanes, split vectors, spilled registers."""
+"""Global and local memory: scattered requests, split vectors, spilled registers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from traceview.base import units
 from traceview.base.errors import InputError
 from traceview.base.hardware import limits_of
 from traceview.kernels.inspect.kernel_context import AccessContext, KernelContext
-from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text, line_name
-from traceview.kernels.inspect.recompilations import place_of, widths, widths_text
+from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text
+from traceview.kernels.inspect.recompilations import widths, widths_text
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.inspect.rules.remedies import one_of_each, relieving_remedies, results_clause
 from traceview.kernels.inspect.rules.vector_width.causes import WIDE_BITS
@@ -32,12 +32,6 @@ _UNCOALESCED = Diagnosis(
     "medium",
 )
 _ADJACENT = "Let the threads of a warp access adjacent addresses"
-_UNUSED = Diagnosis(
-    "The {kind} at {line} is narrower in SASS than in PTX: {sass_widths} instead of {ptx_widths} "
-    "({unused})",
-    "Load only the elements that are used, so that the other lanes carry useful data",
-)
-_VECTOR = re.compile(r"\.v\d")
 _NARROW_SASS = Diagnosis(
     f"{{instructions}} of {{all_instructions}} global accesses move less than {WIDE_BITS} bits per "
     "thread per instruction ({widths})",
@@ -99,36 +93,6 @@ def _at_array(kernel: KernelContext, context: AccessContext) -> Sequence[Instruc
     every = (each for listed in kernel.global_accesses.values() for each in listed)
     same = (c for c in every if (c.array, c.access.kind, c.access.width_bits) == of)
     return [instruction for each in same for instruction in each.instructions]
-
-
-def unused_lanes(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Vector loads of which ptxas keeps only a part, as the rest is never read.
-
-    What Triton exchanges through shared memory, as for a reduction, no program loads.
-    """
-    for difference in kernel.differences if kernel.provenance else ():
-        place = (difference.source, difference.kind, difference.space)
-        is_own = difference.space == "global" or kernel.ttgir is None
-        one_value = difference.space == "global" and place[:2] in kernel.scalar_accesses
-        here = [a for a in kernel.accesses if a.level == "ptx" and place_of(a) == place]
-        is_vector = any(_VECTOR.search(access.opcode) for access in here)
-        if difference.change != "narrowed" or one_value or not is_vector or not is_own:
-            continue
-        unused = sum(kernel.provenance.unused_lanes(a) for a in here if kernel.provenance)
-        dead = "{unused_lanes:loaded value} never read" if unused else "likely unused values"
-        yield CodeClaim(
-            _UNUSED,
-            {
-                "line": line_name(difference.source),
-                "ptx_widths": difference.ptx,
-                "sass_widths": difference.sass,
-                "unused_lanes": unused,
-                "proven": bool(unused),
-            },
-            "PTX and SASS of the same line, side by side",
-            difference.source,
-            words={"kind": difference.kind, "unused": dead},
-        )
 
 
 def narrow_sass_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:

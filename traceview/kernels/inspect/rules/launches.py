@@ -1,21 +1,17 @@
-"""Kernels that Triton refuses, grids with too many blocks, and axes that the kernel ignores."""
+"""Kernels that Triton refuses, and grids of too many, too small or repeated blocks."""
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from traceview.base import units
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.ptx.addresses.evaluation import Registers
-from traceview.kernels.ptx.model import Compiled, SourceLine
 from traceview.kernels.ptx.pipes import SCHEDULERS
 from traceview.kernels.ptx.ttgir import grid_axes
 from traceview.kernels.ptx.ttgir.loop_loads import tile_bytes
@@ -28,10 +24,6 @@ _REFUSED = Diagnosis(
     "high",
 )
 
-_IGNORED = Diagnosis(
-    "The kernel ignores axis {axis} of its grid: the {blocks:block} along it do the same work",
-    "Drop that axis from the grid, or use tl.program_id({axis}) in the offsets",
-)
 # On an H200 with the sums loaded instead: the nearest of 256 to 1,024 vectors of 128, whose squared
 # lengths each block computed, and 4,096 rows divided by their lengths and multiplied with weights.
 _REPEATED = Diagnosis(
@@ -40,12 +32,6 @@ _REPEATED = Diagnosis(
     "such kernels on an H200 were 1.0 to 1.7 times as fast",
     "Compute it once, where its data are written or in a kernel before, and load the results here",
     "medium",
-)
-_UNUSED = Diagnosis(
-    "The result of tl.program_id({axis}) at {line} is never used, so blocks along that axis of a "
-    "grid do the same work",
-    "Leave it out, and launch the kernel on a grid without that axis",
-    "info",
 )
 _MASKED = Diagnosis(
     "Of {sampled_blocks:block} spread over a grid of {blocks}, {idle_blocks} store nothing: their "
@@ -70,10 +56,6 @@ _SMALL_BLOCKS = Diagnosis(
 # Fewer cost little beside those that work. Multiples of it fall evenly on all axes.
 _SAMPLES, _MOST_IDLE, _GOLDEN = 64, 0.5, 0.6180339887
 _WRITES = re.compile(r"(?:st|atom|red)\b(?!.*\.(?:shared|local|param)\b)|cp\..*bulk|multimem|call")
-# With these, blocks can share out work without their indices.
-_OTHER_INDEX = re.compile(r"%(?:clusterid|cluster_ctaid|smid|globaltimer)\b|\batom\.")
-
-_PROGRAM_ID = re.compile(r"\w+\.program_id\((?:axis=)?([012])\)")
 
 
 def plain_globals(kernel: KernelContext) -> Iterator[CodeClaim]:
@@ -155,43 +137,3 @@ def repeated_reductions(kernel: KernelContext) -> Iterator[CodeClaim]:
                 lines[0],
                 lines,
             )
-
-
-def unused_axes(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Axes of the grid that the kernel does not read, each once."""
-    ptx, grid = kernel.compiled.ptx, kernel.compiled.grid
-    if ptx is None or kernel.compiled.is_cuda(None) or _OTHER_INDEX.search(ptx):
-        return
-    unused = _unused_ids(kernel.compiled)
-    for axis, letter in enumerate("xyz"):
-        line = unused.get(axis)
-        if f"%ctaid.{letter}" in ptx or not (grid[axis] > 1 if grid else line):
-            continue
-        source = SourceLine(str(kernel.compiled.source_file), line) if line else None
-        yield CodeClaim(
-            _IGNORED if grid else _UNUSED,
-            {"axis": axis, "blocks": grid[axis] if grid else None, "line": line_name(source)},
-            f"PTX: it does not read %ctaid.{letter}",
-            source,
-        )
-
-
-def _unused_ids(compiled: Compiled) -> dict[int, int]:
-    """The axes whose tl.program_id the source reads into a name that it never uses, by line."""
-    text = compiled.source_text or ""
-    with suppress(OSError, ValueError, SyntaxError, RecursionError):
-        text = text or Path(compiled.source_file or "").read_text("utf-8")
-        for function in ast.walk(ast.parse(text)):
-            if isinstance(function, ast.FunctionDef) and function.lineno == compiled.source_line:
-                return dict(_ids_in(function))
-    return {}
-
-
-def _ids_in(function: ast.FunctionDef) -> Iterator[tuple[int, int]]:
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    loaded = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            read = _PROGRAM_ID.fullmatch(ast.unparse(node.value))
-            if read and node.targets[0].id not in loaded:
-                yield int(read[1]), node.lineno

@@ -369,11 +369,6 @@ class Provenance:
         instructions = self.in_one_pass(each for a in accesses for each in self.instructions(a))
         return len({self.slices.address(each).pointers for each in instructions})
 
-    def unused_lanes(self, access: Access) -> int:
-        """The number of values of a vector load that no instruction reads."""
-        loads = self.instructions(access) if access.kind == "load" else ()
-        return sum(name not in self.slices.read_registers for i in loads for name in results(i))
-
 
 def _bits(instruction: Instruction) -> int:
     access = access_of(instruction)

@@ -140,7 +140,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     late = cause == causes.LAUNCH_LATE
     broken = broken_graphs.broken_graphs(trace).get(device) if late else None
     if broken:
-        sentences.in_broken_graph(idle, broken)
+        sentences.in_broken_graph(idle, *broken)
     elif line:
         sentences.at_line(idle, line, cause)
     elif site and not usual.parts:
@@ -158,7 +158,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
         claim = replace(claim, severity="info", saved_ns=0)
     return replace(
         claim,
-        subject=broken.at.subject if broken else claim.subject,
+        subject=broken[0].subject if broken else claim.subject,
         edit=edit,
         general=not (broken or _names_one_place(trace, cause, usual)),
     )

@@ -15,7 +15,6 @@ from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, line_si
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
 from traceview.traces.facts.idle import cpu_activity, gaps
-from traceview.traces.facts.idle.broken_graphs import BrokenGraph
 from traceview.traces.facts.ranges.origins import calls_of_mpi
 from traceview.traces.facts.samples import (
     LEAST_SAMPLES,
@@ -86,17 +85,17 @@ def for_batches_of(idle: IdleClaim, asks: SampledLine) -> None:
     idle.values.update(values)
 
 
-def in_broken_graph(idle: IdleClaim, broken: BrokenGraph) -> None:
+def in_broken_graph(idle: IdleClaim, broken: python_events.CompiledCode, late_ns: int) -> None:
     """Name the graph break in whose function most of the time passes, and set its remedy."""
     idle.say_part(
         "broken_ns",
-        min(broken.late_ns, idle.idle_ns),
+        min(late_ns, idle.idle_ns),
         "was between parts of a graph: torch.compile breaks that of `{broken}` at {broken_at}"
         "[ (`{broken_source}`)][: {broken_reason}].",
-        broken=broken.at.function,
-        broken_at=broken.at.place,
-        broken_source=broken.at.source,
-        broken_reason=broken.at.reasons[0] if broken.at.reasons else None,
+        broken=broken.function,
+        broken_at=broken.place,
+        broken_source=broken.source,
+        broken_reason=next(iter(broken.reasons), None),
     )
     idle.remedy = wording.KEEP_GRAPH_WHOLE
 

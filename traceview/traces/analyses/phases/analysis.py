@@ -24,6 +24,7 @@ from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses.base import Analysis, Chart, Result
 from traceview.traces.analyses.phases.findings import RULES, replayed_sequences
 from traceview.traces.analyses.phases.phases import Phase, Phases, phases, selected_phases
+from traceview.traces.analyses.verdict.parts import steady_parts
 from traceview.traces.analyses.verdict.verdict import late_word
 from traceview.traces.facts import code, compilation, operations, python_events
 from traceview.traces.facts.idle import launching, lines
@@ -62,7 +63,8 @@ def verdicts(trace: Trace, every: Phases) -> list[str]:
     duration = every.end_ns - every.start_ns
     columns = (each.tolist() for each in (every.phase, duration, every.busy_ns, data_ns))
     rows = zip(*columns, idle, strict=True)
-    late = late_word(trace)
+    parts = steady_parts(trace)
+    late = late_word(trace, parts.device) if parts else "launch-bound"
     found = (_verdict(Phase(phase), *figures) for phase, *figures in rows)
     return [late if each == "launch-bound" else each for each in found]
 

@@ -120,7 +120,7 @@ def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     if few or first_calls.shows_first_calls_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
-    return verdict.late_word(trace) if limit == "launch-bound" else limit
+    return verdict.late_word(trace, parts.device) if limit == "launch-bound" else limit
 
 
 def _memory_peak(trace: Trace, device: int) -> int | None:

@@ -242,22 +242,19 @@ def waits_in_pauses(trace: Trace, device: int) -> bool:
     return bool(2 * every.idle_ns[rare].sum() > every.idle_ns[late].sum())
 
 
-def late_word(trace: Trace) -> str:
-    """What a program is called whose launches are late, by what they are late for."""
-    parts = steady_parts(trace)
-    if parts is None:
-        return "launch-bound"
-    if pacing.paced(trace, parts.device):
+def late_word(trace: Trace, device: int) -> str:
+    """What a device is called whose launches are late, by what they are late for."""
+    if pacing.paced(trace, device):
         return "paced"
-    if waits_in(trace, parts.device, activities.MESSAGE):
+    if waits_in(trace, device, activities.MESSAGE):
         return "message-bound"
-    if waits_in_pauses(trace, parts.device):
+    if waits_in_pauses(trace, device):
         return "paused"
-    if waits_for_data(trace, parts.device):
+    if waits_for_data(trace, device):
         return "data-loading"
-    if waits_in(trace, parts.device, activities.RESULT_WAIT):
+    if waits_in(trace, device, activities.RESULT_WAIT):
         return "sync-drained"
-    return "cpu-bound" if late_parts.does_other_work(trace, parts.device) else "launch-bound"
+    return "cpu-bound" if late_parts.does_other_work(trace, device) else "launch-bound"
 
 
 def _of(parts: SteadyParts, limit: causes.Limit) -> int:
