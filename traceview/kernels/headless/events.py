@@ -253,6 +253,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         launch=variant.launch,
         plain_global=_global(*line["plain_global"]) if line.get("plain_global") else None,
         assumed_sides=tuple(line.get("assumed_sides", ())),
+        integers=line.get("integers", {}),
     )
 
 

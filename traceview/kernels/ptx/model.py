@@ -188,7 +188,8 @@ class Compiled:
     compiled with: constexprs and options by name. `launch` has the source and the arguments of a
     launch, for a reproducer. `parameter_names` are those of CUDA C++. `plain_global` is a global
     that Triton refuses to let the kernel read, and where it does; it was compiled all the same.
-    `assumed_sides` are the sides of its tiles that nobody gave.
+    `assumed_sides` are the sides of its tiles that nobody gave. `integers` are what a call in the
+    source passes for others than constexprs, and assumed sizes that it covers by one tile.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Compiled:
     parameter_names: tuple[str, ...] = ()
     plain_global: tuple[str, SourceLine] | None = None
     assumed_sides: tuple[str, ...] = ()
+    integers: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def by_nvvm(self) -> bool:

@@ -46,7 +46,7 @@ class EventLog:
     generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
     no kernel is compiled at all. `configuration` is that of the autotuner which compiles now.
     `plain_global` is one that the kernel reads although Triton refuses it, with file and line.
-    `assumed_sides` are the sides of tiles that are guessed.
+    `assumed_sides` are the sides of tiles that are guessed, `integers` what a call passes.
     `describe` returns the first launch of a variant as data, for a reproducer.
     """
 
@@ -63,6 +63,7 @@ class EventLog:
     configuration: Mapping[str, Value] | None = None
     plain_global: tuple[str, str, int] | None = None
     assumed_sides: tuple[str, ...] = ()
+    integers: Mapping[str, int] = field(default_factory=dict)
     describe: Callable[[CompiledVariant, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -100,6 +101,7 @@ class EventLog:
             notes=(*self.remarks, *self.places(str(metadata["name"]))),
             plain_global=self.plain_global,
             assumed_sides=self.assumed_sides,
+            integers=self.integers,
         )
 
     def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:

@@ -23,6 +23,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     AssumedDescriptor,
     AssumedSize,
     AssumedTensor,
+    CoveringSize,
     OpenStride,
 )
 from traceview.kernels.headless.project.expressions import Scope
@@ -57,7 +58,8 @@ class Attempt:
     """Arguments to compile a kernel with; `origin` is the call that passes them, if any.
 
     `how` is where they come from: such a call, a declaration by a decorator, or a guess. `assumed`
-    are the sides of tiles that neither gives.
+    are the sides of tiles that neither gives. `integers` are what the call passes, and the assumed
+    sizes that one tile covers.
     """
 
     arguments: tuple[Argument, ...]
@@ -65,6 +67,7 @@ class Attempt:
     origin: str = ""
     how: How = "guessed"
     assumed: tuple[str, ...] = ()
+    integers: Mapping[str, int] = field(default_factory=dict)
 
 
 @record
@@ -175,7 +178,15 @@ class Guesses:
         told |= {*fixed} | {p.name for p in self.jitted.parameters if p.has_default}
         sizes = {a.name for a in arguments if a.type == "constexpr"} - told
         sides = sorted(n for n in sizes if n in self.usage.ranged or inference.is_block(n))
-        return Attempt(arguments, call.options, call.place, how, tuple(sides))
+        covered = {v.size for v in call.values.values() if isinstance(v, CoveringSize)}
+        compiled_in = {a.name for a in arguments if a.type == "constexpr"}
+        integers = {
+            name: int(value)
+            for name, value in call.values.items()
+            if isinstance(value, int) and name not in compiled_in
+            if not isinstance(value, AssumedSize) or value in covered
+        }
+        return Attempt(arguments, call.options, call.place, how, tuple(sides), integers)
 
     def _narrowed(self, passed: Mapping[str, Any], most: int) -> dict[str, AssumedSize]:
         """The assumed sides of tiles that are longer than a block of few warps mostly takes."""

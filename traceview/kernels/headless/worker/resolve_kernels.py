@@ -403,6 +403,7 @@ class KernelResolution:
                     slow = problem.text.partition(_WITH)[0]
                     self.log.note(f"{slow} of its call, so one with a smaller tile is shown")
                 self.log.how, self.log.assumed_sides = attempt.how, attempt.assumed
+                self.log.integers = attempt.integers
                 shown = inference.in_words(attempt.arguments, attempt.origin, constants=False)
                 # The configurations of a kernel differ in what the heading of each shows.
                 is_known = attempt.how == "declared" or jitted.name in self._described
