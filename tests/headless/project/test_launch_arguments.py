@@ -385,6 +385,18 @@ def test_the_last_dimension_of_logits_is_a_vocabulary(tmp_path, owner, n):
     assert found.values["n"] == n
 
 
+@pytest.mark.parametrize("owner", ["q", "v", "r", "xx"])
+@pytest.mark.parametrize("last", ["K", "V", "D", "n"])
+def test_the_last_of_four_dimensions_with_heads_is_that_of_a_head(tmp_path, owner, last):
+    found = arguments(
+        tmp_path,
+        f"def scan({owner}):\n"
+        f"    B, T, H, {last} = {owner}.shape\n"
+        f"    kernel[(1,)]({owner}, {owner}, None, H, {last}, BLOCK=64)\n",
+    )
+    assert found.values["n"] == (1024 if last == "n" and owner in ("r", "xx") else 64)
+
+
 def test_a_branch_for_a_number_of_dimensions(tmp_path):
     found = arguments(
         tmp_path,

@@ -58,3 +58,18 @@ def test_what_is_loaded_may_be_named_after_its_type(name, type_, carried):
     text += f"    other = {name}.to(tl.float16)\n    tl.store(y_ptr + n, other)\n"
     (function,) = ast.parse(text).body
     assert Usage(function).pointers["x_ptr"] == type_
+
+
+@pytest.mark.parametrize("end", ["", "_ptr"])
+@pytest.mark.parametrize(
+    ("word", "type_"),
+    [
+        *(("u8", "u8"), ("i32", "i32"), ("f32", "fp32"), ("fp16", "fp16"), ("BF16", "bf16")),
+        *(("int8", "i8"), ("half", None), ("8", None), ("scale", None)),
+    ],
+)
+def test_a_pointer_may_be_named_after_its_type(word, type_, end):
+    name = f"pool_{word}{end}"
+    text = f"def kernel({name}, y_ptr, n):\n    tl.store(y_ptr + n, tl.load({name} + n))\n"
+    (function,) = ast.parse(text).body
+    assert Usage(function).pointers[name] == type_

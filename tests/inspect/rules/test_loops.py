@@ -1,9 +1,12 @@
 """Loads that the hottest loop waits for, and the tensor cores in use; keys by arithmetic."""
 
+from dataclasses import replace
+
 import pytest
 
 import traceview
 from tests.inspect.retried import Retried, allow
+from traceview.kernels.inspect.target_report import inspect
 
 OPERANDS = "*fp16:16, *fp16:16, *fp32:16"
 WAITS = "loaded within the hottest loop without prefetching"
@@ -103,6 +106,21 @@ def test_few_loads_in_flight(retried, blocks_per_sm):
 def test_a_loop_that_is_pipelined_waits_for_nothing(retried):
     tried = retried("summed", "*fp32:16, *fp32:16, i32:16, 4, 1024")
     assert not told(tried.report((132, 1, 1)).findings, "waits for its loads")
+
+
+@pytest.mark.parametrize(("size", "warps"), [(32, 4), (64, 4), (64, 8), (128, 4)])
+def test_bytes_that_several_threads_load_are_in_flight_once(retried, size, warps):
+    kind = "*fp32:16, *fp32:16, i32:16, i32:16"
+    report = retried("scanned", f"{kind}, 1, {size}", num_warps=warps).report()
+    (finding,) = told(report.findings, "waits for its loads")
+    assert finding.evidence.values["in_flight_bytes"] == 4 * size
+
+
+@pytest.mark.parametrize("steps", [1, 2, 64])
+def test_a_loop_of_one_turn_waits_for_nothing(retried, steps):
+    tried = retried("scanned", "*fp32:16, *fp32:16, i32, i32:16, 1, 128")
+    report = inspect(replace(tried._unchanged(), integers={"steps": steps}), sass=False)
+    assert bool(told(report.findings, "waits for its loads")) == (steps > 1)
 
 
 @pytest.mark.parametrize("launched", [True, False])

@@ -169,3 +169,27 @@ def scaled_rows(x_ptr, scale_ptr, y_ptr, n, TURNS: tl.constexpr, BLOCK: tl.const
 def turned(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
     row, columns = tl.program_id(0), tl.arange(0, BLOCK)
     tl.store(y_ptr + columns * pitch + row, tl.load(x_ptr + row * BLOCK + columns))
+
+
+@triton.jit
+def unpacked(w_ptr, y_ptr, n, bits, KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Each element takes its bits of a word; a scale of its group it takes whole."""
+    per_word = 32 // bits
+    rows, columns = tl.arange(0, ROWS), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    words = tl.load(w_ptr + rows[:, None] * n + (columns // per_word)[None, :])
+    if KIND == "packed":
+        words = (words >> ((columns % per_word) * bits)[None, :]) & 15
+    tl.store(
+        y_ptr + rows[:, None] * n + columns[None, :], words.to(tl.float16), mask=rows[:, None] < n
+    )
+
+
+@triton.jit
+def outer_state(u_ptr, y_ptr, steps, width, SIDE: tl.constexpr):
+    """A recurrence whose state is a square of the row that each step stores."""
+    at = tl.arange(0, SIDE)
+    state = tl.zeros((SIDE, SIDE), tl.float32)
+    for step in range(steps):
+        u = tl.load(u_ptr + step * width + at)
+        state = state * 0.5 + u[:, None] * u[None, :]
+        tl.store(y_ptr + step * width + at, tl.sum(state, 1))

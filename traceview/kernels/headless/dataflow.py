@@ -36,6 +36,15 @@ _OF_OWN_TYPE = frozenset(
 _RESHAPES = ("interleave", "join", "trans", "reshape", "broadcast_to", "expand_dims", "permute")
 
 
+_TYPE_WORDS = {
+    **TYPE_NAMES,
+    **{f"{kind}{bits}": f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)},
+    **{f"{kind}{bits}": f"fp{bits}" for kind in ("f", "fp") for bits in (16, 32, 64)},
+    "bf16": "bf16",
+}
+"""The names of types that may end a variable's name."""
+
+
 @record
 class Usage:
     """The uses of a kernel's parameters; `helpers` are the jitted functions that it may call.
@@ -86,9 +95,12 @@ class Usage:
         return element_types | chosen | {n: t for n, t in stated.items() if n in element_types}
 
     def _named_types(self) -> Iterator[tuple[str, str]]:
-        """The types of pointers by what is loaded through them: `w_int8 = tl.load(w_ptr + k)`."""
+        """The types by names: of pointers, and of what is loaded: `w_int8 = tl.load(w_ptr + k)`."""
+        for name in self.parameters:
+            if type_ := _TYPE_WORDS.get(name.removesuffix("_ptr").rpartition("_")[2].lower()):
+                yield name, type_
         for name, values in self._assigned.items():
-            type_ = TYPE_NAMES.get(name.rpartition("_")[2].lower())
+            type_ = _TYPE_WORDS.get(name.rpartition("_")[2].lower())
             loads = (v for v in values if isinstance(v, ast.Call) and _called(v) == "load")
             for call in loads if type_ else ():
                 address = _first(call)

@@ -254,6 +254,7 @@ def _compiled(variant: _Variant, arch: str) -> Compiled:
         plain_global=_global(*line["plain_global"]) if line.get("plain_global") else None,
         assumed_sides=tuple(line.get("assumed_sides", ())),
         guessed=tuple(line.get("guessed", ())),
+        integers=line.get("integers", {}),
     )
 
 

@@ -22,7 +22,11 @@ from traceview.kernels.ptx.instruction_mix import InstructionMix, instruction_mi
 from traceview.kernels.ptx.live_registers import SpilledValue, spilled_values
 from traceview.kernels.ptx.model import Access, Compiled, Instruction, SourceLine
 from traceview.kernels.ptx.pipes import SCHEDULERS, need_of
-from traceview.kernels.ptx.ttgir.operations import LayoutConversion, layout_conversions
+from traceview.kernels.ptx.ttgir.operations import (
+    LayoutConversion,
+    layout_conversions,
+    without_single_turns,
+)
 from traceview.kernels.ptx.ttgir.parser import IrModule, parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import scalar_accesses
 from traceview.kernels.toolchain.listings import Code
@@ -115,9 +119,11 @@ class KernelContext:
 
     @cached_property
     def ttgir(self) -> IrModule | None:
-        """Triton's TTGIR, parsed; None without it."""
+        """Triton's TTGIR, parsed, with no loops of one turn; None without it."""
         text = self.compiled.stages.get("ttgir")
-        return parse_ttgir(text) if text else None
+        passed = {a.name: a.value for a in self.compiled.arguments if type(a.value) is int}
+        integers = {**passed, **self.compiled.integers}
+        return without_single_turns(parse_ttgir(text), integers) if text else None
 
     @cached_property
     def layout_conversions(self) -> tuple[LayoutConversion, ...]:
@@ -157,7 +163,22 @@ class KernelContext:
         if self.occupancy is None or any(access.width_bits is None for access in loads):
             return None
         threads = 32 * (self.compiled.num_warps or 0) * self.occupancy.blocks_per_sm
-        return self.provenance.bits_of(loads) / 8 * threads if self.provenance else 0.0
+        bits = self.provenance.bits_of(loads) if self.provenance else 0
+        return bits / 8 * threads * self.distinct_fraction
+
+    @cached_property
+    def distinct_fraction(self) -> float:
+        """The distinct bytes among those that the threads of a block load, in loops if in any."""
+        every = [c for each in self.global_accesses.values() for c in each]
+        loads = [c for c in every if c.access.kind in ("load", "async-copy")]
+        loads = [c for c in loads if c.access.loop_depth] or loads
+        needed, nominal, costs = 0.0, 0.0, self.request_costs
+        for each in loads:
+            count, width = len(each.instructions), (each.access.width_bits or 0) // 8
+            nominal += count * width * WARP_THREADS * (self.compiled.num_warps or 0)
+            if costs:
+                needed += count * costs.distinct_bytes(each.access, each.instructions)
+        return min(1.0, needed / nominal) if costs and nominal else 1.0
 
     @cached_property
     def pass_cycles(self) -> Mapping[str, float]:

@@ -189,7 +189,8 @@ class Compiled:
     launch, for a reproducer. `parameter_names` are those of CUDA C++. `plain_global` is a global
     that Triton refuses to let the kernel read, and where it does; it was compiled all the same.
     `assumed_sides` are the sides of its tiles that nobody gave, `guessed` the arguments that a
-    call in the source leaves open.
+    call in the source leaves open. `integers` are what such a call passes for others than
+    constexprs, and assumed sizes that it covers by one tile.
     """
 
     name: str
@@ -215,6 +216,7 @@ class Compiled:
     plain_global: tuple[str, SourceLine] | None = None
     assumed_sides: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
+    integers: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def by_nvvm(self) -> bool:

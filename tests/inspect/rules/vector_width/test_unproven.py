@@ -189,6 +189,27 @@ def test_few_elements_beside_a_tile_are_no_loss(retried, rows):
     assert stores.severity == "info"
 
 
+@pytest.mark.parametrize("kind", ["packed", "whole"])
+@pytest.mark.parametrize(("rows", "block"), [(2, 2), (2, 64), (2, 128), (1, 256)])
+def test_elements_of_one_word_share_its_load(retried, kind, rows, block):
+    signature = f"*i32:16, *fp16:16, i32:16, i32:16, {kind!r}, {rows}, {block}"
+    findings = retried("unpacked", signature, num_warps=8).alone().findings
+    loads = [f for f in findings if "Global loads" in f.message]
+    is_word = [f.severity == "info" and "bits of one word" in f.message for f in loads]
+    assert is_word == [kind == "packed"]
+    # The mask bounds the rows, and elements are adjacent along the other axis.
+    assert not any("Then n limits" in f.action for f in findings)
+
+
+@pytest.mark.parametrize("side", [16, 32, 128])
+def test_fewer_warps_are_not_advised_where_registers_would_spill(retried, side):
+    report = retried("outer_state", f"*fp32:16, *fp32:16, i32, i32:16, {side}").alone()
+    (stores,) = (f for f in report.findings if "stores at" in f.message.lower())
+    # 4 warps hold the square in 2, 8 and 128 registers.
+    full = stores.severity == "info" and "more registers" in stores.action
+    assert full == (side == 128)
+
+
 @pytest.mark.parametrize(("block", "severity"), [(16, "low"), (128, "info")])
 def test_what_moves_too_little_to_show_is_information(retried, block, severity):
     """128 scales per block, beside tiles of 128 rows."""

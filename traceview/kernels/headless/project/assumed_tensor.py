@@ -80,6 +80,12 @@ class AssumedNumber(float):
     """A number that only its annotation is known of."""
 
 
+class CoveringSize(AssumedSize):
+    """The power of two that covers an assumed `size`."""
+
+    size = 0
+
+
 class OpenStride(AssumedSize):
     """The stride of a dimension that may be the last one, as the rank is unknown."""
 
@@ -119,8 +125,10 @@ class AssumedTensor:
 
     def _size(self, at: int | None, name: str) -> int:
         at = self.rank - 1 if at == -1 and self.rank else at
-        # V of anything but an operand of attention is rather a vocabulary.
-        is_head = len(name) > 1 or _ATTENTION.fullmatch(self.name)
+        # V of anything but an operand of attention, or of one tensor per head, is rather a
+        # vocabulary.
+        is_per_head = self.rank == _MOST_RANK and at == _MOST_RANK - 1
+        is_head = len(name) > 1 or is_per_head or _ATTENTION.fullmatch(self.name)
         if name and _HEAD_PART.fullmatch(name):
             return _HEAD_SIZE // 2
         if name and is_head and _HEAD.fullmatch(name):

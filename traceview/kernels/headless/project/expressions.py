@@ -24,6 +24,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     AssumedDescriptor,
     AssumedSize,
     AssumedTensor,
+    CoveringSize,
     Method,
     Shape,
     Unknown,
@@ -440,7 +441,11 @@ def _plainly(
     rounds = function in (max, int) or name == "next_power_of_2"
     is_assumed = rounds and any(isinstance(a, AssumedSize) and a <= result for a in arguments)
     others = [a for a in arguments if not isinstance(a, AssumedSize)]
-    return AssumedSize(result) if is_assumed and result not in others else result
+    if not is_assumed or result in others:
+        return result
+    covering = CoveringSize(result)
+    covering.size = max(a for a in arguments if isinstance(a, AssumedSize))
+    return covering if name == "next_power_of_2" else AssumedSize(result)
 
 
 def _are_equal_sizes(*values: Any) -> bool:

@@ -46,7 +46,8 @@ class EventLog:
     generated kernel, by its name. `functions` are all jitted functions. `remedy` is the advice if
     no kernel is compiled at all. `configuration` is that of the autotuner which compiles now.
     `plain_global` is one that the kernel reads although Triton refuses it, with file and line.
-    `assumed_sides` are the sides of tiles that are guessed, `guessed` what a call leaves open.
+    `assumed_sides` are the sides of tiles that are guessed, `guessed` what a call leaves open,
+    `integers` what it passes.
     `describe` returns the first launch of a variant as data, for a reproducer.
     """
 
@@ -64,6 +65,7 @@ class EventLog:
     plain_global: tuple[str, str, int] | None = None
     assumed_sides: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
+    integers: Mapping[str, int] = field(default_factory=dict)
     describe: Callable[[CompiledVariant, Sequence[Any]], Mapping[str, Any] | None] = lambda *_: None
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -102,6 +104,7 @@ class EventLog:
             plain_global=self.plain_global,
             assumed_sides=self.assumed_sides,
             guessed=self.guessed,
+            integers=self.integers,
         )
 
     def rejected(self, src: Any, options: Mapping[str, Any], error: Exception) -> None:

@@ -24,6 +24,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     AssumedNumber,
     AssumedSize,
     AssumedTensor,
+    CoveringSize,
     OpenStride,
 )
 from traceview.kernels.headless.project.expressions import Scope
@@ -59,7 +60,8 @@ class Attempt:
 
     `how` is where they come from: such a call, a declaration by a decorator, or a guess. `assumed`
     are the sides of tiles that neither gives, `guessed` all constexprs and types of elements that
-    such a call leaves open.
+    such a call leaves open. `integers` are what the call passes, and the assumed sizes that one
+    tile covers.
     """
 
     arguments: tuple[Argument, ...]
@@ -68,6 +70,7 @@ class Attempt:
     how: How = "guessed"
     assumed: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
+    integers: Mapping[str, int] = field(default_factory=dict)
 
 
 @record
@@ -183,7 +186,15 @@ class Guesses:
         types |= {a.name for a in arguments if a.type.startswith("*") and a.name not in passed}
         open_names = (sizes | types) - {n for n, v in call.values.items() if v is None}
         guessed = tuple(a.name for a in arguments if a.name in open_names and call.place)
-        return Attempt(arguments, call.options, call.place, how, tuple(sides), guessed)
+        covered = {v.size for v in call.values.values() if isinstance(v, CoveringSize)}
+        compiled_in = {a.name for a in arguments if a.type == "constexpr"}
+        integers = {
+            name: int(value)
+            for name, value in call.values.items()
+            if isinstance(value, int) and name not in compiled_in
+            if not isinstance(value, AssumedSize) or value in covered
+        }
+        return Attempt(arguments, call.options, call.place, how, tuple(sides), guessed, integers)
 
     def _narrowed(self, passed: Mapping[str, Any], most: int) -> dict[str, AssumedSize]:
         """The assumed sides of tiles that are longer than a block of few warps mostly takes."""

@@ -403,7 +403,7 @@ class KernelResolution:
                     slow = problem.text.partition(_WITH)[0]
                     self.log.note(f"{slow} of its call, so one with a smaller tile is shown")
                 self.log.how, self.log.assumed_sides = attempt.how, attempt.assumed
-                self.log.guessed = attempt.guessed
+                self.log.guessed, self.log.integers = attempt.guessed, attempt.integers
                 shown = inference.in_words(
                     attempt.arguments, attempt.origin, constants=False, guessed=attempt.guessed
                 )

@@ -104,6 +104,9 @@ def small_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
     if ttgir is None or kernel.mix is None or (grid and math.prod(grid) < _LEAST_BLOCKS):
         return
     moves = [op for op in ttgir.operations if op.opcode in ACCESSES]
+    # Blocks of single values are a finding of their own, with the same remedy.
+    if not any(op.shape for op in ttgir.operations):
+        return
     unknown = any(_ANY_AMOUNT.search(op.opcode) for op in ttgir.operations)
     cycles = kernel.mix.counts.total * (kernel.compiled.num_warps or 1) / SCHEDULERS
     if unknown or not moves or cycles > _START_CYCLES:

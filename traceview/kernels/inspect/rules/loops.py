@@ -297,7 +297,7 @@ def _pass_cycles(kernel: KernelContext, blocks: int) -> float:
 
 
 def _bytes_in_flight(kernel: KernelContext) -> float:
-    """The bytes that a block loads in one pass of the loop, as often as ptxas unrolled that."""
+    """The distinct bytes that a block loads in a pass of the loop, as often as it is unrolled."""
 
     def bits(level: str) -> int:
         return sum(
@@ -307,7 +307,7 @@ def _bytes_in_flight(kernel: KernelContext) -> float:
         )
 
     threads = WARP_THREADS * (kernel.compiled.num_warps or 0)
-    return max(bits("ptx"), bits("sass")) / 8 * threads
+    return max(bits("ptx"), bits("sass")) / 8 * threads * kernel.distinct_fraction
 
 
 def older_tensor_cores(kernel: KernelContext) -> Iterator[CodeClaim]:

@@ -228,6 +228,22 @@ class RequestCosts:
             total += threads * width
         return total / len(self.each)
 
+    def distinct_bytes(self, access: Access, instructions: Sequence[Instruction]) -> float:
+        """The mean bytes that the first block needs by one of an access's instructions, unmasked.
+
+        What many threads load counts once, and what is made up for each thread.
+        """
+        registers, width = self.each[0], (access.width_bits or 0) // 8
+        spread = instructions[:: max(1, len(instructions) // _MOST_INSTRUCTIONS)]
+        total = 0
+        for text in (_brackets(instruction)[-1] for instruction in spread):
+            made_up = any(map(registers.is_made_up, registers_in(text)))
+            address = np.atleast_1d(registers.address_in(text))[None]
+            whole = registers.launch.threads * width
+            active = np.ones(address.shape, bool)
+            total += whole if made_up or not width else int(needed_bytes(address, active, width)[0])
+        return total / len(spread)
+
     def _mean(
         self, cost_of: _Cost, address_at: int, instructions: Sequence[Instruction], width: int
     ) -> tuple[float, float] | None:

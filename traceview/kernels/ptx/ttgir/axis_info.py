@@ -61,7 +61,7 @@ def axis_infos(module: IrModule, *, aligned_remainders: bool = True) -> Mapping[
 
 def carried_values(loop: IrOperation) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
     """What a `for` defines inside: its variable with its bounds and step, and names with starts."""
-    match = _FOR.search(loop.rest) if loop.opcode == "scf.for" else None
+    match = _FOR.search(loop.rest) if loop.opcode.startswith("scf.for") else None
     return (match.groups()[:4], _CARRIED.findall(match[5] or "")) if match else ((), ())
 
 
@@ -94,7 +94,7 @@ class _Analysis:
                     for names in (inside, regions[-1].results):
                         if at < len(names):
                             self._join(names[at], self.of(value))
-            elif op.opcode in ("scf.for", "scf.if", "scf.while"):
+            elif op.opcode.startswith(("scf.for", "scf.if", "scf.while")):
                 self._entered(op)
             elif op.results:
                 info = self._hinted(op, self._result(op))

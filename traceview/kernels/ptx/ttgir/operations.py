@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Literal
 
@@ -67,6 +69,49 @@ def layout_conversions(module: IrModule, ptx: Function | None) -> tuple[LayoutCo
 def loop_depths_of(module: IrModule) -> tuple[int, ...]:
     """The number of loops around each operation."""
     return tuple(sum(r.opcode in LOOPS for r in regions) for _, regions in module.nested())
+
+
+# A loop of one turn is no loop: nothing can run ahead of it, or be moved out of it.
+
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.divsi": lambda a, b: int(a / b) if b else 0,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+}
+_RESIZED = ("arith.extsi", "arith.trunci", "arith.index_cast")
+_NUMBER_IN = re.compile(r"\s*(-?\d+) :")
+
+
+def without_single_turns(module: IrModule, integers: Mapping[str, int]) -> IrModule:
+    """The module with each `for` that the arguments give one turn or none as `scf.for.once`."""
+
+    parameters = {each.name for each in module.parameters}
+
+    def value(of: str) -> int | None:
+        maker = module.makers.get(of)
+        if maker is None:
+            return integers.get(of.lstrip("%")) if of in parameters else None
+        if maker.opcode == "arith.constant":
+            number = _NUMBER_IN.match(maker.rest)
+            return int(number[1]) if number else None
+        if maker.opcode in _RESIZED:
+            return value(maker.inputs[0])
+        fold = _FOLDED.get(maker.opcode)
+        known = [value(each) for each in maker.inputs] if fold else []
+        numbers = [each for each in known if each is not None]
+        return fold(*numbers) if fold and len(numbers) == len(known) else None
+
+    def counted(op: IrOperation) -> IrOperation:
+        bounds = [value(each) for each in carried_values(op)[0][1:]]
+        if not bounds or None in bounds:
+            return op
+        start, end, step = (each or 0 for each in bounds)
+        return replace(op, opcode="scf.for.once") if end - start <= step else op
+
+    return replace(module, operations=tuple(map(counted, module.operations)))
 
 
 def reach_of(before: str, after: str, shape: tuple[int, ...]) -> Reach | None:
@@ -322,7 +367,9 @@ def _accumulates(op: IrOperation, module: IrModule) -> bool:
     sums = of(op.results)
     for each in sums:
         kept = [name for name, value in carried.items() if value in each.results]
-        scaled = [user for user in of(kept) if user is not each and user.opcode != "scf.for"]
+        scaled = [
+            user for user in of(kept) if user is not each and not user.opcode.startswith("scf.for")
+        ]
         if not kept or any(user.opcode != "scf.yield" for user in of(each.results)):
             return False
         if any(user is not each for scale in scaled for user in of(scale.results)):

@@ -68,7 +68,8 @@ class VectorLimit:
 
     `limit` is what widens the access if it alone changes, `culprit` where that comes from. `beside`
     has the culprits of the other limits below `widest`, the worst first. `gathered`: each element's
-    address depends on a value that was loaded for it.
+    address depends on a value that was loaded for it. `packed`: each element takes its own bits of
+    the loaded value.
     """
 
     line: SourceLine | None
@@ -85,6 +86,7 @@ class VectorLimit:
     vector_bytes: int = VECTOR_BYTES
     beside: tuple[Culprit, ...] = ()
     gathered: bool = False
+    packed: bool = False
 
     @property
     def widest(self) -> int:
@@ -142,8 +144,25 @@ def _limit(
     by_layout = VectorLimit(
         op.line, ACCESSES[op.opcode], arrays, size, shape, share, contiguity, alignment, common,
         "layout", None, vector_bytes, gathered=trace.is_gathered(pointer),
+        packed=_is_packed(op, module),
     )  # fmt: skip
     return _blamed(by_layout, trace, pointer, mask, module.num_warps)
+
+
+def _is_packed(load: IrOperation, module: IrModule) -> bool:
+    """Whether a loaded value is shifted right, by a number of bits that differs by element."""
+    waiting = list(load.results) if load.opcode == "tt.load" else []
+    while waiting:
+        value = waiting.pop()
+        for user in module.users.get(value, ()):
+            if user.opcode.startswith("arith.shr") and user.inputs[0] == value:
+                by = module.makers.get(user.inputs[1])
+                return by is None or by.opcode != "arith.constant"
+            waiting += user.results if user.opcode in _RETYPED else ()
+    return False
+
+
+_RETYPED = ("ttg.convert_layout", "arith.extsi", "arith.extui", "arith.trunci", "tt.broadcast")
 
 
 def _blamed(
@@ -173,6 +192,10 @@ def _blamed(
         "alignment": lambda: trace.culprit(pointer, "divisibility", wide * by_layout.element_bytes),
         "mask": lambda: trace.culprit(mask or "", "constancy", wide),
     }
+    if not by_address:
+        # What holds along the whole side of the tile ends with the tile.
+        side = by_layout.shape[by_layout.share.axis]
+        short = [limit for limit in short if found[limit] < side]
     blamed = [culprits[limit]() for limit in short] if is_along else []
     if not by_address:
         return replace(by_layout, beside=tuple(filter(None, blamed)))
@@ -211,7 +234,8 @@ class _Trace:
                 return () if name in parameters else self._starts(name)
             if maker.opcode in ("tt.addptr", *_PASSING):
                 return maker.inputs[:1]
-            return maker.inputs if maker.opcode in ("scf.for", "scf.if", "arith.select") else ()
+            joins = maker.opcode.startswith(("scf.for", "scf.if", "arith.select"))
+            return maker.inputs if joins else ()
 
         names: set[str] = set(reached([value], following))
         return parameters & names
@@ -363,7 +387,7 @@ class _Trace:
         return [head.split(",")[0].split(" ")[0].rstrip(")")] if head.startswith("%") else []
 
     def _loop(self, value: str) -> IrOperation | None:
-        loops = (op for op in self.module.operations if op.opcode == "scf.for")
+        loops = (op for op in self.module.operations if op.opcode.startswith("scf.for"))
         return next((loop for loop in loops if f"{value} = " in loop.rest), None)
 
     def _step_of(self, loop: IrOperation, value: str) -> int | None:

@@ -69,6 +69,10 @@ _PER_GROUP = (
     "Let a block or an inner loop stay within one group, so that the quotient is a scalar: load "
     "one value per group and broadcast it"
 )
+_WORDS = (
+    "Leave the width: neighbouring threads load one word together. Only with more elements per "
+    "thread is a word loaded once for several of them"
+)
 _BY_ARGUMENT = (
     "Let an axis of the grid or a loop run over what {0} divides, so that the quotient is a scalar "
     "and nothing is divided: load one value per group and broadcast it. As tl.constexpr, {0} at "
@@ -323,6 +327,9 @@ def _not_adjacent(
     is_it = culprit.opcode in _SIGNS or culprit.opcode.startswith("arith.shr")
     depends = "is" if is_it else "depends on"
     cause = f"the offset {depends} {what}, so its elements are not known to be adjacent"
+    if limit.packed:
+        each = f"several elements take their bits of one word at {what}"
+        return replace(_reason(each, _WORDS), kept=True)
     if what.startswith("a quotient"):
         arguments = {a.name for a in compiled.arguments if a.type != "constexpr"}
         divisor = "" if culprit.constant is not None else (culprit.operands or ("",))[-1]

@@ -440,6 +440,19 @@ _PACED = (
 )
 _SLIGHT = "Leave it: this is so little of what the kernel moves that no change would show"
 
+_REGISTERS = (
+    "Leave it: with fewer warps or a larger block a thread would need more registers than it can "
+    "have"
+)
+# Of a thread, since compute capability 3.5.
+_MOST_REGISTERS = 255
+
+
+def _fills_registers(kernel: KernelContext) -> bool:
+    """Whether half as many warps, each with twice as many elements, would spill registers."""
+    resources = kernel.code.resources
+    return resources is not None and 2 * resources.registers > _MOST_REGISTERS
+
 
 def _reason(
     narrow: causes.Narrow, kernel: KernelContext, *, tiled: bool, slightest: bool
@@ -450,6 +463,8 @@ def _reason(
         return replace(inferred, remedy=_SLIGHT, kept=True)
     sm_count = kernel.sms.count if kernel.sms else None
     reason = reason_of(narrow, kernel.compiled, kernel.trials, tiled=tiled, sm_count=sm_count)
+    if reason.sized and not reason.remedies and _fills_registers(kernel):
+        return replace(reason, remedy=_REGISTERS, kept=True)
     if pitch := _pitch_of_output(narrow, reason, kernel):
         return replace(reason, remedy=_GIVEN_SIZE.format(pitch), remedies=(), kept=True)
     return reason
