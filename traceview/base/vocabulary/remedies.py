@@ -12,7 +12,6 @@ SHORT: Mapping[str, str] = {
     "Take this CPU work out of the": "take CPU work out of the loop",
     "Take it out of the run": "take CPU work out of the run",
     "Cast their input to": "cast the input to float32",
-    "Make these tensors on": "make tensors on the GPU",
     "Make this call before": "move the call out of the loop",
     "Compute this on the GPU": "compute on the GPU",
     "Where communication ends long before it is needed": "leave more SMs to compute",
