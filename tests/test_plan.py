@@ -224,7 +224,7 @@ def test_an_error_that_spans_the_whole_step_bounds_nothing(error_ms, said):
     [
         (8, 2, ["save at least 6.00 of 10.0 ms (60.0 %)", "2.5× as fast"]),
         (8, 5, ["save about 8 ± 5 of 10.0 ms (80 %)", "at least 1.4× as fast"]),
-        (8, 1, ["save about 8.0 ± 1.0 of 10.0 ms (80 %)", "3.3 to 10.0× as fast"]),
+        (8, 1, ["save about 8.0 ± 1.0 of 10.0 ms (80 %)", "at least 3.3× as fast"]),
         (8, 0.001, ["save about 8.00 of 10.0 ms (80.0 %)", "5.0× as fast"]),
     ],
 )

@@ -141,10 +141,13 @@ def with_error(nanoseconds: float, error_ns: float | None, *, more_digits: int =
 
 
 def times_as_fast(before_ns: float, after_ns: float, error_ns: float | None = None) -> str:
-    """How many times as fast: `2.5×`, with an error `2.1 to 3.2×` or `at least 2.1×`."""
+    """How many times as fast: `2.5×`, with an error `2.1 to 3.2×` or `at least 2.1×`.
+
+    What could be twice as much is said as a bound: its upper end tells of the error alone.
+    """
     least, most = (before_ns / max(after_ns + sign * (error_ns or 0), 1.0) for sign in (1, -1))
     low, high = (quantity("speedup_factor", each) for each in (least, most))
-    if most >= MOST_SPEEDUP:
+    if most >= min(2 * least, MOST_SPEEDUP):
         return f"at least {low}"
     return low if low == high else f"{low.rstrip('×')} to {high}"
 
