@@ -179,14 +179,13 @@ def test_the_text_of_the_programs_lines_is_stored_and_scrubbed(tmp_path, folder)
     )  # fmt: skip
 
     write_python_samples(raw, folder)
-    write_source_tables(raw, [tmp_path], excerpts=False)
+    write_source_tables(raw, [tmp_path])
 
     assert rows(load(raw), "python_frames", "source") == [
         (None,),
         ("x = feats[nodes] # gather",),
         (None,),
     ]
-    assert "source_lines" not in load(raw).tables
 
 
 def test_scrubbing_keeps_samples_and_shortens_homes(tmp_path, folder):

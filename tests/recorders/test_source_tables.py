@@ -25,6 +25,17 @@ def wait():
 with nvtx.annotate("step_0"):
     wait()
 """
+SAMPLED = """\
+import gc, time
+
+import nvtx
+
+linked = [[] for _ in range(1_000_000)]
+with nvtx.annotate("step_0"):
+    began = time.monotonic()
+    while not (has_spun := time.monotonic() > began + 0.5): pass
+    gc.collect()
+"""
 
 
 def mark(export, file, line, source, length=10):
@@ -35,7 +46,7 @@ def mark(export, file, line, source, length=10):
 
 def stored(raw, folder):
     """(file, line, text) of what is stored, after it has been."""
-    write_source_tables(raw, [folder], excerpts=True)
+    write_source_tables(raw, [folder])
     table = load(raw).recorded("source_lines")
     return [(row["file"], row["line"], row["text"]) for row in table.rows()]
 
@@ -126,9 +137,14 @@ def test_a_recording_has_the_lines_and_scrub_removes_them(environment, tmp_path)
 
 
 @pytest.mark.programs
-def test_the_lines_can_be_left_out(environment, tmp_path):  # noqa: F811
-    (tmp_path / "run.py").write_text(SCRIPT)
-    words = ("record", "--no-source-lines", "run.py")
-    done = traceview(*words, cwd=tmp_path, environment=environment)
-    assert done.returncode == 0, done.stderr
-    assert "source_lines" not in load(tmp_path / "run.sqlite").tables
+def test_no_line_of_the_program_is_stored_if_so_wanted(environment, tmp_path):  # noqa: F811
+    (tmp_path / "run.py").write_text(SAMPLED)
+    for words, stored in (((), True), (("--no-source-lines",), False)):
+        out = tmp_path / f"{len(words)}.sqlite"
+        words = ("record", *words, "-o", str(out), "run.py")
+        done = traceview(*words, cwd=tmp_path, environment=environment)
+        assert done.returncode == 0, done.stderr
+        assert ("source_lines" in load(out).tables) == stored
+        assert len(load(out).table("python_samples")) > 0
+        for text in (b"has_spun", b"gc.collect()"):
+            assert (text in out.read_bytes()) == stored

@@ -106,7 +106,7 @@ def test_the_tables_hold_what_kineto_wrote(tmp_path):
     events = json.loads((gathered / TRACE).read_text())["traceEvents"]
     kineto = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     torch_recording.write_recording(
-        gathered, tmp_path / "t.sqlite", {}, folders=(), excerpts=False, keep_env=False
+        gathered, tmp_path / "t.sqlite", {}, folders=(), source_lines=False, keep_env=False
     )
     trace = traceview.load(tmp_path / "t.sqlite")
     assert len(trace.ranges) == len(kineto) > 300

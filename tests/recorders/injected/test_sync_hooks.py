@@ -261,6 +261,14 @@ def test_a_home_path_is_never_told(monkeypatch):
     assert sync_places.shown("/home/alice/train.py") == "train.py"
 
 
+def test_a_mark_names_its_line_without_the_text_if_so_wanted(monkeypatch):
+    monkeypatch.setattr(sync_places, "keeps_source", False)
+    mark = parsed(sync_places.place("Tensor.item", sys._getframe()))
+    function = "test_a_mark_names_its_line_without_the_text_if_so_wanted"
+    assert mark[2:] == (function, "", "Tensor.item")
+    assert mark.line
+
+
 def test_odd_source_lines_stay_one_short_line():
     assert sync_places.bounded("  a\t=\n b\x00\x1b[31m", 50) == "a = b [31m"
     assert len(sync_places.bounded("x" * 5000, 120)) == 120

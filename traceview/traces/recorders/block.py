@@ -24,6 +24,7 @@ from traceview.traces.recorders import options, torch_recording
 from traceview.traces.recorders.injected.traceview_injected import (
     notes,
     python_events,
+    sync_call_sites,
     sync_hooks,
     triton_kernels,
 )
@@ -95,6 +96,7 @@ class _Block:
         self._gathered, self._options = gathered, options
         self._started = datetime.now(UTC)
         self._session = session.TorchSession(torch, str(gathered), shapes=options.shapes)
+        sync_call_sites.keeps_source = options.source_lines
         # The requested hooks, each once per process. Outside blocks they record nothing.
         _once("nvtx", lambda: nvtx_calls.wrap(torch, self._session.ranges))
         _once("kernels", lambda: _kernels.append(_KernelFolder()))
@@ -126,7 +128,7 @@ class _Block:
             out,
             self._facts(),
             folders=(Path.cwd(), _script().parent),
-            excerpts=self._options.source_lines,
+            source_lines=self._options.source_lines,
             keep_env=self._options.keep_env,
         )
 

@@ -18,6 +18,7 @@ from traceview.traces.recorders.injected.traceview_injected.annotations.training
     UNRECORDED,
 )
 from traceview.traces.recorders.injected.traceview_injected.notes import NOTES, STARTED
+from traceview.traces.recorders.injected.traceview_injected.sync_call_sites import NO_SOURCE
 from traceview.traces.recorders.injected.traceview_injected.torch_profile import SETTINGS
 from traceview.traces.recorders.job import MARKER, python_of
 from traceview.traces.recorders.nsys import Nsys, can_include_json
@@ -45,8 +46,8 @@ class RecordOptions:
     shapes of torch operators, `kernels` the code of Triton kernels, `sync_sites` the Python lines
     that wait for the GPU, `python_samples` the Python stacks. `native_samples` records stacks of
     native code, thread scheduling and calls of the operating system; None does so only for programs
-    that are not Python. `source_lines` stores the lines of the program that wait or are sampled,
-    with their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of
+    that are not Python. `source_lines` stores the text of lines that wait or are sampled, with
+    their neighbours. `annotate` adds ranges to torch programs: their steps and the parts of
     each step (`auto`), or those and the modules of the model (`modules`). `nsys_options` are passed
     to nsys profile and override traceview's own.
 
@@ -329,6 +330,8 @@ def environment(
         return {}
     folder.mkdir(exist_ok=True)
     wanted[start.EVENTS] = str(folder)
+    if not options.source_lines:
+        wanted[NO_SOURCE] = "1"
     # An empty entry would be the current folder.
     entries = [str(_INJECTED), os.environ.get("PYTHONPATH", "")]
     return {**wanted, "PYTHONPATH": os.pathsep.join(filter(None, entries))}

@@ -184,8 +184,9 @@ def _export(
         written_tables.write_kernels(raw, gathered)
     written_tables.write_python_samples(raw, gathered)
     written_tables.write_python_events(raw, gathered)
-    folders = (Path.cwd(), script_of(job.words).absolute().parent)
-    written_tables.write_source_tables(raw, folders, excerpts=options.source_lines)
+    if options.source_lines:
+        folders = (Path.cwd(), script_of(job.words).absolute().parent)
+        written_tables.write_source_tables(raw, folders)
 
 
 def _finish(job: RecordingJob, report: Path) -> None:

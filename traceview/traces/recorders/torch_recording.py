@@ -269,7 +269,7 @@ def record_with_torch(job: RecordingJob, options: RecordOptions, torch_version: 
                 job.out,
                 facts,
                 folders=(Path.cwd(), script_of(job.words).absolute().parent),
-                excerpts=options.source_lines,
+                source_lines=options.source_lines,
                 keep_env=job.keep_env,
             )
             return Recording(job.out, ended, requests.status is not None)
@@ -319,7 +319,7 @@ def write_recording(
     facts: Mapping[str, str],
     *,
     folders: tuple[Path, ...],
-    excerpts: bool,
+    source_lines: bool,
     keep_env: bool,
 ) -> None:
     """Write the trace, kernels and source lines in a gathered folder to `out`.
@@ -332,7 +332,8 @@ def write_recording(
     written_tables.write_run(raw, {**trace.run, **facts})
     if has_started(gathered):
         written_tables.write_kernels(raw, gathered)
-    written_tables.write_source_tables(raw, folders, excerpts=excerpts)
+    if source_lines:
+        written_tables.write_source_tables(raw, folders)
     if not keep_env:
         scrub(raw, clean, own=True, environment=dict(os.environb))
     (raw if keep_env else clean).replace(out)

@@ -311,18 +311,19 @@ class NamedLine(NamedTuple):
     source: str | None
 
 
-def write_source_tables(database: Path, folders: Sequence[Path], *, excerpts: bool) -> None:
-    """Add the source lines of Python stacks; with `excerpts`, also those around costly lines.
+def write_source_tables(database: Path, folders: Sequence[Path]) -> None:
+    """Add the source lines of Python stacks, and those around costly lines.
 
     File names are relative to `folders`. Files that are missing, have changed, are longer than
     MOST_SOURCE_BYTES or are not text are left out. Raises RecordingError if the database is
     damaged.
     """
     trace = load(database)
-    tables: dict[str, Sequence[Row]] = {added_tables.SOURCE_LINES: list(_stack_lines(trace))}
-    if excerpts:
-        lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
-        tables[added_tables.EXCERPTS_TABLE] = excerpt_rows(filter(None, lines), folders)
+    lines = chain.from_iterable(zip_longest(_waiting(trace), _sampled(trace)))
+    tables: dict[str, Sequence[Row]] = {
+        added_tables.SOURCE_LINES: list(_stack_lines(trace)),
+        added_tables.EXCERPTS_TABLE: excerpt_rows(filter(None, lines), folders),
+    }
     for name, rows in tables.items():
         if rows:
             write_table(database, name, _COLUMNS, rows)

@@ -21,11 +21,14 @@ SOURCE_CHARACTERS = 120
 NAME_CHARACTERS = 200
 # Bounds the caches of programs that keep generating code.
 MOST_KNOWN = 50_000
+NO_SOURCE = "TRACEVIEW_NO_SOURCE_LINES"
 USER, PACKAGE, FRAMEWORK, OURS = range(4)
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _GENERATED = ("<frozen", "<eval_with_key", "<torch", "<__array", "<attrs", "<decorator")
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + "/"
 _START_FOLDER = os.getcwd()
+
+keeps_source = os.environ.get(NO_SOURCE) != "1"
 
 # Keyed by id of code objects, which are kept alive: hashing one takes longer than a mark.
 _ranks: dict[int, tuple[CodeType, int]] = {}
@@ -116,7 +119,9 @@ def _described(frame: FrameType, hint: str) -> str:
 
 
 def source_of(frame: Any) -> str:
-    """The text of the line that a frame executes."""
+    """The text of the line that a frame executes; empty if the user wants none recorded."""
+    if not keeps_source:
+        return ""
     # Imported late: a program may have a module named as one of those that it imports.
     import linecache
 
