@@ -41,7 +41,7 @@ from traceview.traces.ranking import Outcome
 from traceview.traces.reporting import Report
 
 _HEIGHT_PX = 36.0
-_LEAST_PCT = 10.0
+_LEAST_PCT = 5.0
 """Least percentage to be named in the legend; a smaller part has only a tooltip."""
 
 _PATTERN = Markup(
