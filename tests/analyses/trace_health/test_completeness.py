@@ -495,6 +495,8 @@ PRINTED = [
      "no device"),
     ("GPUassert: out of memory main.cu 30\n", "GPUassert: out of memory main.cu 30"),
     ("step 1\nCUDA Error: invalid argument\n", "CUDA Error: invalid argument"),
+    ("FATAL ERROR: variable is partially present: name=x\n file:/home/u/main.c train line:104\n\n",
+     "variable is partially present: name=x main.c train line:104"),
     ("CUDA error: no error\n", ""),
     ("Max error: 0\n", ""),
 ]  # fmt: skip
@@ -523,6 +525,24 @@ def test_what_a_program_printed_says_why_no_kernel_was_launched(printed, error, 
         assert ("Free GPU memory" in finding.action) is (
             "of memory" in error.lower().replace("_", " ")
         )
+
+
+@pytest.mark.parametrize(("printed", "error"), PRINTED)
+@pytest.mark.parametrize("after", [0, 2, 5])
+def test_the_error_that_ended_a_program_is_told_first(printed, error, after, tmp_path):
+    """One that a program goes on after, printing more, is its own business."""
+    export = Export().printed("step 0").printed(printed + after * "step\n").launch((0, 10), (20, 30))
+
+    found = [each for each in ask(ANALYSIS, export, tmp_path).findings if "ended" in each.message]
+
+    assert bool(found) == (bool(error) and after <= 2)
+    assert all(each.severity == "high" and error in each.message for each in found)
+
+
+def test_an_interrupt_is_no_error(tmp_path):
+    text = "Traceback (most recent call last):\n  File \"a.py\", line 3\nKeyboardInterrupt\n"
+    export = Export().printed(text).launch((0, 10), (20, 30))
+    assert not [each for each in ask(ANALYSIS, export, tmp_path).findings if "ended" in each.message]
 
 
 @pytest.mark.parametrize("broken", [40, 200])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -25,29 +26,41 @@ from traceview.traces.trace.nsys import export_info
 
 def gpu_work(trace: Trace) -> list[Check]:
     """Whether GPU work was recorded, and why not."""
-    ops = operations.operations(trace)
     launched = bool((operations.call_kinds(trace) == CallKind.LAUNCH).any())
     if printed := _printed(trace, launched):
         return [printed]
+    return [*_ended(trace), _seen(trace, launched)]
+
+
+def _ended(trace: Trace) -> Iterator[Check]:
+    """The error with which a program ended that had run kernels."""
+    if len(trace.recorded("kernels")) and (error := trace.run.get(export_info.PROGRAM_ERROR)):
+        remedy, values = _after_error(error), {"error": error}
+        yield Check("program", "blind", _ENDED, remedy, values, all_in_doubt=True)
+
+
+def _seen(trace: Trace, launched: bool) -> Check:
+    """Whether the work of the GPU was recorded, of a program that ran."""
+    ops = operations.operations(trace)
     if is_cut_off(trace):
-        return [Check("GPU work", "blind", _CUT_OFF, _WHOLE, all_in_doubt=True)]
+        return Check("GPU work", "blind", _CUT_OFF, _WHOLE, all_in_doubt=True)
     if "kernels" in trace.unread:
         values: dict[str, Value] = {"reason": trace.unread["kernels"]}
         template = "The kernels were not read, so GPU time is unknown: {reason}."
         remedy = f"{EXPORT_AGAIN[0].upper()}{EXPORT_AGAIN[1:]}"
-        return [Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)]
+        return Check("GPU work", "blind", template, remedy, values, all_in_doubt=True)
     seen = np.isin(ops.kind, [operations.Kind.KERNEL, operations.Kind.GRAPH]).any()
     if launched and not seen:
-        return [_lost(trace, bool(len(ops)))]
+        return _lost(trace, bool(len(ops)))
     if accelerator := other_accelerator(trace):
-        return [Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})]
+        return Check("GPU work", "warning", _OTHER, _ITS_TOOLS, {"accelerator": accelerator})
     if without_gpu(trace) or "kernels" not in trace.tables:
-        return [_none(trace)]
+        return _none(trace)
     if without_cuda(trace):
-        return [_unseen(trace)]
+        return _unseen(trace)
     if not len(ops):
-        return [Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")]
-    return [_counted(trace, len(ops))]
+        return Check("GPU work", "note", "CUDA was traced and the GPU did nothing.")
+    return _counted(trace, len(ops))
 
 
 def _printed(trace: Trace, launched: bool) -> Check | None:
@@ -151,6 +164,7 @@ _NEWER_NSYS = (
 _RUN_ALONE = (
     "Run the program without the recorder: a library that it needs is missing, or does not fit."
 )
+_ENDED = "The program ended with an error, so only what came before was recorded: {error}"
 _PRINTED = "No kernel was launched, and the program printed an error: {error}"
 _FAILED = "No kernel was launched: calls failed with {error}."
 _FREE = (

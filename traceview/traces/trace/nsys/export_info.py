@@ -216,28 +216,32 @@ def call_error(database: Database, present: Mapping[str, Table]) -> dict[str, st
 
 
 def program_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
-    """The error that a program printed of which no kernel was recorded: nsys keeps the output.
+    """The error that a program printed, whose output nsys keeps.
 
-    That of the loader counts where nothing was recorded: a child may fail to load.
+    Where kernels ran, only one at the end of the output: a program goes on after others. That of
+    the loader counts where nothing was recorded: a child may fail to load.
     """
     streams, strings = "ProcessStreams", "StringIds"
-    has_kernels = "kernels" in present and len(present["kernels"])
-    if has_kernels or streams not in database.tables:
+    if streams not in database.tables:
         return {}
+    has_kernels = "kernels" in present and len(present["kernels"])
     ran = any(len(present[name]) for name in ("api_calls", "os_calls") if name in present)
     rows = [row for (row,) in database.lines(streams, ("contentId",)) if isinstance(row, int)]
     texts = database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]})
-    printed = [str(text)[-_MOST_PRINTED:] for (text,) in texts]
+    printed = [str(text)[-_MOST_PRINTED:].rstrip() for (text,) in texts]
     for name, sign in _ERRORS if ran else ((LOADER_ERROR, _LOADER_ERROR), *_ERRORS):
         for text in printed:
-            if found := sign.search(text):
+            *_, found = (None, *sign.finditer(text))
+            behind = text[found.end() :].split("\n") if found else []
+            if found and not (has_kernels and sum(map(bool, behind)) > _MOST_BEHIND):
                 # Without the folders of a machine.
-                return {name: re.sub(r"\S*/", "", found[1].strip())}
+                return {name: " ".join(re.sub(r"\S*/", "", found[1]).split())}
     return {}
 
 
 LOADER_ERROR, PROGRAM_ERROR = "loader_error", "program_error"
-_MOST_STREAMS, _MOST_PRINTED = 100, 10_000
+_MOST_STREAMS, _MOST_PRINTED, _MOST_BEHIND = 100, 10_000, 2
+"""Rust prints a line on how to see its stack behind a panic, a shell one that a program died."""
 _LOADER_ERROR = re.compile(
     r"(?:symbol lookup error|error while loading shared libraries): (.{1,500}?)(?:, version \S+)?$",
     re.MULTILINE,
@@ -245,9 +249,11 @@ _LOADER_ERROR = re.compile(
 _ERRORS = tuple(
     (PROGRAM_ERROR, re.compile(sign, re.MULTILINE))
     for sign in (
-        # Rust, its older form included, Python, C++, and what checks of CUDA's results print.
+        # Rust, its older form included, Python, C++, OpenACC, and what checks of CUDA's results
+        # print.
         r"panicked at (?:\S+:\n)?(.{1,500})$",
-        r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+(\S.{1,500})$",
+        r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+(?!KeyboardInterrupt|SystemExit)(\S.{1,500})$",
+        r"^FATAL ERROR: (.{1,500}(?:\n\s*file:.{1,500})?)$",
         r"^terminate called .*\n\s*what\(\):\s+(.{1,500})$",
         r"^(?!.*no error)(.{0,200}\b(?:CUDA_ERROR_|cudaError[A-Z]|(?i:cuda error|gpuassert)).*)$",
     )
