@@ -531,7 +531,9 @@ def test_what_a_program_printed_says_why_no_kernel_was_launched(printed, error, 
 @pytest.mark.parametrize("after", [0, 2, 5])
 def test_the_error_that_ended_a_program_is_told_first(printed, error, after, tmp_path):
     """One that a program goes on after, printing more, is its own business."""
-    export = Export().printed("step 0").printed(printed + after * "step\n").launch((0, 10), (20, 30))
+    export = (
+        Export().printed("step 0").printed(printed + after * "step\n").launch((0, 10), (20, 30))
+    )
 
     found = [each for each in ask(ANALYSIS, export, tmp_path).findings if "ended" in each.message]
 
@@ -540,9 +542,11 @@ def test_the_error_that_ended_a_program_is_told_first(printed, error, after, tmp
 
 
 def test_an_interrupt_is_no_error(tmp_path):
-    text = "Traceback (most recent call last):\n  File \"a.py\", line 3\nKeyboardInterrupt\n"
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3\nKeyboardInterrupt\n'
     export = Export().printed(text).launch((0, 10), (20, 30))
-    assert not [each for each in ask(ANALYSIS, export, tmp_path).findings if "ended" in each.message]
+    assert not [
+        each for each in ask(ANALYSIS, export, tmp_path).findings if "ended" in each.message
+    ]
 
 
 @pytest.mark.parametrize("broken", [40, 200])

@@ -31,7 +31,7 @@ from traceview.base.vocabulary.activities import (
 )
 from traceview.traces.facts.idle import cpu_activity, cpu_tensors, gaps, stack_sites
 from traceview.traces.facts.operations import api_calls
-from traceview.traces.facts.ranges.origins import messages
+from traceview.traces.facts.ranges.origins import range_waits
 from traceview.traces.facts.samples import stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
 
@@ -125,14 +125,31 @@ def joined(parts: Iterable[IdleSamples]) -> IdleSamples:
 
 def _launched(trace: Trace, threads: Mask, thread: int) -> Iterator[Launched]:
     """The gaps with a cause on the CPU whose work one of the threads of a mask launched."""
-    every = gaps.gaps(trace)
-    chosen = np.isin(every.cause, cpu_activity.CPU_CAUSES) & (every.thread >= 0)
-    chosen[chosen] = threads[every.thread[chosen]]
+    every, held_up_by = gaps.gaps(trace), _held_up_by(trace)
+    chosen = np.isin(every.cause, cpu_activity.CPU_CAUSES) & (held_up_by >= 0)
+    chosen[chosen] = threads[held_up_by[chosen]]
     for device in groups.different(every.device[chosen]).tolist():
         rows = np.flatnonzero(chosen & (every.device == device))
         rows = rows[np.argsort(every.start_ns[rows], kind="stable")]
         kind = 2 * every.cause[rows].astype(np.int64) + every.one_time[rows]
         yield Launched(thread, rows, Intervals(every.start_ns[rows], every.end_ns[rows]), kind)
+
+
+@fact
+def _held_up_by(trace: Trace) -> Integers:
+    """The thread that held up the work behind each gap.
+
+    Another one than the launching thread may take its turn, such as the one that pins batches.
+    Where ranges tell that the launching thread waited for it, and nothing what it did, that counts.
+    """
+    every, told, sampled_as = gaps.gaps(trace), [*range_waits(trace)], sampled_threads(trace)
+    result, calls = every.thread.astype(np.int64), api_calls(trace)
+    rows = np.flatnonzero((result >= 0) & (every.call >= 0) & ~np.isin(result, told))
+    rows = rows[sampled_as[result[rows]] < 0]
+    launching = calls.thread[every.call[rows]]
+    waits = np.isin(launching, told)
+    result[rows[waits]] = launching[waits]
+    return result
 
 
 def _of_python(trace: Trace) -> Iterator[IdleSamples]:
@@ -156,10 +173,10 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
 
 def _of_native(trace: Trace) -> Iterator[IdleSamples]:
     recorded = {"native_samples", "thread_runs", "os_calls"} & {*trace.tables}
-    if not recorded and not messages(trace):
+    if not recorded and not range_waits(trace):
         return
     samples, sampled_as = stack_sites.unwound_samples(trace), sampled_threads(trace)
-    launching = groups.different(gaps.gaps(trace).thread[gaps.gaps(trace).thread >= 0])
+    launching = groups.different(_held_up_by(trace)[_held_up_by(trace) >= 0])
     for thread in launching[sampled_as[launching] < 0].tolist():
         own = samples.of_thread(thread)
         only = np.arange(len(sampled_as)) == thread
@@ -261,9 +278,10 @@ def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
             own, rows = thread == row, np.flatnonzero(chosen & (calls["thread"] == row))
             inside = intervals.covered(calls, rows)
             result[own] = np.where(intervals.inside(inside, time[own]), kind, result[own])
-    for row, inside in messages(trace).items():
+    for row, waits in range_waits(trace).items():
         own = thread == row
-        result[own] = np.where(intervals.inside(inside, time[own]), MESSAGE, result[own])
+        inside = intervals.inside(waits.get(MESSAGE, intervals.EMPTY), time[own])
+        result[own] = np.where(inside, MESSAGE, result[own])
     return result
 
 

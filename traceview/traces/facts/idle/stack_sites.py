@@ -9,6 +9,7 @@ it: the last one before the gap is in the wait.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from traceview.kernels.ptx.producers import plain_name
 from traceview.traces.facts.copies import uses_managed_memory
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.pacing import off_cpu
-from traceview.traces.facts.ranges.origins import messages
+from traceview.traces.facts.ranges.origins import range_waits
 from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, stack_lines, stacks_at
 from traceview.traces.trace import Trace, fact
 
@@ -348,10 +349,10 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     away = off_cpu(trace, thread)
     if "thread_runs" not in trace.tables:
         away = intervals.union(start[kind != CPU], end[kind != CPU])
-    # MPI polls on the CPU, and calls CUDA itself.
-    sends = messages(trace).get(thread, intervals.EMPTY)
-    away = intervals.union(*(np.concatenate(side) for side in zip(away, sends, strict=True)))
-    cuts = groups.different(np.concatenate([*away, start, end, *in_cuda, *sends]))
+    told = range_waits(trace).get(thread, {})
+    away = intervals.union(*map(np.concatenate, zip(away, *told.values(), strict=True)))
+    edges = chain.from_iterable(told.values())
+    cuts = groups.different(np.concatenate([*away, start, end, *in_cuda, *edges]))
     kept = np.flatnonzero(intervals.inside(away, cuts))
     begin, until = cuts[kept], cuts[kept + 1]
     call = np.searchsorted(start, begin, side="right") - 1
@@ -361,8 +362,12 @@ def thread_waits(trace: Trace, thread: int, kinds: Array) -> OffCpu:
     outside = np.where(faults & (until - begin < LONGEST_FAULT_NS), PAGES, OFF_CPU)
     doing = np.where(known, np.append(kind, OFF_CPU)[np.where(known, call, -1)], outside)
     doing = np.where(doing == CPU, OFF_CPU, doing)
-    doing = np.where(intervals.inside(in_cuda, begin), CPU, doing)
-    doing = np.where(intervals.inside(sends, begin), MESSAGE, doing)
+    for its, inside in told.items():
+        doing = np.where(intervals.inside(inside, begin), its, doing)
+    # MPI polls on the CPU, and calls CUDA itself.
+    sends = told.get(MESSAGE, intervals.EMPTY)
+    calls_cuda = intervals.inside(in_cuda, begin) & ~intervals.inside(sends, begin)
+    doing = np.where(calls_cuda, CPU, doing)
     return OffCpu(begin, until, native_rows(trace, stack), doing.astype(np.uint8))
 
 

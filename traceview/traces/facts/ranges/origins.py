@@ -19,6 +19,7 @@ from traceview.base.compiled import library
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
 from traceview.base.tables import NULL, Array, Integers, Mask, packed_texts, picked
+from traceview.base.vocabulary import activities
 from traceview.traces.trace import Trace, fact
 from traceview.traces.trace.schema import OPERATORS
 
@@ -162,7 +163,7 @@ _LIBRARY_DOMAIN = re.compile(
     r"cu(blas|dnn|sparse|solver|fft|rand|tensor|tlass)(lt|xt|mp|mg)?)\b.*|mpi"
 )
 _LIBRARY_NAME = re.compile(
-    r"(cub|thrust|cuda)::|Xla(Module|Pass|Launch)|TSL:|nccl[A-Z:]|cublas[A-Z]"
+    r"(cub|thrust|cuda)::|Xla(Module|Pass|Launch)|TSL:|nccl[A-Z:]|(gloo|ucc|mpi):|cublas[A-Z]"
     rf"|{_MPI.pattern}"
 )
 # Operators of torch: emit_nvtx, record_function and nsys's --pytorch options write these, PyProf
@@ -228,13 +229,27 @@ def calls_of_mpi(trace: Trace) -> Mask:
 
 
 @fact
-def messages(trace: Trace) -> Mapping[int, Intervals]:
-    """When each thread was in calls of MPI, by thread."""
-    ranges, chosen = trace.recorded("ranges"), calls_of_mpi(trace)
-    return {
-        thread: intervals.covered(ranges, np.flatnonzero(chosen & (ranges["thread"] == thread)))
-        for thread in groups.different(ranges["thread"][chosen]).tolist()
-    }
+def range_waits(trace: Trace) -> Mapping[int, Mapping[int, Intervals]]:
+    """When each thread was in ranges that tell what it did: by thread and activity (ACTIVITIES).
+
+    torch.profiler marks each batch of a DataLoader.
+    """
+    ranges = trace.recorded("ranges")
+    lasts = ranges["end_ns"] > ranges["start_ns"]
+    result: dict[int, dict[int, Intervals]] = {}
+    for doing, rule in _DOING.items():
+        chosen = _matching(trace, rule) & lasts
+        for thread in groups.different(ranges["thread"][chosen]).tolist():
+            rows = np.flatnonzero(chosen & (ranges["thread"] == thread))
+            result.setdefault(thread, {})[doing] = intervals.covered(ranges, rows)
+    return result
+
+
+_DOING = {
+    activities.DATA_LOADING: re.compile(r"enumerate\(DataLoader\)#_Single\w+\.__next__"),
+    activities.DATA_WAIT: re.compile(r"enumerate\(DataLoader\)#_Multi\w+\.__next__"),
+    activities.MESSAGE: _MPI,
+}
 
 
 def is_profiler_step(name: str) -> bool:

@@ -252,7 +252,8 @@ _ERRORS = tuple(
         # Rust, its older form included, Python, C++, OpenACC, and what checks of CUDA's results
         # print.
         r"panicked at (?:\S+:\n)?(.{1,500})$",
-        r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+(?!KeyboardInterrupt|SystemExit)(\S.{1,500})$",
+        r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+"
+        r"(?!KeyboardInterrupt|SystemExit)(\S.{1,500})$",
         r"^FATAL ERROR: (.{1,500}(?:\n\s*file:.{1,500})?)$",
         r"^terminate called .*\n\s*what\(\):\s+(.{1,500})$",
         r"^(?!.*no error)(.{0,200}\b(?:CUDA_ERROR_|cudaError[A-Z]|(?i:cuda error|gpuassert)).*)$",
