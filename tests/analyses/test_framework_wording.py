@@ -278,6 +278,22 @@ def test_directives_that_copy_and_allocate_are_told_of_data_regions(tmp_path, ke
     assert "cudaMallocAsync" not in text
 
 
+@pytest.mark.parametrize(("copies", "again"), [(2, False), (3, False), (4, True), (30, True)])
+def test_arrays_that_directives_copy_once_are_in_a_data_region(tmp_path, copies, again):
+    """Copies before the loop, of arrays that stay on the GPU in it."""
+    export, at = Export(), 0
+    for _ in range(copies):
+        ends = {"kind": "H2D", "source": "pageable", "destination": "device"}
+        export.copy((at, at + 50_000), (at + 1_000, at + 49_000), bytes=1 << 20, **ends)
+        at += 60_000
+    for number in range(30):
+        at += 110_000
+        export.launch((at, at + 3_000), (at + 4_000, at + 100_000), name="nvkernel_main_F1L4_2")
+        export.range(f"step_{number}", at, at + 105_000)
+    told = [each.action for each in found(export, tmp_path) if "pageable" in each.message]
+    assert ["data region" in each for each in told] == [again]
+
+
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [

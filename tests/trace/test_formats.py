@@ -105,6 +105,7 @@ FOREIGN = {
     "rocprof, two GPUs": (_chrome("GPU0", "GPU1"), "rocprof", "--backend torch"),
     "rocprofv3": (b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "rocprofv3", "--backend torch"),
     "rocpd": (_database("rocpd_kernel_dispatch_a1", "rocpd_string_a1"), "rocpd", "--backend torch"),
+    "rocprof's database": (_database("HSA", "COPY", "A"), "of rocprof", "--backend torch"),
     "rocmProfileData": (_database("rocpd_api", "rocpd_op"), "rocmProfileData", "--backend torch"),
     "nvprof": (
         _database("CUPTI_ACTIVITY_KIND_KERNEL", "StringTable"),

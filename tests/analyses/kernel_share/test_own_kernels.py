@@ -225,3 +225,23 @@ def test_short_calls_in_a_row_are_told_to_be_one(tmp_path, took_us, calls, betwe
 
     assert len(told) == (took_us < 5 and calls == 300 and between != 3)
     assert all(f"take {took_us}.00 µs each" in each.message for each in told)
+
+
+@pytest.mark.parametrize("gpu", ["GeForce RTX 2080", "H200"])
+@pytest.mark.parametrize(("base_us", "per_block_us"), [(60, 0.0), (60, 0.05), (5, 2.0)])
+@pytest.mark.parametrize("grids", [(1, 3, 40, 108), (100, 108)])
+def test_calls_that_take_as_long_in_any_grid(tmp_path, gpu, base_us, per_block_us, grids):
+    """Then a block takes the time, whatever the GPU's rate of fp64."""
+    export, at = Export().gpu(0, **GPUS[gpu]), 0
+    for number in range(240):
+        blocks = grids[number % len(grids)]
+        took = round((base_us + per_block_us * blocks) * 1_000)
+        launch = (at, at + 3_000), (at + 5_000, at + 5_000 + took)
+        export.launch(*launch, name="level(double*, int*)", gridX=blocks, blockX=32)
+        at += 8_000 + took
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    (found,) = (each for each in findings if " of kernel time" in each.message)
+    alike = per_block_us < 2 and len(grids) == 4
+    assert ("of 1 block as of 108 blocks" in found.message) is alike
+    assert ("Shorten what a block does" in found.action) is alike
+    assert ("Use fp32" in found.action) is (not alike and gpu in SLOW_AT_FP64)

@@ -265,10 +265,8 @@ def _exposed_claim(
         why = _OF_NUMBA if framework(trace) == "numba" else ""
         others = f"Where they are other arrays, {remedy[0].lower()}{remedy[1:]}"
         remedy = f"{_KEEP}{why}{terms(trace).data_region or others}"
-    elif terms(trace).data_region:
-        # Without a loop around it, a data region copies as often.
-        again = int(row["calls"] or 0) >= _OFTEN
-        remedy = terms(trace).data_region if again else _ONCE[str(row["direction"])]
+    elif by_directives := _by_directives(trace, row):
+        remedy = by_directives
     return replace(
         copy_claim(on_gpu, row, values, sum(lost_ns), gain=gain),
         subject=subject,
@@ -285,6 +283,17 @@ def _exposed_claim(
             "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
         },
     )
+
+
+def _by_directives(trace: Trace, row: Mapping[str, Cell]) -> str:
+    """The remedy for copies of a kind that directives make; empty in other programs.
+
+    What is copied once is in a data region already, or needs none.
+    """
+    kind = str(row["direction"])
+    copies = np.count_nonzero(trace.recorded("copies").texts("direction").isin([kind]))
+    region = terms(trace).data_region
+    return region if not region or copies >= _OFTEN else _ONCE[kind]
 
 
 def _made_anew(trace: Trace, line: SampledLine) -> tuple[str, int] | None:
@@ -461,7 +470,7 @@ def _of_warm_up(trace: Trace) -> Iterator[TimeClaim]:
         exposed_ns = int(row["exposed_ns"] or 0)
         if row["host_memory"] == "pageable" and severity_of(exposed_ns, gaps.steady_span_ns(trace)):
             claim = copy_claim(copies, row, {}, exposed_ns)
-            claim = replace(claim, remedy=_of_one_memory(trace) or terms(trace).data_region)
+            claim = replace(claim, remedy=_of_one_memory(trace) or _by_directives(trace, row))
             words = {"warm_up": "warm-up or " * warms_up(trace)}
             yield replace(claim, window=longest_of(copies, row), words=words, severity="info")
 

@@ -15,6 +15,7 @@ _OF_AMD = f"record PyTorch on AMD GPUs with {_TORCH}; no other recording of them
 _OF_NVIDIA = "record the same program with traceview record SCRIPT, which runs nsys"
 _OF_TABLES = (
     (re.compile(r"rocpd_"), "a rocpd database, as rocmProfileData and rocprofv3 write", _OF_AMD),
+    (re.compile(r"(HSA|HIP|rocTX)$"), "a database of rocprof", _OF_AMD),
     (re.compile(r"CUPTI_ACTIVITY_KIND_"), "a database of nvprof", _OF_NVIDIA),
 )
 _OF_PROCESSES = (

@@ -180,6 +180,7 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
     every = (
         _in_few_warps(trace, rows),
         _in_slow_fp64(trace, rows, name),
+        _as_long_in_any_grid(trace, rows),
         _slow_product(trace, rows, name) or _without_shared_memory(trace, rows, name),
         _beside_faster(trace, rows),
         _in_a_row(trace, rows),
@@ -231,7 +232,33 @@ def _in_slow_fp64(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
     fp32, fp64 = (hardware.lanes_of(f"{version:.1f}", kind) for kind in ("fp32", "fp64"))
     if not fp32 or not fp64 or fp32 < _SLOW_FP64 * fp64 or not _FP64.search(name):
         return None
+    if _as_long_in_any_grid(trace, rows):
+        return None
     return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32, sure=True)
+
+
+def _as_long_in_any_grid(trace: Trace, rows: RowNumbers) -> Shown | None:
+    """Its calls of few blocks take as long as those of many: a block is what takes the time."""
+    kernels = trace.recorded("kernels")
+    blocks = np.prod([kernels[f"grid_{axis}"][rows].astype(np.int64) for axis in "xyz"], axis=0)
+    took_ns = kernels.duration_ns[rows]
+    few, many = np.percentile(blocks, (10, 90), method="nearest")
+    if len(rows) < _MANY or few < 1 or many < _TIMES_MORE * few:
+        return None
+    low, usual, high = np.percentile(took_ns, (10, 50, 90))
+    if usual < _SHORT_NS or high > _NEARLY_EQUAL * low:
+        return None
+    values = {"block_ns": round(usual), "few_blocks": int(few), "many_blocks": int(many)}
+    return Shown(values, _LATENCY, sure=True)
+
+
+_TIMES_MORE, _NEARLY_EQUAL = 8, 1.2
+"""A solver takes 53 to 64 µs for each of 1,221 levels, of 1 to 120 blocks (a public recording)."""
+_LATENCY = (
+    "Shorten what a block does one after another: more warps for it, fewer loads that wait for "
+    "others. Where calls depend on each other, do several in one launch (cooperative groups, or a "
+    "kernel whose blocks wait for each other's results)."
+)
 
 
 def _slow_product(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
@@ -380,6 +407,10 @@ OWN_KERNEL = FindingRule(
             " It takes {each_ns} per call (median), and {variant}, of the same grid, {variant_ns}."
         ),
         Clause(" Its calls follow one another and take {short_ns} each (median)."),
+        Clause(
+            " A call takes {block_ns} (median), of {few_blocks:block} as of {many_blocks:block}: "
+            "that is the time of a block, not of all the work."
+        ),
         Clause(
             " It takes fp64 arguments: this GPU computes fp64 at 1/{fp64_ratio} of its fp32 rate."
         ),

@@ -280,8 +280,8 @@ def _blocked(trace: Trace, thread: Array, time: Integers) -> Array:
             result[own] = np.where(intervals.inside(inside, time[own]), kind, result[own])
     for row, waits in range_waits(trace).items():
         own = thread == row
-        inside = intervals.inside(waits.get(MESSAGE, intervals.EMPTY), time[own])
-        result[own] = np.where(inside, MESSAGE, result[own])
+        sends = intervals.inside(waits.get(MESSAGE, intervals.EMPTY), time[own])
+        result[own] = np.where(sends, MESSAGE, result[own])
     return result
 
 
