@@ -124,7 +124,12 @@ def parts(before: GpuTime, after: GpuTime) -> Iterator[tuple[str, str, float, fl
 
 
 def notes(answer: WhatIfReport) -> Iterator[str]:
-    """What to know about some edits."""
+    """What to know about the recording and some edits."""
+    if answer.quality.first_calls:
+        yield (
+            "The recording shows first calls alone, so times do not tell what the edits win of "
+            "later passes. Record more passes, ten or so after those that load and compile."
+        )
     for outcome in answer.edits:
         edit, per = outcome.applied, per_step(answer)
         if not edit.items and edit.request.kind != "gpu":

@@ -4,12 +4,12 @@ Start-up lasts until the first launch, shut-down begins where the last GPU work 
 about what the CPU does then, both are CPU work, as in the verdict. In between, training shows in
 launches by autograd's threads and in kernels of an optimizer, replay in launches of CUDA graphs,
 generation in attention that alternates with the choice of a token, and evaluation in passes of
-training's kernels without a backward pass. The phase in which the first steady step begins is warm-
-up until then. While code is compiled, the phase is compilation, whatever else happens. Stretches
-below 1 ms join the one before.
+training's kernels without a backward pass. The phase in which the first steady step begins is
+warm-up until then. While code is compiled, the phase is compilation, whatever else happens.
+Stretches below 1 ms join the one before.
 
-`busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is gpu-
-bound from 90 %, else that of the causes of more than half of the idle time, else mixed.
+`busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
+gpu-bound from 90 %, else that of the causes of more than half of the idle time, else mixed.
 """
 
 from __future__ import annotations
