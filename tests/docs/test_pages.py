@@ -45,7 +45,6 @@ def test_every_fact_is_described():
     assert all(len(line.split(" | ")[2].rstrip(" |")) > 10 for line in facts)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def keys_of(schema, path=()):
     """The keys of a document by its schema, which allows no others; columns tell their meaning."""
     for key, value in schema.get("properties", {}).items():
@@ -70,6 +69,7 @@ def test_every_key_of_a_report_is_described():
     assert keys - words == set()
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_example_recordings_are_small_and_hold_no_environment_and_no_home(path):
     packed = path.read_bytes()
     assert len(packed) < 350_000
