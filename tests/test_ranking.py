@@ -28,7 +28,8 @@ MS = 1_000_000
 def finding(
     severity: Severity, stake_ns: int, share: float | None = None, cause: str = ""
 ) -> Finding:
-    return Finding(severity, "m", "a", stake_ns, share_of_step_pct=share, cause=cause)
+    remedy = f"Do {stake_ns}."
+    return Finding(severity, "m", remedy, stake_ns, share_of_step_pct=share, cause=cause)
 
 
 def lost(*times: tuple[int, int], device: int = 0) -> LostTime:
@@ -73,6 +74,23 @@ def test_of_findings_with_one_cause_the_largest_analysis_speaks():
         ("low", "gpu-idle", 1),
         ("info", "launch-overhead", 4),
     ]
+
+
+@pytest.mark.parametrize("severity", ["low", "medium"])
+@pytest.mark.parametrize("earlier", ["medium", "low", "info"])
+@pytest.mark.parametrize("remedy", ["Fill the wave. Use 8 blocks.", "Fuse them. Use 8 blocks.", ""])
+@pytest.mark.parametrize("analysis", ["waves", "others"])
+def test_a_low_finding_says_no_remedy_a_second_time(severity, earlier, remedy, analysis):
+    """Five kernels with an unfilled last wave are one thing to do: in every output."""
+    first = Finding(earlier, "m", remedy and "Fill the wave. Use 4 blocks.", 9)
+    second = Finding(severity, "m", remedy, 3)
+    found = {"waves": (first,), "others": ()}
+    found[analysis] += (second,)
+    rows = ranked({name: Result({}, each) for name, each in found.items()})
+    said = next(row.severity for row in rows if row.finding.time_at_stake_ns == 3)
+
+    once = severity == "low" and earlier != "info" and remedy.startswith("Fill")
+    assert said == ("info" if once and analysis == "waves" else severity)
 
 
 @pytest.mark.parametrize("compiled", ["medium", "low", "info"])
@@ -158,6 +176,7 @@ def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
             finding(severity_of(ms * MS, 1_000 * MS), ms * MS, ms / 10.0, cause),
             subject=line,
             template=f"{cause} takes {{took_ns}}. More.",
+            remedy="a",
             evidence=Evidence({"took_ns": ms * MS}),
             saving="at-most" if error_ns is None else "about",
             error_ns=error_ns,

@@ -6,8 +6,11 @@ import pytest
 
 import traceview
 from tests.build import Export
+from tests.places import REPOSITORY
+from traceview.render.report.html import time_bar
 
 DATA = Path(__file__).parents[1] / "data"
+LATE_DATA = REPOSITORY / "examples/training.sqlite.xz"
 RECORDINGS = (
     "training", "two_gpus", "streams", "sync_sites", "graph_whole", "cuda_graphs",
     "foreign/nanogpt", "foreign/dcgan", "foreign/jacobi_2",
@@ -30,20 +33,22 @@ def test_parts_add_up_to_the_steady_time(report):
     assert time.device_id == board.device_id
 
 
-def test_idle_parts_are_those_of_the_table_of_causes(report):
-    causes = report["gpu-idle"].tables["causes"]
-    rows = [row for row in causes.rows() if row["device_id"] == report.run_time.device_id]
-    expected = {row["cause"]: row["steady_idle_ns"] for row in rows if row["steady_idle_ns"]}
-    told = {p.name: p.time_ns for p in report.run_time.parts if p.kind == "idle"}
-    assert told == expected
-
-
 def test_communication_and_copies_count_where_nothing_else_runs(report):
     times = {part.name: part.time_ns for part in report.run_time.parts}
     assert times.get("communication", 0) == (report.scoreboard.communication_ns or 0)
     waits = times.get("copy-wait", 0)
     copied = times.get("copy", 0) + waits
     assert copied == (report.scoreboard.copies_ns or 0)
+
+
+def test_the_bar_and_the_opening_have_one_name_for_late_data():
+    """What launches late for want of data is no `launch-late` time on the page."""
+    report = traceview.analyze(traceview.load(LATE_DATA), "gpu-idle")
+    times = {part.name: part.time_ns for part in report.run_time.parts}
+    share = 100 * times["data-loading"] / report.run_time.steady_ns
+    assert f"{share:.1f} % waiting for data" in report.verdict.text
+    assert times.get("launch-late", 0) < 0.1 * times["data-loading"]
+    assert "launch-late" not in [each.name for each in time_bar(report.run_time, None).idle]
 
 
 def test_of_work_that_runs_at_once_the_first_to_start_counts(tmp_path):

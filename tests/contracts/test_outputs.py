@@ -81,8 +81,7 @@ def test_the_report_fits_a_screen(screen, width):
 def test_every_finding_above_info_is_on_the_screen(report, screen):
     """At 80 columns: its severity, its analysis and the start of its message.
 
-    `low` ones may be counted only: where they take the room of a remedy, or one of the same remedy
-    stands before them.
+    `low` ones may be counted only, where they take the room of a remedy.
     """
     lines = screen(80).splitlines()
     heads = [line for line in lines if line.startswith(("high ", "medium ", "low "))]

@@ -12,6 +12,7 @@ import pytest
 from tests.docs.blocks import pages
 from tests.places import REPOSITORY
 from tests.recordings.test_shipped import PRIVATE
+from traceview.render.report.json import REPORT
 
 EXAMPLES = sorted((REPOSITORY / "examples").rglob("*.sqlite.xz"))
 SIX_STEPS = [path for path in EXAMPLES if path.parent.name == "six_steps"]
@@ -42,6 +43,30 @@ def test_every_fact_is_described():
     facts = [line for line in lines if line.startswith("| `")]
     assert len(facts) > 40
     assert all(len(line.split(" | ")[2].rstrip(" |")) > 10 for line in facts)
+
+
+def keys_of(schema, path=()):
+    """The keys of a document by its schema, which allows no others; columns tell their meaning."""
+    for key, value in schema.get("properties", {}).items():
+        # Analyses and tables are data, as are figures of one analysis.
+        if path[-1:] not in (("analyses",), ("tables",), ("summary",)):
+            yield key
+        if path[-1:] not in (("tables",), ("summary",)):
+            yield from keys_of(value, (*path, key))
+    for word in ("oneOf", "anyOf", "allOf", "items", "additionalProperties"):
+        inner = schema.get(word, ())
+        for each in inner if isinstance(inner, list) else (inner,):
+            if isinstance(each, dict):
+                yield from keys_of(each, path)
+
+
+def test_every_key_of_a_report_is_described():
+    """`schema report` names them all: tests/render/schemas hold the recordings against it."""
+    code = re.findall(r"(?s)```.*?```|`[^`]+`", (REPOSITORY / "docs" / "json.md").read_text())
+    words = set(re.findall(r"\w+", " ".join(code)))
+    keys = set(keys_of(REPORT.schema()))
+    assert {"verdict", "basis", "sm_count", "left_out"} <= keys
+    assert keys - words == set()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -208,6 +208,18 @@ def test_another_gpu_needs_known_work(replay):
         replay(gpu_bound(), "gpu X1")
 
 
+@pytest.mark.parametrize(("kernels", "pause", "alone"), [(5, 900_000, True), (5, 0, False)])
+def test_a_replay_of_first_calls_says_so_as_the_report_does(replay, kernels, pause, alone):
+    """What a start and first calls win is no forecast of later passes."""
+    export = Export().call("cudaMalloc_v3020", 0, 1_000)
+    for number in range(kernels):
+        at = pause + 110 * number
+        export.launch(us(at, at + 2), us(at + 6, at + 106), name=f"k{number}")
+    answer = replay(export, "kernel k1=0")
+    said = [each for each in notes(answer) if "first calls alone" in each]
+    assert (answer.quality.first_calls, len(said)) == (alone, alone)
+
+
 def test_without_steps_times_are_of_the_run(replay):
     export = Export()
     for number in range(3):

@@ -248,17 +248,22 @@ def test_calls_far_longer_than_others_of_their_size_wait(ranks, fast, slow_ms, w
 
 @pytest.mark.parametrize("once_ms", [(30, 40), (40, 30, 60), (30, None), (None, None)])
 @pytest.mark.parametrize("uneven_ns", [(), (8 * MS, 30 * MS)])
-def test_a_job_is_cold_where_the_reports_of_all_ranks_say_so(once_ms, uneven_ns):
+@pytest.mark.parametrize("total_ms", [100, 0])
+def test_a_job_is_cold_where_the_reports_of_all_ranks_say_so(once_ms, uneven_ns, total_ms):
     made = job([Made([[Call(9 * MS)] * 3] * 6)] * len(once_ms))
     ranks = [
-        replace(rank, cold=ms and ColdPasses(2, ms * MS, 100 * MS, uneven_ns))
+        replace(rank, cold=ms and ColdPasses(2, ms * MS, total_ms * MS, uneven_ns))
         for rank, ms in zip(made, once_ms, strict=True)
     ]
     findings = job_report(ranks).result.findings
     found = [each.message for each in findings if each.cause == "first-uses"]
 
     text = "The recording is cold on every rank, so it does not tell how later passes run"
-    told = "" if uneven_ns else ": at least 30.0 ms of 100 ms are first uses and compilation"
+    told = (
+        ""
+        if uneven_ns or not total_ms
+        else ": at least 30.0 ms of 100 ms are first uses and compilation"
+    )
     assert found == (None not in once_ms) * [f"{text}{told}."]
 
 

@@ -122,22 +122,44 @@ def with_error(nanoseconds: float, error_ns: float | None, *, more_digits: int =
 
     The error has one digit, or two up to 3.5, as in `0.35` or `1.2`. Digits of the duration below
     those of its error say nothing, and neither do more than three of them, nor an error that is
-    less than half of the last. With `more_digits` both have so many more.
+    less than half of the last. With `more_digits` both have so many more. A duration whose error
+    is as large is a bound, `up to 12.0 ms`.
     """
-    if not error_ns:
-        return duration(nanoseconds)
+    if is_hidden(nanoseconds, error_ns, more_digits=more_digits):
+        return f"up to {duration(nanoseconds + (error_ns or 0))}"
+    value, error, unit = _with_error(nanoseconds, error_ns or 0.0, more_digits)
+    return f"{value} ± {error} {unit}" if error else f"{value} {unit}"
+
+
+def within_error(nanoseconds: float, error_ns: float, *, more_digits: int = 0) -> str:
+    """A duration with the digits that its error leaves, without the error: `4.1 ms`."""
+    value, _, unit = _with_error(nanoseconds, error_ns, more_digits)
+    return f"{value} {unit}"
+
+
+def is_hidden(nanoseconds: float, error_ns: float | None, *, more_digits: int = 0) -> bool:
+    """Whether the error of a duration is as large as the duration, as they would be shown."""
+    value, error, _ = _with_error(nanoseconds, error_ns or 0.0, more_digits)
+    return bool(error) and float(error.replace(",", "")) >= abs(float(value.replace(",", "")))
+
+
+def _with_error(nanoseconds: float, error_ns: float, more_digits: int) -> tuple[str, str, str]:
+    """A duration, its error, empty where that says nothing, and their unit."""
     factor, unit = _step(max(abs(nanoseconds), error_ns), _TIMES)
     value, error = nanoseconds / factor, error_ns / factor
+    plain = duration(nanoseconds).partition(" ")
+    if not error:
+        return plain[0], "", plain[2]
     # An error has two digits up to 3.5, else one.
     power = floor(log10(error))
     digits = (error / 10.0**power <= 3.5) - power
     digits = min(digits, _decimals(value, 3) if value else digits) + more_digits
     digits = min(digits, _least_digit(factor))
     if error * 10.0**digits < 0.5:
-        return duration(nanoseconds)
+        return plain[0], "", plain[2]
     shown = ceil(round(error * 10.0**digits, 9)) / 10.0**digits
     places = max(digits, 0)
-    return f"{round(value, digits):,.{places}f} ± {shown:,.{places}f} {unit}"
+    return f"{round(value, digits):,.{places}f}", f"{shown:,.{places}f}", unit
 
 
 def times_as_fast(before_ns: float, after_ns: float, error_ns: float | None = None) -> str:

@@ -19,7 +19,7 @@ from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
 from traceview.render.document import ScoreTile
 from traceview.render.report.document import header_facts, nothing_found, tiles
-from traceview.render.report.plan import label, plan_text
+from traceview.render.report.plan import plan_text
 from traceview.render.report.text import ARROW, INDENT, WIDEST, FindingText
 from traceview.traces.analyses.base import Skipped
 from traceview.traces.plan import RankedFinding
@@ -60,23 +60,13 @@ def finding_lines(
         first += len([*notes])
     title = "What to do first" if rated else "Notes"
     first = min(first, len(entries))
-    shown, rest = _one_of_a_kind(entries[:first]), entries[first:]
-    fitting = _with_remedies(shown, left - 1 - (len(shown) < first))
+    shown, rest = entries[:first], entries[first:]
+    fitting = _with_remedies(shown, left - 1)
     lines = [line for each in fitting for line in each]
     if fewer := first - len(fitting):
         lines.append(Text(f"… and {units.counted(fewer, 'more low finding')} in --all", "dim"))
     lines += _notes(rest, left - 1 - len(lines))
     return [Text(title, "bold underline"), *lines]
-
-
-def _one_of_a_kind(entries: Sequence[FindingText]) -> list[FindingText]:
-    """The entries without `low` ones with the remedy of an earlier one, for other kernels."""
-    kinds = [(each.ranked.analysis, label(each.ranked.finding)) for each in entries]
-    return [
-        each
-        for at, each in enumerate(entries)
-        if each.ranked.severity != "low" or kinds[at] not in kinds[:at]
-    ]
 
 
 def _with_remedies(entries: Sequence[FindingText], room: int) -> list[list[Text]]:

@@ -105,7 +105,9 @@ def _forecast(planned: Planned, base_ns: float) -> str | None:
         return None
     said = planned.said
     error = None if said.error_pct is None else base_ns * said.error_pct / 100
-    return f"{_SAVING[said.saving]} {units.with_error(base_ns * said.share_pct / 100, error)}"
+    saved_ns = base_ns * said.share_pct / 100
+    lead = "" if units.is_hidden(saved_ns, error) else f"{_SAVING[said.saving]} "
+    return f"{lead}{units.with_error(saved_ns, error)}"
 
 
 def _sentence(trial: Trial, base_ns: float) -> str:

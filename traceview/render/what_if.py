@@ -206,6 +206,7 @@ _QUALITY = JsonShape(
     is_exact="a replay without edits is the recording to the nanosecond",
     inferred_idle_pct="of the idle time of the GPU, the part found along inferred edges",
     items="calls and operations that were replayed",
+    first_calls="a start and first calls alone were recorded: later passes may take other times",
 )
 WHAT_IF = JsonShape(
     WhatIfReport,

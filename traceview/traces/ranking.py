@@ -425,10 +425,11 @@ def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
 def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
     """The findings; one becomes `info` if an earlier one claims most of its time, or its kernel.
 
-    General findings without a cause, such as slow steps, are considered after all others.
+    So does a low one with the remedy of an earlier one of its analysis: it is said once. General
+    findings without a cause, such as slow steps, are considered after all others.
     """
     claimed: dict[int, Intervals] = {}
-    kernels: set[tuple[str, str]] = set()
+    kernels, remedies = set[tuple[str, str]](), set[tuple[str, str]]()
     for row in sorted(in_order, key=lambda row: row.finding.general and not row.finding.cause):
         finding, lost = row.finding, row.finding.lost
         kernel = (row.analysis, finding.subject.name)
@@ -436,10 +437,13 @@ def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding
         before = claimed.get(lost.device, intervals.EMPTY) if lost else intervals.EMPTY
         if lost:
             repeats |= 2 * intervals.intersection(before, lost.time).total() > lost.time.total()
+        remedy = (row.analysis, row.action.partition(". ")[0])
+        repeats |= finding.severity == "low" and bool(row.action) and remedy in remedies
         if finding.severity == "info" or repeats:
             yield _as_info(row)
             continue
         kernels.add(kernel)
+        remedies.add(remedy)
         if lost:
             claimed[lost.device] = intervals.union(
                 np.concatenate([before.start, lost.time.start]),

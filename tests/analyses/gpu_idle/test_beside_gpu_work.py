@@ -56,6 +56,21 @@ def test_cpu_work_that_takes_most_of_a_run_comes_first(tmp_path, where, kind, gp
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("kind", ["known", "sleep", "input"])
+def test_phases_name_cpu_work_beside_the_gpus_as_the_opening_does(tmp_path, where, kind):
+    """A check of the results is no shut-down; what waits for something outside still is."""
+    export = run(where, kind)
+    report = traceview.analyze(export.load(tmp_path))
+    rows = [*report["phases"].tables["phases"].rows()]
+    row = rows[0] if where == "before" else rows[-1]
+    usual = "start-up" if where == "before" else "shut-down"
+
+    assert row["phase"] == ("cpu-work" if kind == "known" else usual)
+    assert row["verdict"] == "no-gpu-work"
+    assert (f"CPU work {where} the GPU's" in report.verdict.text) is (kind == "known")
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize(
     ("fills", "fill", "kernels", "is_work"),
     [

@@ -47,12 +47,36 @@ def test_few_blocks_need_no_more_registers(tmp_path, gpu):
 
 
 @pytest.mark.parametrize("gpu", GPUS)
-@pytest.mark.parametrize("name", ["three_body(double*, int)", "step(Array<float64, 2>)"])
-def test_fp64_where_the_gpu_has_few_lanes_for_it(tmp_path, gpu, name):
-    found = only_finding(tmp_path, name, gpu)
+@pytest.mark.parametrize(
+    ("names", "in_fp64"),
+    [
+        (["three_body(double*, int)"], 1),
+        (["step(Array<float64, 2>)"], 1),
+        (["a(double const*)", "b<double>(int)", "volta_dgemm_64x64_nn", "void k<float>(int)"], 3),
+        (["gpu_broadcast_kernel(CuDeviceArray<Float64, 2>)", "other(float*)"], 1),
+        (["scale(float*, double)", "k(float*)"], 0),
+    ],
+)
+def test_fp64_where_the_gpu_has_few_lanes_for_it(tmp_path, gpu, names, in_fp64):
+    """Many kernels of a small share each are as much: together they come first."""
+    export = Export().gpu(0, **GPUS[gpu])
+    for number in range(40):
+        at, call = 500_000 + number * 1_890_000, 10_000 * number
+        launch = (call, call + 5_000), (at, at + 1_890_000)
+        export.launch(*launch, name=names[number % len(names)], gridX=4096, blockX=256)
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    said = [each for each in findings if " of its fp32 rate" in each.message]
     factor = SLOW_AT_FP64.get(gpu)
-    assert (f"fp64 at 1/{factor} of its fp32 rate" in found.message) is bool(factor)
-    assert ("Use fp32" in found.action) is bool(factor)
+    assert len(said) == bool(factor and in_fp64)
+    for each in said:
+        share = in_fp64 / len(names)
+        assert f"fp64 at 1/{factor} of its fp32 rate" in each.message
+        assert each.action.startswith("Use fp32")
+        assert (each.severity, each.saving) == ("high", "at-most")
+        assert each.time_at_stake_ns == pytest.approx(
+            40 * 1_890_000 * share * (1 - 1 / factor), rel=0.01
+        )
+        assert [each] == [one for one in findings if one.severity != "info"]
 
 
 @pytest.mark.parametrize("shared", [0, 8192])
@@ -240,8 +264,8 @@ def test_calls_that_take_as_long_in_any_grid(tmp_path, gpu, base_us, per_block_u
         export.launch(*launch, name="level(double*, int*)", gridX=blocks, blockX=32)
         at += 8_000 + took
     findings = ask(ANALYSIS, export, tmp_path).findings
-    (found,) = (each for each in findings if " of kernel time" in each.message)
+    text = " ".join(f"{each.message} {each.action}" for each in findings)
     alike = per_block_us < 2 and len(grids) == 4
-    assert ("of 1 block as of 108 blocks" in found.message) is alike
-    assert ("Shorten what a block does" in found.action) is alike
-    assert ("Use fp32" in found.action) is (not alike and gpu in SLOW_AT_FP64)
+    assert ("of 1 block as of 108 blocks" in text) is alike
+    assert ("Shorten what a block does" in text) is alike
+    assert ("Use fp32" in text) is (not alike and gpu in SLOW_AT_FP64)

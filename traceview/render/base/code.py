@@ -197,6 +197,7 @@ TIMELINE: Mapping[str, _Shades] = {
     "step-outlier": ("#e58f84", "#b0564c"),
     "compute": ("#6f8fb8", "#6d8fbb"),
     "shut-down": ("#b9bfc7", "#545c66"),
+    "cpu-work": ("#d9cdb4", "#5c543f"),
     **{f"python-{each.name}": each.colors for each in ACTIVITIES if each.colors},
 }
 """Activity of threads: CUDA calls, ranges and sampled Python; steps, and other phases."""

@@ -301,20 +301,21 @@ def claim(finding: Finding, forecast: Forecast | None = None) -> Claim | None:
     return Claim(lead, amount, "", amount, of_steady, _speedup(forecast))
 
 
-def _of_whole(lead: str, part_of_ns: tuple[int, int], which: str, forecast: Forecast) -> Claim:
+def _of_whole(
+    lead: str, part_of_ns: tuple[int, int], which: str, forecast: Forecast
+) -> Claim | None:
     """The claim of a part of a whole, both in ns; `which` says of which whole: `per step`."""
     part_ns, whole_ns = part_of_ns
     # A bound has no error.
     error_ns = forecast.error_ns if forecast.saving == "about" else None
-    if error_ns and error_ns >= part_ns:
+    if error_ns and units.is_hidden(part_ns, error_ns):
         # It may save nothing: all that is known is a bound, and not even that where it is all.
         most_ns = part_ns + error_ns
-        forecast = replace(forecast, speedup_at_most=None)
-        if most_ns < whole_ns:
-            forecast = replace(forecast, saving="at-most")
-            return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, forecast)
-        error_ns = part_ns
-    elif error_ns and part_ns + error_ns >= whole_ns and part_ns >= 2 * error_ns:
+        if most_ns >= whole_ns:
+            return None
+        forecast = replace(forecast, speedup_at_most=None, saving="at-most")
+        return _of_whole(QUALIFIERS["at-most"], (most_ns, whole_ns), which, forecast)
+    if error_ns and part_ns + error_ns >= whole_ns and part_ns >= 2 * error_ns:
         # No more than all can be saved; a bound far below would hide how much that may be.
         lead, part_ns, error_ns = QUALIFIERS["at-least"], part_ns - error_ns, None
         forecast = replace(forecast, speedup_at_most=whole_ns / (whole_ns - part_ns))

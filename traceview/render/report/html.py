@@ -104,7 +104,7 @@ def _bar(time: RunTime) -> Markup:
 
 
 def _style(part: TimePart) -> str:
-    return color_class(part.name) or NEUTRAL
+    return color_class(part.name) or color_class(f"python-{part.name}") or NEUTRAL
 
 
 def _share(part_ns: int, whole_ns: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from traceview.base import units
 from traceview.base.findings import Finding, shortened
@@ -21,14 +21,16 @@ _CLAUSE = re.compile(r"[,:;.](?:\s|$)|\s\(")
 _CONDITION = re.compile(
     r"\s(?:(?:of )?that|so that|where|if|with|instead of|which|while|of|on|in|for|before|through)\s"
 )
-_ERROR = re.compile(r" ± [\d.,]+")
 _MOST_MORE_DIGITS = 2
 _NAME_ENDS = re.compile(r"[<(]")
 _TELL_APART = ("kernel", "direction")
 
 
 def plan_text(report: Report, most: int = MOST_STEPS) -> str:
-    """`33.6 ms per step → use a CUDA graph: 20.1 → pad the vocabulary: 16.8 ± 0.4`, or nothing."""
+    """`33.6 ms per step → use a CUDA graph: 20.1 → pad the vocabulary: 16.8 ± 0.4`, or nothing.
+
+    Last remedies after which a step takes next to nothing beside the error have no figure.
+    """
     plan = telling(report.plan)
     rows = plan[:most]
     if len(rows) < LEAST_STEPS:
@@ -39,10 +41,15 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     if told and per and told.step_unrecorded_ns and most == MOST_STEPS:
         per += f" without {'nsys' if report.trace.recorder == 'nsys' else 'the profiler'}"
     before = units.duration(rows[0].step_before_ns)
-    texts, unit = [f"{before}{per}"], before.rpartition(" ")[2]
-    for time, label, row in zip(_times(rows), _labels(report, rows), rows, strict=True):
-        number, _, its_unit = time.rpartition(" ")
+    texts, unit, times = [f"{before}{per}"], before.rpartition(" ")[2], _times(rows)
+    if not times:
+        return ""
+    for time, label, row in zip_longest(times, _labels(report, rows), rows):
         only = "" if row.wins_now else " (only then)"
+        if time is None:
+            texts.append(f"{label}{only}")
+            continue
+        number, _, its_unit = time.rpartition(" ")
         texts.append(f"{label}{only}: {number if its_unit == unit else time}")
         unit = its_unit
     more = len(plan) - len(rows)
@@ -58,26 +65,31 @@ def telling(plan: Sequence[PlanStep]) -> list[PlanStep]:
 
 
 def _is_lost_in_error(row: PlanStep) -> bool:
-    won_ns = row.step_before_ns - row.step_after_ns
-    return won_ns < _TELLING * row.error_ns or row.error_ns >= max(row.step_after_ns, won_ns)
+    return row.step_before_ns - row.step_after_ns < _TELLING * row.error_ns
 
 
 def _times(rows: Sequence[PlanStep]) -> list[str]:
     """The time after each remedy, the last one with its error; neighbours differ where they can.
 
-    All have the digits that the last one's error leaves.
+    All have the digits that the last one's error leaves. There is none of last remedies whose time
+    says less than the one before: its error is as large, and as large as what is won.
     """
-    error_ns = rows[-1].error_ns
+    rows = [*rows]
+    while rows and _says_nothing(rows[-1]):
+        rows.pop()
+    if not rows:
+        return []
+    last_ns, error_ns = rows[-1].step_after_ns, rows[-1].error_ns
     for more in range(_MOST_MORE_DIGITS + 1):
-        texts = [units.with_error(row.step_after_ns, error_ns, more_digits=more) for row in rows]
-        values = [_ERROR.sub("", text) for text in texts]
-        if all(one != other for one, other in pairwise(map(_number, values))):
+        times = [units.within_error(row.step_after_ns, error_ns, more_digits=more) for row in rows]
+        if all(one != other for one, other in pairwise(map(_number, times))):
             break
-    last = rows[-1]
-    if last.error_ns >= last.step_after_ns:
-        # No step takes less than nothing.
-        texts[-1] = f"below {units.duration(last.step_after_ns + last.error_ns)}"
-    return [*values[:-1], texts[-1]]
+    return [*times[:-1], units.with_error(last_ns, error_ns, more_digits=more)]
+
+
+def _says_nothing(row: PlanStep) -> bool:
+    won_ns = row.step_before_ns - row.step_after_ns
+    return row.error_ns >= won_ns and units.is_hidden(row.step_after_ns, row.error_ns)
 
 
 def _number(time: str) -> tuple[float, str]:

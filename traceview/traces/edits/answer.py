@@ -21,6 +21,7 @@ from traceview.traces.edits.scope import AppliedEdit, EditScope
 from traceview.traces.facts.dependencies import blame, replay
 from traceview.traces.facts.dependencies.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
+from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.trace import Trace
 
@@ -186,12 +187,15 @@ class ReplayQuality:
     `is_exact` is True where a replay without edits is the recording to the nanosecond. Of the idle
     time of the GPU, `inferred_idle_pct` rests on edges that are inferred. `items` are the calls and
     operations of the graph, of `recorded_items`; those of a long recording are its middle steps.
+    `first_calls` is True where a start and first calls alone were recorded: a replay of these tells
+    nothing of later passes.
     """
 
     is_exact: bool
     inferred_idle_pct: float
     items: int
     recorded_items: int
+    first_calls: bool = False
 
 
 @record
@@ -279,7 +283,13 @@ def replayed(
         before,
         gpu_time(model, changed, changed.replay()),
         _next(model, changes, outcomes[-1].forecast.saved_ns),
-        ReplayQuality(is_exact, before.inferred_pct, len(model.graph), recorded_items(trace)),
+        ReplayQuality(
+            is_exact,
+            before.inferred_pct,
+            len(model.graph),
+            recorded_items(trace),
+            shows_first_calls_alone(trace),
+        ),
     )
 
 

@@ -124,20 +124,13 @@ def parts(before: GpuTime, after: GpuTime) -> Iterator[tuple[str, str, float, fl
 
 
 def notes(answer: WhatIfReport) -> Iterator[str]:
-    """What to know about some edits."""
-    for outcome in answer.edits:
-        edit, per = outcome.applied, per_step(answer)
-        if not edit.items and edit.request.kind != "gpu":
-            yield f"{label(edit)}: only outside the measured steps."
-        if missing := edit.names.get("unmatched"):
-            yield f"{label(edit)}: no kernel matches {missing}."
-        if slow := edit.values.get("pageable_ns"):
-            yield (
-                f"{label(edit)}: {units.duration(slow)}{per} of these copies use pageable memory, "
-                "which the CPU moves: a faster link alone does not speed these up."
-            )
-        if edit.request.kind == "gpu":
-            yield f"{label(edit)}: {_roofline(edit)}"
+    """What to know about the recording and some edits."""
+    if answer.quality.first_calls:
+        yield (
+            "The recording shows first calls alone, so times do not tell what the edits win of "
+            "later passes. Record more passes, ten or so after those that load and compile."
+        )
+    yield from _edit_notes(answer)
     if answer.ranks:
         edited = (
             f"rank {', '.join(map(str, answer.edited_ranks))}" if answer.edited_ranks else "all"
@@ -157,6 +150,22 @@ def notes(answer: WhatIfReport) -> Iterator[str]:
             f"Of {units.count(answer.quality.recorded_items)} calls and operations, "
             f"{units.count(answer.quality.items)} in the middle of the recording were replayed."
         )
+
+
+def _edit_notes(answer: WhatIfReport) -> Iterator[str]:
+    for outcome in answer.edits:
+        edit, per = outcome.applied, per_step(answer)
+        if not edit.items and edit.request.kind != "gpu":
+            yield f"{label(edit)}: only outside the measured steps."
+        if missing := edit.names.get("unmatched"):
+            yield f"{label(edit)}: no kernel matches {missing}."
+        if slow := edit.values.get("pageable_ns"):
+            yield (
+                f"{label(edit)}: {units.duration(slow)}{per} of these copies use pageable memory, "
+                "which the CPU moves: a faster link alone does not speed these up."
+            )
+        if edit.request.kind == "gpu":
+            yield f"{label(edit)}: {_roofline(edit)}"
 
 
 def _roofline(edit: AppliedEdit) -> str:

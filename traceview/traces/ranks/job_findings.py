@@ -296,8 +296,8 @@ def _cold(job: JobFacts) -> Iterator[Finding]:
     cold = [(each, rank) for rank in job.ranks if (each := rank.cold)]
     if not cold or len(cold) < len(job.ranks):
         return
-    least, rank = min(cold, key=lambda of: of[0].once_ns / of[0].total_ns)
-    told = all(not each.uneven_ns for each, _ in cold)
+    least, rank = min(cold, key=lambda of: of[0].once_ns / max(of[0].total_ns, 1))
+    told = all(each.total_ns and not each.uneven_ns for each, _ in cold)
     times: dict[str, Value] = {"once_ns": least.once_ns, "total_ns": least.total_ns}
     values = times if told else {}
     yield Finding(

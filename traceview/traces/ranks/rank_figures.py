@@ -329,9 +329,15 @@ def _figures(
         link_bytes_per_s=rates.nvlink_bytes_per_s if rates else None,
         host_bytes_per_s=rates.link_bytes_per_s if rates else None,
         environment=run_figures.environment_of(trace, owner.device),
-        cold=first_calls.cold_passes(trace),
+        cold=_cold(trace),
         warnings=trace.warnings,
     )
+
+
+def _cold(trace: Trace) -> first_calls.ColdPasses | None:
+    """Its cold passes; some of no time where a start, or one batch, is all that was recorded."""
+    alone = first_calls.shows_first_calls_alone(trace)
+    return first_calls.cold_passes(trace) or (first_calls.ColdPasses(0, 0, 0) if alone else None)
 
 
 _SUMMED = ("compute_ns", "exposed_ns", "hidden_ns", "copies_ns")

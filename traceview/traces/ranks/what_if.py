@@ -26,6 +26,7 @@ from traceview.traces.edits.answer import (
 from traceview.traces.edits.requests import EditRequest
 from traceview.traces.edits.scope import AppliedEdit, EditScope
 from traceview.traces.facts.dependencies.replay import Changed, Edit, Times
+from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.ranks.clocks import align_clocks, matched_communicators
 from traceview.traces.ranks.figures import RankFigures
 from traceview.traces.ranks.job_replay import MOST_MISFIT, JobReplay, job_replay
@@ -168,6 +169,7 @@ def replayed_job(
             before.inferred_pct,
             sum(len(each.model.graph) for each in used),
             sum(recorded_items(each.trace) for each in used),
+            all(shows_first_calls_alone(each.trace) for each in used),
         ),
         tuple(numbers),
         tuple(sorted(ranks)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from traceview.base.records import record
 from traceview.base.tables import RowNumbers
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
-from traceview.traces.facts import delays, launch_configurations, operations
+from traceview.traces.facts import delays, launch_configurations, operations, savings
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
 from traceview.traces.facts.idle import launching
 from traceview.traces.facts.idle.gaps import steady_span_ns
@@ -34,7 +35,16 @@ from traceview.traces.facts.kernel_classes import (
 from traceview.traces.facts.ranges.selection import selected_kernels
 from traceview.traces.facts.steps.steps import launched_in_warm_up
 from traceview.traces.facts.work.peaks import peaks
-from traceview.traces.rules import FindingRule, TimeClaim, capability, of_kernels
+from traceview.traces.rules import (
+    FindingRule,
+    TimeClaim,
+    capability,
+    costliest_gpu,
+    kernel_claim,
+    named,
+    of_kernels,
+    steady,
+)
 from traceview.traces.trace import Trace
 
 _OWN_KERNEL_PCT = 10.0
@@ -46,7 +56,9 @@ registers per thread, one block of 192 per SM, has 12 % (a public recording)."""
 _SLOW_FP64 = 16
 """From this ratio of fp32 to fp64 lanes on, fp64 is there for compatibility: 32 and 64 of cards for
 graphics, 2 of those for computing."""
-_FP64 = re.compile(r"\b(?:double|float64)\b|Float64")
+_FP64 = r"<double\b|\bdouble(?: const)? ?[*&>]|float64\b|Float64|[dz]gemm|d884|f64f64|_f64_"
+"""Names of kernels of fp64 arrays and products; a `double` may be one scalar beside arrays of
+fp32."""
 _OF_VECTORS = re.compile(r"vec|gemv|gevm|mv\b", re.IGNORECASE)
 _TRANSPOSES = re.compile(r"transpos", re.IGNORECASE)
 _LESS_OF = {
@@ -54,10 +66,6 @@ _LESS_OF = {
     "less unrolling, smaller arrays per thread.",
     "shared memory": "Use less shared memory per block, or more threads for the same.",
 }
-_IN_FP32 = (
-    "Use fp32 where the results allow it: its arithmetic is up to {fp64_ratio} times as fast here, "
-    "and its data half as large."
-)
 _BY_LIBRARY = (
     "Use a library's matrix product ({product}), or compare with it: it keeps tiles of inputs in "
     "shared memory, and uses tensor cores where the GPU has them."
@@ -179,7 +187,6 @@ def _counters(trace: Trace, kernel: int) -> str:
 def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
     every = (
         _in_few_warps(trace, rows),
-        _in_slow_fp64(trace, rows, name),
         _as_long_in_any_grid(trace, rows),
         _slow_product(trace, rows, name) or _without_shared_memory(trace, rows, name),
         _beside_faster(trace, rows),
@@ -226,15 +233,26 @@ def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
     return Shown(values, _LESS_OF[held.limiter])
 
 
-def _in_slow_fp64(trace: Trace, rows: RowNumbers, name: str) -> Shown | None:
-    """It takes fp64 arguments, on a GPU that has next to no lanes for them."""
-    version = capability(trace, int(trace.recorded("kernels")["device"][rows[0]]))
+def fp64_ratio(trace: Trace, device: int) -> int:
+    """How many times as fast a GPU computes fp32 where it has next to no lanes for fp64, else 0."""
+    version = capability(trace, device)
     fp32, fp64 = (hardware.lanes_of(f"{version:.1f}", kind) for kind in ("fp32", "fp64"))
-    if not fp32 or not fp64 or fp32 < _SLOW_FP64 * fp64 or not _FP64.search(name):
-        return None
-    if _as_long_in_any_grid(trace, rows):
-        return None
-    return Shown({"fp64_ratio": fp32 // fp64}, _IN_FP32, sure=True)
+    return fp32 // fp64 if fp32 and fp64 and fp32 >= _SLOW_FP64 * fp64 else 0
+
+
+def _slow_fp64(trace: Trace) -> Iterator[TimeClaim]:
+    """Kernels in fp64 on a GPU that has next to no lanes for it: they win its ratio at most."""
+    rows = steady(trace, named(trace, _FP64))
+    codes = trace.recorded("kernels").texts("name").codes[rows]
+    of_block = np.zeros(len(rows), bool)
+    for own in groups.rows_of(codes).values():
+        of_block[own] = _as_long_in_any_grid(trace, rows[own]) is not None
+    rows = rows[~of_block]
+    for device, own in costliest_gpu(trace, rows, lambda gpu: bool(fp64_ratio(trace, gpu))):
+        ratio = fp64_ratio(trace, device)
+        less_ns = trace.recorded("kernels").duration_ns[own] * (ratio - 1) // ratio
+        claim = kernel_claim(trace, device, own, {"fp64_ratio": ratio}, savings.faster(less_ns))
+        yield replace(claim, saving="at-most")
 
 
 def _as_long_in_any_grid(trace: Trace, rows: RowNumbers) -> Shown | None:
@@ -388,6 +406,13 @@ _AS_THE_FASTER = (
 )
 
 
+SLOW_FP64 = FindingRule(
+    _slow_fp64,
+    "Kernels in fp64 take {total_ns} ({total_pct} of kernel time after warm-up): this GPU computes "
+    "fp64 at 1/{fp64_ratio} of its fp32 rate.",
+    "Use fp32 where the results allow it: its arithmetic is up to {fp64_ratio} times as fast here, "
+    "and its data half as large.",
+)
 OWN_KERNEL = FindingRule(
     _own_kernel,
     "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.{plain}",
@@ -410,9 +435,6 @@ OWN_KERNEL = FindingRule(
         Clause(
             " A call takes {block_ns} (median), of {few_blocks:block} as of {many_blocks:block}: "
             "that is the time of a block, not of all the work."
-        ),
-        Clause(
-            " It takes fp64 arguments: this GPU computes fp64 at 1/{fp64_ratio} of its fp32 rate."
         ),
     ),
 )

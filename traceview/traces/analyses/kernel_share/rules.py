@@ -176,6 +176,9 @@ def _doubles(trace: Trace) -> Iterator[rules.TimeClaim]:
     mixed = not (products_of & rules.named(trace, _FP64_PRODUCT)).any()
     if not products_of.any() or not (mixed or rules.trains(trace)):
         return
+    if any(own_kernels.fp64_ratio(trace, device) for device in range(len(trace.devices))):
+        # They win more there.
+        return
     for claim in rules.faster(_IN_DOUBLE, 2.0, least_ns=20_000)(trace):
         # What they win beyond half of their bytes depends on the GPU.
         yield replace(
@@ -437,6 +440,7 @@ RULES = (
     fusion.UNFUSED_ATTENTION,
     *products.CONVOLUTIONS,
     IN_DOUBLE,
+    own_kernels.SLOW_FP64,
     STATISTICS_OF_BATCHES,
     UNREAD_REDUCTIONS,
     UNROLLED,

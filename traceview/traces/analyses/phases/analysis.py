@@ -1,11 +1,12 @@
 """What each process did from its first event to its last, and what compilation cost.
 
-Start-up lasts until the first launch, shut-down begins where the last GPU work ends. In between,
-training shows in launches by autograd's threads and in kernels of an optimizer, replay in launches
-of CUDA graphs, generation in attention that alternates with the choice of a token, and evaluation
-in passes of training's kernels without a backward pass. The phase in which the first steady step
-begins is warm-up until then. While code is compiled, the phase is compilation, whatever else
-happens. Stretches below 1 ms join the one before.
+Start-up lasts until the first launch, shut-down begins where the last GPU work ends; where a run is
+about what the CPU does then, both are CPU work, as in the verdict. In between, training shows in
+launches by autograd's threads and in kernels of an optimizer, replay in launches of CUDA graphs,
+generation in attention that alternates with the choice of a token, and evaluation in passes of
+training's kernels without a backward pass. The phase in which the first steady step begins is
+warm-up until then. While code is compiled, the phase is compilation, whatever else happens.
+Stretches below 1 ms join the one before.
 
 `busy_pct` is the union of the process's GPU work ÷ the length of the phase. The verdict is
 gpu-bound from 90 %, else that of the causes of more than half of the idle time, else mixed.
@@ -23,7 +24,13 @@ from traceview.base.tables.arrays import Array, Integers, Mask, object_array, pi
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses.base import Analysis, Chart, Result
 from traceview.traces.analyses.phases.findings import RULES, replayed_sequences
-from traceview.traces.analyses.phases.phases import Phase, Phases, phases, selected_phases
+from traceview.traces.analyses.phases.phases import (
+    WITHOUT_WORK,
+    Phase,
+    Phases,
+    phases,
+    selected_phases,
+)
 from traceview.traces.analyses.verdict.parts import steady_parts
 from traceview.traces.analyses.verdict.verdict import late_word
 from traceview.traces.facts import code, compilation, operations, python_events
@@ -34,7 +41,6 @@ from traceview.traces.rules import findings
 from traceview.traces.trace import Trace
 
 _MOST = 0.5
-WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN)
 
 
 def verdicts(trace: Trace, every: Phases) -> list[str]:
@@ -95,7 +101,7 @@ def _phase_of_gaps(trace: Trace, every: Phases) -> Integers:
 _PROCESS = "process_id int64: process id of the operating system"
 _PHASE = (
     "phase text: start-up, compilation, warm-up, training, evaluation, generation, replay (of "
-    "CUDA graphs), compute (other GPU work) or shut-down"
+    "CUDA graphs), compute (other GPU work), shut-down or cpu-work (before or after all GPU work)"
 )
 _BUSY = "busy_pct float64: share of that time in which the GPU ran the process's work"
 PHASES = TableSpec(

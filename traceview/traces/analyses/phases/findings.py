@@ -474,8 +474,8 @@ def _working(trace: Trace, process: int) -> tuple[int, str]:
     """
     every = phases.phases(trace)
     own = every.process == process
-    begun = every.start_ns[own & (every.phase != phases.Phase.START_UP)]
-    ended = every.end_ns[own & (every.phase != phases.Phase.SHUT_DOWN)]
+    begun = every.start_ns[own & ~np.isin(every.phase, phases.WITHOUT_WORK)]
+    ended = every.end_ns[own & ~np.isin(every.phase, phases.WITHOUT_WORK[1:])]
     if not len(begun) or not len(ended):
         return 0, ""
     start_up = every.start_ns[own & (every.phase == phases.Phase.START_UP)]

@@ -1,7 +1,8 @@
 """Phases of each process, from its first event to its last.
 
 Compilation comes from `compilation`. Before the first launch is start-up, after the last GPU work
-shut-down. What is launched in between tells the rest apart:
+shut-down: CPU work where the run is about what the CPU does then, as the verdict says. What is
+launched in between tells the rest apart:
 
 1. Training: around launches of autograd's threads and kernels of an optimizer.
 2. Replay: around launches of CUDA graphs.
@@ -21,6 +22,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, ColumnRecord, Integers, Mask, RowNumbers, arrays, picked
+from traceview.traces.analyses.gpu_idle.beside_work import beside_gpu_work
 from traceview.traces.facts import compilation, operations
 from traceview.traces.facts.idle.gaps import busy_by_process
 from traceview.traces.facts.kernel_classes import KernelClass, kernel_classes
@@ -41,12 +43,14 @@ class Phase(IntEnum):
     REPLAY = 6
     COMPUTE = 7
     SHUT_DOWN = 8
+    CPU_WORK = 9
 
     @property
     def label(self) -> str:
         return self.name.lower().replace("_", "-")
 
 
+WITHOUT_WORK = (Phase.START_UP, Phase.SHUT_DOWN, Phase.CPU_WORK)
 _OPTIMIZER_BURST = 8
 _PASSES = 3
 _LEAST_PASSES = 1.5
@@ -101,6 +105,12 @@ def phases(trace: Trace) -> Phases:
         for stretch in _phases_of(trace, process, *lives[process].tolist())
     ]
     process, phase, start, end = np.array(rows, np.int64).reshape(-1, 4).T
+    launching = operations.operations(trace).process
+    for work in beside_gpu_work(trace):
+        middle = sum(time or 0 for time in work.window) // 2
+        own = (process == np.bincount(launching[launching >= 0]).argmax()) & (start <= middle)
+        own &= (middle < end) & np.isin(phase, WITHOUT_WORK)
+        phase[own & (2 * work.saved_ns > end - start)] = Phase.CPU_WORK
     busy = np.zeros(len(process), np.int64)
     for each, own in groups.rows_of(process).items():
         busy[own] = _busy_ns(trace, each, start[own], end[own])

@@ -124,8 +124,9 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
     work_ns = _work_parts(
         busy_by_kind(trace), compute_ns / judged_ns if 2 * judged_ns > int(class_ns.sum()) else 1.0
     )
-    idle, named = _idle_parts(trace, device)
-    parts = {each: work_ns.get(each, 0) + idle.get(each, 0) for each in {**work_ns, **idle}}
+    parts, idle = dict(work_ns), idle_by_kind(trace)
+    for each, time_ns in idle.items():
+        parts[each.limit] = parts.get(each.limit, 0) + time_ns
     return SteadyParts(
         device,
         gaps.steady_spans_ns(trace)[device],
@@ -134,7 +135,7 @@ def steady_parts(trace: Trace) -> SteadyParts | None:
         parts,
         _largest_class(trace, rows, class_ns, busy_ns),
         starved_devices(trace)[device],
-        named,
+        {each: time_ns for each, time_ns in idle.items() if each.apart},
         gaps.unknown_idle(trace).get(device),
         work_ns["copies"],
     )
@@ -212,19 +213,13 @@ def _fp32_gemm_ns(trace: Trace, rows: Array) -> int:
     return int(kernels.duration_ns[np.isin(names.codes, gemms)].sum())
 
 
-def _idle_parts(
-    trace: Trace, device: int
-) -> tuple[dict[Limit, int], dict[IdleCause | Activity, int]]:
-    """Steady idle time by the limit that its cause stands for, and of it the named parts."""
-    every = gaps.gaps(trace)
-    idle_ns = dict(zip(CAUSES, every.by_cause(every.steady(device)).tolist(), strict=True))
-    parts: dict[Limit, int] = {}
-    for cause, time_ns in idle_ns.items():
-        if time_ns:
-            parts[cause.limit] = parts.get(cause.limit, 0) + time_ns
-    named: dict[IdleCause | Activity, int] = {
-        cause: time_ns for cause, time_ns in idle_ns.items() if cause.apart
-    }
+@fact
+def idle_by_kind(trace: Trace) -> dict[IdleCause | Activity, int]:
+    """Steady idle time of the main device by cause; what is late behind an activity, by that."""
+    every, device = gaps.gaps(trace), gaps.main_device(trace)
+    idle_ns: dict[IdleCause | Activity, int] = dict(
+        zip(CAUSES, every.by_cause(every.steady(device)).tolist(), strict=True)
+    )
     late_ns, spent_ns = idle_ns[CAUSES[LAUNCH_LATE]], _late_ns(trace, device)
     loading_ns = sum(spent_ns.pop(doing) for doing in (DATA_WAIT, DATA_LOADING))
     # Steady launch-late idle time in ranges that are named for loading data.
@@ -233,14 +228,10 @@ def _idle_parts(
     loading = patterns.with_name(late.pattern[own], lambda name: bool(_LOADS.search(name)))
     spent_ns = {DATA_LOADING: max(loading_ns, int(late.steady_ns[own[loading]].sum())), **spent_ns}
     for doing, time_ns in spent_ns.items():
-        moved_ns = min(time_ns, late_ns)
-        late_ns -= moved_ns
-        activity = ACTIVITIES[doing]
-        parts["cpu-launch"] = parts.get("cpu-launch", 0) - moved_ns
-        parts[activity.limit] = parts.get(activity.limit, 0) + moved_ns
-        if activity.apart:
-            named[activity] = moved_ns
-    return {limit: time_ns for limit, time_ns in parts.items() if time_ns}, named
+        idle_ns[ACTIVITIES[doing]] = min(time_ns, late_ns)
+        late_ns -= idle_ns[ACTIVITIES[doing]]
+    idle_ns[CAUSES[LAUNCH_LATE]] = late_ns
+    return {each: time_ns for each, time_ns in idle_ns.items() if time_ns}
 
 
 def _late_ns(trace: Trace, device: int) -> dict[int, int]:

@@ -6,22 +6,24 @@ first. Communication counts where nothing computes, copies where neither runs, a
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Literal
 
 from traceview.base.records import record
 from traceview.base.tables import NULL, column_list
-from traceview.base.vocabulary.causes import CAUSE_NAMES, Limit
+from traceview.base.vocabulary.causes import Limit
 from traceview.traces.analyses.verdict import verdict
 from traceview.traces.analyses.verdict.parts import (
     SteadyParts,
     busy_by_kind,
+    idle_by_kind,
     main_loop,
     steady_parts,
     steady_rows,
 )
 from traceview.traces.facts.idle import first_calls
-from traceview.traces.facts.idle.gaps import device_work, gaps, main_device, steady_spans_ns
+from traceview.traces.facts.idle.gaps import device_work, main_device, steady_spans_ns
 from traceview.traces.facts.idle.launching import verdict as launch_verdict
 from traceview.traces.facts.kernel_classes import communication_operations
 from traceview.traces.facts.memory import levels, moments
@@ -134,7 +136,8 @@ def _memory_peak(trace: Trace, device: int) -> int | None:
 class TimePart:
     """Time of one kind.
 
-    `name` is a class of kernels, graph, copy, memset, or a cause of idle time.
+    `name` is a class of kernels, graph, copy, memset, or a cause of idle time; where launches are
+    late behind an activity of the CPU that is known, that activity.
     """
 
     kind: Literal["busy", "idle"]
@@ -173,9 +176,11 @@ def _longest_steady(trace: Trace) -> RunTime | None:
     if device < 0:
         return None
     busy = [TimePart("busy", *part) for part in busy_by_kind(trace).items()]
-    idle_ns = gaps(trace).by_cause(gaps(trace).steady(device))
-    named = zip(CAUSE_NAMES, idle_ns.tolist(), strict=True)
-    idle = [TimePart("idle", *part) for part in named]
+    idle_ns = Counter[str]()
+    for kind, time_ns in idle_by_kind(trace).items():
+        # Compilation is a cause where phases finds it, and an activity where samples do.
+        idle_ns[kind.name] += time_ns
+    idle = [TimePart("idle", *part) for part in idle_ns.items()]
     ordered = sorted(busy + idle, key=lambda part: (part.kind, -part.time_ns))
     device_id = int(trace.devices["device_id"][device])
     parts = tuple(part for part in ordered if part.time_ns)
