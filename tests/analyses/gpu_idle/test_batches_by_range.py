@@ -49,7 +49,8 @@ def test_batches_are_waited_for_by_their_ranges(tmp_path, seed, pins, kind, reme
     assert 0.99 * sum(waits[2:]) < first.time_at_stake_ns <= sum(waits)
 
 
-def test_batches_that_are_ready_are_no_cause(tmp_path):
-    export, _ = trained("Multi", 0, waits_us=(10, 20))
+@pytest.mark.parametrize("waits_us", [(10, 20), (300, 900)])
+def test_batches_that_are_ready_are_no_cause(tmp_path, waits_us):
+    export, _ = trained("Multi", 0, waits_us=waits_us)
     report = traceview.analyze(export.load(tmp_path))
     assert not [each for each in report.findings if "num_workers" in each.finding.action]

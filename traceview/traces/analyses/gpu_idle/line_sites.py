@@ -28,6 +28,7 @@ from traceview.traces.facts.idle.lines import (
     sum_lines,
 )
 from traceview.traces.facts.idle.stack_sites import calls_jax, function_name, stack_sites
+from traceview.traces.facts.ranges.origins import READY_NS
 from traceview.traces.facts.samples import (
     UNNAMED_FUNCTIONS,
     SampledLine,
@@ -443,8 +444,6 @@ def _accidents(trace: Trace, device: int, cause: int) -> Iterator[Accident]:
 # slower than the program: launches that came sooner would only wait longer. Waits for the first
 # batch of an epoch, and the time it takes to receive a batch that is ready, do not count.
 
-READY_NS = 4_000_000
-"""Receiving a batch that is ready took 2 ms where it was sampled (9.8 MB, not pinned)."""
 LEAST_WAITS, LEAST_OF_STEPS = 3, 0.1
 """Fewer waits for the workers, or waits in a smaller part of the steps, are not a rhythm."""
 
