@@ -394,7 +394,6 @@ def _claim(
         remedy=reason.remedy,
         tested=reason.remedies,
         otherwise=reason.otherwise,
-        sized=reason.sized,
     )
 
 
