@@ -48,8 +48,8 @@ _ALONE = (
 _MINOR_WALKED_SHARE = 0.25
 # Below this share of what a pass moves, no change to an access saves as much as a trial must show.
 _NEGLIGIBLE_SHARE = 0.03
-# Of the bytes in the sectors that a pass moves. Where all accesses have 32 bits they cost 37 % of
-# the time (`_is_alone`): those of a quarter of the bytes less than a tenth.
+# Of the bytes that a pass needs, by the sectors that an access touches. Where all accesses have 32
+# bits they cost 37 % of the time (`_is_alone`): those of a quarter of the bytes less than a tenth.
 _SMALL_SHARE = 0.25
 # Times the memory's: a pass of a kernel with twice the arithmetic is no longer bound by its loads.
 _MUCH_ARITHMETIC = 2.0
@@ -114,9 +114,6 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     }
     total = sum(bits.values())
     tiled = any(each.tiles for each in every.values() if each)
-    # A small type beside larger ones, or an index, is a small part of what the launch moves.
-    wasteful = {s: each for s, each in every.items() if each and not each.used}
-    sent = {s: hottest[s] * (_waste(wasteful[s]) if s in wasteful else 1.0) for s in streams}
     alone = _is_alone(kernel)
     # A loop that waits for memory's latency, or computes for longer than it loads, gains little.
     waits, computes = any(few_loads_in_flight(kernel)), kernel.arithmetic >= _MUCH_ARITHMETIC
@@ -143,7 +140,9 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
                 reason = replace(reason, remedy=remedy, kept=bool(leave), basis=proof)
             lane = narrow.layout.lane
             served = given and reason.uncertain and lane is not None and not lane.parameter
-            small = sent[stream] < _SMALL_SHARE * sum(sent.values())
+            # A small type beside larger ones, or an index, is a small part of all bytes.
+            sent = hottest[stream] * (1.0 if narrow.used else _waste(narrow))
+            small = sent < _SMALL_SHARE * sum(hottest.values())
             # Several narrow loads per thread, or a loop of them, fill the latency in part.
             marginal = given and reason.coalesced and not alone
             severity = _severity(narrow, reason, minor=minor or served or small or marginal)
