@@ -5,7 +5,7 @@ import pytest
 from tests.ptx.compiled_kernels import HEADER
 from traceview.kernels.headless.compile_options import CompileOptions
 from traceview.kernels.inspect.targets import kernels_of
-from traceview.kernels.ptx.producers import plain_name, short_name
+from traceview.kernels.ptx.producers import plain_name, short_name, template_of
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,17 @@ def test_kernels_are_chosen_by_it(tmp_path):
     wanted_and_found = {"scale": 2, "plain": 1, names[0]: 1, "sca*": 2, "_Z5*": 3}
     for wanted, found in wanted_and_found.items():
         assert len(kernels_of(str(file), CompileOptions(kernel=wanted))) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "template"),
+    [
+        ("scale<float>", "scale"),
+        ("ops::scale<__half, 8>", "ops::scale"),
+        ("ops<int>::scale<pair<float, 2>>", "ops<int>::scale"),
+        ("ops<int>::scale", "ops<int>::scale"),
+        ("<lambda>", "<lambda>"),
+    ],
+)
+def test_the_name_that_instances_of_a_template_share(name, template):
+    assert template_of(name) == template

@@ -263,14 +263,38 @@ def test_all_missing_headers_take_one_run_more(count, level, program, monkeypatc
     assert runs.count(True) == 2
 
 
-def test_after_the_budget_nvcc_does_not_start_again(program):
+def test_after_the_budget_nvcc_does_not_start_again(program, monkeypatch):
     need_compiler()
     if not find("nvcc"):
         pytest.skip("NVRTC compiles once")
     program.write_text(f"#include <of_nobody.h>\n{PROGRAM}")
+    run = cuda_cpp._run_nvcc
+    monkeypatch.setattr(cuda_cpp, "_run_nvcc", lambda nvcc, flags, *_: run(nvcc, flags))
     shown = r"of_nobody\.h: No such file or directory; not done within 0\.001 s; .*--budget 0\.003"
     with pytest.raises(TraceviewError, match=shown):
         compile_cuda(program, budget_s=0.001)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "kernel", "remedy"),
+    [
+        (1, "", "allow more time with --budget 0.6"),
+        (1, "copy", "allow more time with --budget 0.6"),
+        (2, "", "name one of its kernels, as copy.cu:KERNEL, or allow more time with --budget 0.6"),
+        (2, "copy", "allow more time with --budget 0.6"),
+    ],
+)
+def test_a_compilation_that_takes_long_is_ended(kernels, kernel, remedy, program, monkeypatch):
+    nvcc = program.with_name("nvcc")
+    nvcc.write_text("#!/bin/sh\nexec sleep 60\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("TRACEVIEW_NVCC", str(nvcc))
+    more = "__global__ void other(int* x) { *x = 1; }\n" * (kernels - 1)
+    program.write_text(PROGRAM + more)
+    with pytest.raises(TraceviewError) as raised:
+        compile_cuda(program, kernel=kernel, budget_s=0.2)
+    assert raised.value.what == "nvcc takes more than 0.6 s to compile copy.cu"
+    assert raised.value.remedy == remedy
 
 
 def test_functors_of_cuda_12_keep_their_bases(program):

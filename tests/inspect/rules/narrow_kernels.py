@@ -257,6 +257,13 @@ def copy(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def masked_by(x_ptr, mask_ptr, y_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    keep = tl.load(mask_ptr + offsets) > 0
+    tl.store(y_ptr + offsets, tl.where(keep, tl.load(x_ptr + offsets), 0.0))
+
+
+@triton.jit
 def of_neighbours(x_ptr, w_ptr, near_ptr, y_ptr, count, steps, BLOCK: tl.constexpr):
     m, n, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK), tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK, BLOCK), tl.float32)

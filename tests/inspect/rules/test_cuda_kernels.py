@@ -128,6 +128,33 @@ def test_whole_sectors_of_a_file_are_information_unless_few_are_in_flight(
     assert loads.action.startswith("Leave it") == (loads.severity == "info")
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("type_", "value", "bits"),
+    [
+        ("float", "x[at]", 32),
+        ("float", "x[at] + w[at]", 64),
+        ("short", "x[at] + w[at]", 32),
+        ("unsigned char", "x[at]", 8),
+        ("unsigned short", "x[at] + w[at] + x[at + n] + w[at + n]", 64),
+    ],
+)
+def test_vectors_are_advised_where_few_bytes_are_in_flight(tmp_path, arch, type_, value, bits):
+    need("ptxas", "nvdisasm")
+    need_compiler()
+    (tmp_path / "k.cu").write_text(
+        f"__global__ void k(const {type_}* x, const {type_}* w, {type_}* y, int n) {{\n"
+        "  int at = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        f"  if (at < n) y[at] = {value};\n}}\n"
+    )
+    (kernel,) = traceview.inspect_ptx(tmp_path / "k.cu", arch=arch).kernels
+    (finding,) = (f for f in kernel.findings if "Global loads" in f.message)
+    is_proven = arch == "sm_90" and bits <= 32
+    whole = "info" if type_ == "float" else "low"
+    assert finding.severity == ("medium" if is_proven else whole)
+    assert ("8.19 kB or less in flight" in finding.evidence.basis) == is_proven
+
+
 STEPS = """
 __global__ void steps(int* data, int* output, int n, int layers) {{
   int begin = threadIdx.x + n * blockIdx.x / gridDim.x, end = n * (blockIdx.x + 1) / gridDim.x;

@@ -9,7 +9,7 @@ from tests.inspect.retried import Retried, allow
 from traceview.kernels.inspect.target_report import inspect
 
 OPERANDS = "*fp16:16, *fp16:16, *fp32:16"
-WAITS = "loaded within the hottest loop without prefetching"
+WAITS = "loaded within the loop without prefetching"
 OLDER = "tl.dot runs as mma.sync"
 
 
@@ -117,10 +117,10 @@ def test_bytes_that_several_threads_load_are_in_flight_once(retried, size, warps
 
 
 @pytest.mark.parametrize("steps", [1, 2, 64])
-def test_a_loop_of_one_turn_waits_for_nothing(retried, steps):
+def test_a_loop_of_one_or_two_turns_waits_for_nothing(retried, steps):
     tried = retried("scanned", "*fp32:16, *fp32:16, i32, i32:16, 1, 128")
     report = inspect(replace(tried._unchanged(), integers={"steps": steps}), sass=False)
-    assert bool(told(report.findings, "waits for its loads")) == (steps > 1)
+    assert bool(told(report.findings, "waits for its loads")) == (steps > 2)
 
 
 @pytest.mark.parametrize("launched", [True, False])
@@ -210,35 +210,56 @@ import triton.language as tl
 @triton.jit
 def product(a, b, c, K, N, B: tl.constexpr):
     at = tl.arange(0, B)
+    left = tl.make_tensor_descriptor(a, [B, K], [K, 1], [B, B])
+    right = tl.make_tensor_descriptor(b, [K, N], [N, 1], [B, B])
     sums = tl.zeros([B, B], tl.float32)
     {before}
     {loop}:
-        left = tl.load(a + at[:, None] * K + i + at[None, :])
-        sums = tl.dot(left, tl.load(b + (i + at)[:, None] * N + at[None, :]), sums)
+        sums = tl.dot({operands}, sums)
         {after}
     tl.store(c + at[:, None] * N + at[None, :], sums)
 """
 
 
+OPERANDS_BY = {
+    "pointers": "tl.load(a + at[:, None] * K + i + at[None, :]), "
+    "tl.load(b + (i + at)[:, None] * N + at[None, :])",
+    "TMA": "left.load([0, i]), right.load([i, 0])",
+}
+
+
+@pytest.mark.parametrize("operands", OPERANDS_BY)
 @pytest.mark.parametrize(
-    ("before", "loop", "after"),
+    ("before", "loop", "after", "is_named"),
     [
-        ("i = 0", "while i < K", "i += B"),
-        ("i = K - B", "while i >= 0", "i -= B"),
-        ("pass", "for i in tl.range(0, K, B)", "pass"),
+        ("i = 0", "while i < K", "i += B", True),
+        ("i = K - B", "while i >= 0", "i -= B", True),
+        ("pass", "for i in tl.range(0, K, B)", "pass", False),
+        (
+            "i = 0",
+            "while i < K",
+            "i += B\n        for j in range(K): sums += tl.load(c + j)",
+            False,
+        ),
     ],
+    ids=["up", "down", "for", "with another loop in it"],
 )
-def test_a_while_is_not_pipelined(tmp_path, before, loop, after):
+def test_a_while_is_not_pipelined(tmp_path, operands, before, loop, after, is_named):
     pytest.importorskip("triton")
-    text = COUNTED.format(before=before, loop=loop, after=after)
+    text = COUNTED.format(before=before, loop=loop, after=after, operands=OPERANDS_BY[operands])
     (tmp_path / "k.py").write_text(text)
     signature = "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16, 64"
-    report = traceview.inspect_ptx(f"{tmp_path}/k.py:product", signature=signature, budget_s=0.1)
-    found = told(report.kernels[0].findings, WAITS)
-    assert len(found) == ("while" in loop)
-    for finding in found:
-        assert "the loop is a while" in finding.message
-        assert "tl.range(start, end, step)" in finding.action
+    for stages in (1, 3):
+        report = traceview.inspect_ptx(
+            f"{tmp_path}/k.py:product", signature=signature, num_stages=stages, budget_s=0.1
+        )
+        (kernel,) = report.kernels
+        found = told(kernel.findings, "the loop is a while")
+        assert [f.message for f in found if WAITS not in f.message] == []
+        assert len(found) == is_named
+        assert not is_named or "tl.range(start, end, step)" in found[0].action
+        assert bool(told(kernel.findings, WAITS)) == (is_named or "while" in loop or stages == 1)
+        assert not told(kernel.findings, "that it has just started")
 
 
 UNPACKED = """

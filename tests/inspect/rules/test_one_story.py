@@ -52,8 +52,28 @@ def test_a_tile_that_nobody_gave_proves_little(tmp_path, decorator, default, pas
     assert report.compiled.assumed_sides == (() if known else ("SIDE",))
     for finding in report.findings:
         assert known or finding.severity != "high"
-        assert ("SIDE=64 assumed" in finding.evidence.basis) == (not known)
+        assert ("with SIDE=64 (guessed)" in finding.message) == (not known)
     assert report.findings or not known
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(
+    find_spec("triton") is None or find_spec("torch") is None, reason="compiles with Triton"
+)
+@pytest.mark.parametrize(
+    ("index", "severity", "is_of_tile"),
+    [("at", "low", True), ("at * rows", "high", False), ("at // 64 * rows + at % 64", "low", True)],
+)
+def test_what_another_tile_has_not_is_low(tmp_path, index, severity, is_of_tile):
+    kernel = KERNEL.replace("{default}", "").replace("{passed}", ", SIDE=head_dim")
+    kernel = kernel.replace("x_ptr, y_ptr, n, SIDE", "x_ptr, y_ptr, n, rows, SIDE")
+    kernel = kernel.replace("x_ptr + at", f"x_ptr + {index}").replace("numel()", "numel(), rows")
+    (tmp_path / "script.py").write_text(HEAD + kernel)
+    (report,) = traceview.inspect_ptx(tmp_path / "script.py", budget_s=120).kernels
+    assert report.compiled.assumed_sides == ("SIDE",)
+    loads = [f for f in report.findings if "Global loads" in f.message]
+    assert [f.severity for f in loads] == [severity]
+    assert ("with SIDE=64 (guessed)" in loads[0].message) == is_of_tile
 
 
 @pytest.mark.programs

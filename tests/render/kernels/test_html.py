@@ -217,3 +217,17 @@ def test_a_file_of_another_length_than_compiled_gives_no_wrong_lines(file):
     html = render_ptx_html(PtxReport("k", (with_code(file),)), "1")
     assert "has only 1 line: it changed" in html
     assert a_line().file not in html
+
+
+@pytest.mark.parametrize("registers", [32, 40])
+def test_a_further_variant_has_only_that_in_which_it_differs(file, registers):
+    first, second = with_code(file, registers=32), with_code(file, registers=registers)
+    html = render_ptx_html(PtxReport("gelu.py", (first, second)), "1")
+    whole, rest = html.split('<section id="k2"')
+    assert "<dt>registers</dt><dd>32</dd>" in whole
+    assert rest.count("<dt>") - rest.count("<dt><code>") == (registers != 32)
+    assert "<h3>accesses" in whole
+    assert "<h3>accesses" not in rest
+    assert 'All else is as for <a href="#k1">gelu_kernel 1</a>.' in rest
+    assert re.search(r"<details>\s*<summary>Code</summary>", rest)
+    assert "<summary>Code</summary>" not in whole

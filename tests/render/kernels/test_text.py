@@ -15,6 +15,7 @@ from traceview.kernels.ptx.model import Argument
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.render.json import render_json
 from traceview.render.kernels.names import SourceNames
+from traceview.render.kernels.summary import variant
 from traceview.render.kernels.text import render_ptx_text, render_views
 
 UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -63,11 +64,42 @@ def test_what_variants_of_a_kernel_share_is_told_once(message, action, is_short)
     text = render_ptx_text(
         of(replace(first, findings=(known,)), replace(first, findings=(other,))), width=100
     )
-    assert f"As above: {message}" in text if is_short else "As above" not in text
+    assert text.count("1 finding as above") == text.count("also: ") == is_short
     assert text.count("→ ") == 2 - is_short
     assert text.count("Note: no such tool") == 1
     alone = render_ptx_text(of(replace(first, findings=(other,))), width=100)
     assert f"→ {action}" in alone
+
+
+def an_instance(types, bits, number):
+    """An instance of a template k, whose line 8 loads so many bits."""
+    report = a_report()
+    template = f"the load at a.cu:8 moves {bits} bits"
+    finding = replace(report.findings[0], template=template, remedy="Move more")
+    return replace(
+        report,
+        compiled=replace(report.compiled, name=f"_Z1kI{number}"),
+        demangled_name=f"void {types}(int)",
+        findings=(finding,),
+    )
+
+
+@pytest.mark.parametrize(("second", "is_short"), [("k<__half>", True), ("other<__half>", False)])
+def test_what_instances_of_a_template_share_is_said_once_with_their_names(second, is_short):
+    instances = an_instance("k<float>", 32, 1), an_instance(second, 16, 2)
+    text = render_ptx_text(of(*instances), width=100)
+    assert ("moves 16 to 32 bits" in text) == is_short
+    assert (f"also: {second}" in text) == is_short
+    assert ("moves 16 bits" in text) == (not is_short)
+
+
+def test_a_variant_is_named_after_what_it_alone_has():
+    blocks = [
+        a_report(compiled=a_compiled(arguments=(Argument("BLOCK", "constexpr", value=size),)))
+        for size in (64, 128)
+    ]
+    assert [variant(block, blocks) for block in blocks] == ["BLOCK=64", "BLOCK=128"]
+    assert variant(blocks[0], [blocks[0], blocks[0]]) == "k"
 
 
 def test_a_guess_is_called_a_guess():

@@ -25,7 +25,7 @@ from traceview.kernels.ptx.pipes import SCHEDULERS, need_of
 from traceview.kernels.ptx.ttgir.operations import (
     LayoutConversion,
     layout_conversions,
-    without_single_turns,
+    without_few_turns,
 )
 from traceview.kernels.ptx.ttgir.parser import IrModule, parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import scalar_accesses
@@ -119,11 +119,11 @@ class KernelContext:
 
     @cached_property
     def ttgir(self) -> IrModule | None:
-        """Triton's TTGIR, parsed, with no loops of one turn; None without it."""
+        """Triton's TTGIR, parsed, with no loops of one or two turns; None without it."""
         text = self.compiled.stages.get("ttgir")
         passed = {a.name: a.value for a in self.compiled.arguments if type(a.value) is int}
         integers = {**passed, **self.compiled.integers}
-        return without_single_turns(parse_ttgir(text), integers) if text else None
+        return without_few_turns(parse_ttgir(text), integers) if text else None
 
     @cached_property
     def layout_conversions(self) -> tuple[LayoutConversion, ...]:

@@ -22,7 +22,13 @@ from traceview.kernels.ptx.instruction_mix import InstructionMix
 from traceview.kernels.ptx.issue_cycles import LoopCycles
 from traceview.kernels.ptx.live_registers import LiveRegisters, SpilledValue
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, Kind, SourceLine
-from traceview.kernels.ptx.producers import EXTERN_SHARED, Producer, own_name, short_name
+from traceview.kernels.ptx.producers import (
+    EXTERN_SHARED,
+    Producer,
+    own_name,
+    short_name,
+    template_of,
+)
 from traceview.kernels.ptx.ttgir.loop_loads import PipelineBuffer
 from traceview.kernels.ptx.ttgir.operations import LayoutConversion
 from traceview.kernels.toolchain.listings import Code
@@ -334,6 +340,11 @@ class KernelReport(display.Described):
         if own := own_name(self.name):
             return own
         return short_name(self.demangled_name) if self.demangled_name else self.name
+
+    @property
+    def family(self) -> str:
+        """The short name that the instances of a template share: without its last arguments."""
+        return template_of(self.short_name)
 
     @property
     def counted_tensor_ops(self) -> Mapping[str, int]:

@@ -146,11 +146,21 @@ def short_name(demangled: str) -> str:
     return name[blank + 1 :] or demangled
 
 
+def template_of(name: str) -> str:
+    """A short name without the arguments of its template: `ops::scale` of `ops::scale<float>`."""
+    at = _opened_at(name, "<", ">") if name.endswith(">") else None
+    return name[:at]
+
+
 def _parameters_at(name: str) -> int | None:
-    end = name.rfind(")")
+    return _opened_at(name, "(", ")")
+
+
+def _opened_at(name: str, opening: str, closing: str) -> int | None:
+    """Where the last pair of brackets opens; None without one, or if the name begins with it."""
     depth = 0
-    for at in range(end, -1, -1):
-        depth += (name[at] == ")") - (name[at] == "(")
+    for at in range(name.rfind(closing), -1, -1):
+        depth += (name[at] == closing) - (name[at] == opening)
         if depth == 0:
             return at or None
     return None

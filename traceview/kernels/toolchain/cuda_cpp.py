@@ -117,9 +117,10 @@ def compile_cuda(
     nvcc compiles whole programs, without host code that does not compile or takes long, which
     `note` names, and without kernels other than `kernel` where those take long; a `kernel<float>`
     is made of its template, and a template that the file makes no kernel of comes with a file of
-    the project that does. Once `budget_s` are over nvcc does not start again. NVRTC (used only
-    without nvcc) compiles device code alone. Raises InputError if the file cannot be read,
-    ToolNotFoundError without either compiler, and TraceviewError with the compiler's first error.
+    the project that does. Once `budget_s` are over nvcc does not start again, and it never runs for
+    longer than three times as long. NVRTC (used only without nvcc) compiles device code alone.
+    Raises InputError if the file cannot be read, ToolNotFoundError without either compiler, and
+    TraceviewError with the compiler's first error.
     """
     try:
         source = path.read_bytes()
@@ -154,6 +155,11 @@ class _Asked:
     def is_over(self) -> bool:
         return time.monotonic() > self.ends
 
+    @property
+    def more_s(self) -> float:
+        """The seconds for which nvcc runs at most, and the budget to ask for where those end."""
+        return 3 * self.budget_s
+
 
 def _with_nvcc(path: Path, asked: _Asked, note: Callable[[str], None]) -> tuple[str, bytes]:
     """Compile with nvcc, first without those headers of PyTorch that take it long.
@@ -186,7 +192,7 @@ def _with_nvcc(path: Path, asked: _Asked, note: Callable[[str], None]) -> tuple[
         what = f"{error}{also}" if error else "no kernel is made of its template"
         if is_late:
             what = f"{what}; not done within {asked.budget_s:g} s"
-            longer = f"allow more time with --budget {3 * asked.budget_s:g}"
+            longer = f"allow more time with --budget {asked.more_s:g}"
             remedy = f"{remedy}, or {longer}" if remedy else longer
         raise TraceviewError(f"nvcc does not compile {path}: {what}", remedy)
     for text in attempt.notes():
@@ -303,7 +309,7 @@ class _Attempt:
         one = whole.with_one_kernel(self._asked.name) if self._asked.name else whole
         can_be_one = one != whole
         half_s = self._asked.budget_s / 2
-        most_s = half_s if can_be_one else tools.COMPILE_TIMEOUT_S
+        most_s = half_s if can_be_one else self._asked.more_s
         if self.error:
             # To compile what is left of a file is a trial.
             most_s = min(most_s, max(self._asked.ends - time.monotonic(), half_s))
@@ -313,10 +319,17 @@ class _Attempt:
             if self.error and (self._asked.is_over or not can_be_one):
                 return None
             if not can_be_one:
-                raise
+                raise self._takes_long(most_s) from None
         self._is_one = True
         self._copies.take(one)
         return self._run()
+
+    def _takes_long(self, most_s: float) -> TraceviewError:
+        """The error where nvcc is not done with the first compilation."""
+        name, remedy = self._path.name, f"allow more time with --budget {self._asked.more_s:g}"
+        if not self._asked.name and len(device_code.kernels_in(self._source)) > 1:
+            remedy = f"name one of its kernels, as {name}:KERNEL, or {remedy}"
+        return TraceviewError(f"nvcc takes more than {most_s:g} s to compile {name}", remedy)
 
     def _absent(self) -> Iterator[str]:
         """The headers that nvcc would not find, one after the other, in the order of the source."""

@@ -30,7 +30,13 @@ from traceview.render.kernels.diff import (
     presence,
     rows,
 )
-from traceview.render.kernels.names import SourceNames, action_of, basis_of, message_of
+from traceview.render.kernels.names import (
+    SourceNames,
+    action_of,
+    basis_of,
+    message_of,
+    shared_findings,
+)
 from traceview.render.kernels.summary import circumstances as how_compiled
 from traceview.render.kernels.summary import differences, figures, limited, made_of, shown_name
 
@@ -62,7 +68,11 @@ class KernelFindingView:
 
 @record
 class KernelView:
-    """One kernel on the page. `number` distinguishes kernels of one name; else it is empty."""
+    """One kernel on the page. `number` distinguishes kernels of one name; else it is empty.
+
+    `beside` is the variant of the kernel that is shown in full, None for that one itself. What
+    both have is shown there alone.
+    """
 
     key: str
     name: str
@@ -72,11 +82,11 @@ class KernelView:
     figures: tuple[tuple[str, str], ...]
     limits: str
     made_of: tuple[tuple[str, str], ...]
-    accesses: TableView
-    details: tuple[TableView, ...]
+    tables: tuple[TableView, ...]
     differences: tuple[str, ...]
     notes: tuple[str, ...]
     code: CodeView
+    beside: FindingPlace | None = None
 
 
 @record
@@ -106,15 +116,43 @@ def render_ptx_html(report: PtxReport, version: str) -> str:
         )
         for n, kernel in enumerate(report.kernels, 1)
     ]
+    first: dict[str, KernelView] = {}
+    for kernel, view in zip(report.kernels, kernels, strict=True):
+        first.setdefault(kernel.family, view)
     return rendered(
         "ptx.html",
         Style(_STYLES, more=_rules(kernels)),
         title=_title([report.target]),
         facts=[("GPU", report.arch or "several"), ("kernels", units.count(len(kernels)))],
         findings=_ranked(_findings(kernels, report.kernels)),
-        kernels=kernels,
+        kernels=[
+            _beside(view, first[kernel.family])
+            for kernel, view in zip(report.kernels, kernels, strict=True)
+        ],
         version=version,
     )
+
+
+def _beside(view: KernelView, first: KernelView) -> KernelView:
+    """A variant of a kernel with only that in which it differs from the first one."""
+    if view is first:
+        return view
+    known = {(each.name, _rows(each, first.key)) for each in first.tables}
+    return replace(
+        view,
+        beside=FindingPlace(first.key, f"{first.name} {first.number}".strip()),
+        figures=tuple(each for each in view.figures if each not in first.figures),
+        limits=view.limits if view.limits != first.limits else "",
+        made_of=tuple(each for each in view.made_of if each not in first.made_of),
+        tables=tuple(t for t in view.tables if (t.name, _rows(t, view.key)) not in known),
+        differences=tuple(each for each in view.differences if each not in first.differences),
+        notes=tuple(each for each in view.notes if each not in first.notes),
+    )
+
+
+def _rows(table: TableView, key: str) -> str:
+    """The rows of a table without the ids of its kernel's lines, to which they link."""
+    return table.body.replace(f"#{key}-", "#")
 
 
 def render_diff_html(diff: Diff, version: str) -> str:
@@ -169,8 +207,10 @@ def _kernel(
         figures=tuple(figures(kernel)),
         limits=limited(kernel),
         made_of=tuple(made_of(kernel)),
-        accesses=_linked(spec, tables.access_table(kernel, names), code, names, f"{key}-accesses"),
-        details=tuple(_details(kernel, code, names, key)),
+        tables=(
+            _linked(spec, tables.access_table(kernel, names), code, names, f"{key}-accesses"),
+            *_details(kernel, code, names, key),
+        ),
         differences=tuple(differences(kernel, names)),
         notes=(*kernel.compiled.notes, *kernel.notes),
         code=code,
@@ -204,24 +244,24 @@ def _findings(
 ) -> Iterator[KernelFindingView]:
     """The findings of all kernels. A finding that several variants of a kernel share appears once,
     with the ranges of its figures."""
-    alike: dict[tuple[object, ...], list[tuple[Finding, FindingPlace]]] = {}
-    for view, kernel in zip(views, kernels, strict=True):
-        for finding in kernel.findings:
-            same = (kernel.name, finding.severity, finding.template, finding.remedy)
-            source = source_of(finding)
-            line = view.code.lines.get(source) if source else None
-            place = FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
-            alike.setdefault((*same, source_of(finding)), []).append((finding, place))
-    for variants in alike.values():
-        same_findings, places = zip(*variants, strict=True)
+    view_of = {id(kernel): view for view, kernel in zip(views, kernels, strict=True)}
+    for variants in shared_findings(kernels):
+        findings = [finding for _, finding in variants]
+        places = [_place(view_of[id(kernel)], finding) for kernel, finding in variants]
         yield KernelFindingView(
-            severity=same_findings[0].severity,
+            severity=findings[0].severity,
             presence="",
-            messages=(("", message_of(same_findings)),),
-            action=action_of(same_findings),
-            evidence=basis_of(same_findings, [place.title for place in places]),
-            places=places,
+            messages=(("", message_of(findings)),),
+            action=action_of(findings),
+            evidence=basis_of(findings, [place.title for place in places]),
+            places=tuple(places),
         )
+
+
+def _place(view: KernelView, finding: Finding) -> FindingPlace:
+    source = source_of(finding)
+    line = view.code.lines.get(source) if source else None
+    return FindingPlace(view.key, f"{view.name} {view.number}".strip(), line)
 
 
 def _comparison(comparison: Comparison, diff: Diff, key: str, names: SourceNames) -> ComparisonView:

@@ -1,4 +1,8 @@
-"""Short names of source lines, and one sentence for a finding that variants of a kernel share."""
+"""Short names of source lines, and one sentence for a finding that variants of a kernel share.
+
+Variants are what an autotuner or several launches compile of a kernel, and the instances of a
+template of C++.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pathlib import PurePath
 from traceview.base.findings import FIELD, Finding, filled
 from traceview.base.records import record
 from traceview.base.units import Value
-from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.kernel_report import KernelReport, source_of
 from traceview.kernels.ptx.model import SourceLine
 from traceview.render.base.safe_text import shortened, shortened_apart
 
@@ -60,9 +64,25 @@ def _ending(file: str, others: Iterable[str]) -> str:
 _NUMBER = re.compile(r"(?<![\w:.=-])\d+(?:[.,]\d+)*(?!\w)")
 
 
+Shared = list[tuple[KernelReport, Finding]]
+"""A finding on variants of a kernel, as each of them has it."""
+
+
+def shared_findings(kernels: Iterable[KernelReport]) -> list[Shared]:
+    """The findings on all kernels in order; what variants have alike but for numbers is one."""
+    alike: dict[object, Shared] = defaultdict(list)
+    for kernel in kernels:
+        for finding in kernel.findings:
+            template = _NUMBER.sub("#", finding.template)
+            same = (finding.severity, template, finding.remedy, source_of(finding))
+            alike[(kernel.family, *same)].append((kernel, finding))
+    return list(alike.values())
+
+
 def message_of(findings: Sequence[Finding]) -> str:
-    """The message of findings with one template, with ranges: `moves 4.10 to 16.4 kB`."""
-    return _ranged(findings[0].template, findings)
+    """The message of findings alike but for numbers, with ranges: `moves 4.10 to 16.4 kB`."""
+    templates = dict.fromkeys(finding.template for finding in findings)
+    return _with_ranges([_ranged(template, findings) for template in templates])
 
 
 def action_of(findings: Sequence[Finding]) -> str:

@@ -30,6 +30,20 @@ def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> s
 
     Other arguments are named if kernels of this name in `among` differ in them.
     """
+    return " · ".join(_circumstances(kernel, among))
+
+
+def variant(kernel: KernelReport, among: Iterable[KernelReport]) -> str:
+    """What tells a kernel from the variants of it: its name, else how it alone was compiled."""
+    family = [other for other in among if other.family == kernel.family]
+    if len({other.short_name for other in family}) > 1:
+        return shown_name(kernel, family)
+    others = [set(_circumstances(other, family)) for other in family]
+    own = [p for p in _circumstances(kernel, family) if not all(p in each for each in others)]
+    return ", ".join(own) or kernel.short_name
+
+
+def _circumstances(kernel: KernelReport, among: Iterable[KernelReport]) -> list[str]:
     compiled = kernel.compiled
     parts = [HOW[compiled.how]]
     if kernel.producer.described:
@@ -46,7 +60,7 @@ def circumstances(kernel: KernelReport, among: Iterable[KernelReport] = ()) -> s
     parts += [f"{a.name}={a.value}" for a in constants if a.name not in compiled.guessed]
     guessed = [f"{a.name}={a.value}" for a in constants if a.name in compiled.guessed]
     parts += [f"guessed: {', '.join(guessed)}"] if guessed else []
-    return " · ".join((*parts, *_differing_arguments(kernel, among)))
+    return [*parts, *_differing_arguments(kernel, among)]
 
 
 def shown_name(kernel: KernelReport, among: Iterable[KernelReport]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -35,11 +33,17 @@ from traceview.render.base.text import (
 )
 from traceview.render.kernels import summary, tables
 from traceview.render.kernels.diff import render_diff_text
-from traceview.render.kernels.names import SourceNames
+from traceview.render.kernels.names import (
+    Shared,
+    SourceNames,
+    action_of,
+    message_of,
+    shared_findings,
+)
 
 _LEAST_TEXT = 12
-# Of a finding that another variant of the kernel has, too: no numbers of lines, nor of types.
-_NUMBERS, _REPEATED = re.compile(r"(?<![:\w])\d[\d.,]*"), 80
+# Of the variants that have a finding, too.
+_MOST_OTHERS = 4
 # Long enough for a command with the signature of a kernel with fifty arguments.
 _LONGEST_NOTE = 4 * SENTENCE
 
@@ -51,11 +55,12 @@ def render_ptx_text(
 
     With `details` the tables that are left out by default are shown, too.
     """
-    names, shown = SourceNames.of(report.kernels), set[tuple[str, ...]]()
+    names, shown = SourceNames.of(report.kernels), set[tuple[str, str]]()
+    shared = shared_findings(report.kernels)
     blocks = [
         block
         for kernel in report.kernels
-        for block in _kernel(kernel, report, names, width, details, shown)
+        for block in _kernel(kernel, report, names, width, details, shared, shown)
     ]
     return drawn(blocks, width, color)
 
@@ -74,9 +79,10 @@ def _kernel(
     names: SourceNames,
     width: int,
     details: bool,
-    shown: set[tuple[str, ...]],
+    shared: Sequence[Shared],
+    shown: set[tuple[str, str]],
 ) -> Iterator[RenderableType]:
-    """A kernel, with what other variants of it have `shown` already in short."""
+    """A kernel, without the findings and the notes that another variant has `shown` already."""
     yield Group(
         title(kernel, report),
         Prose(_figures(kernel)),
@@ -92,10 +98,10 @@ def _kernel(
         yield _detail(*tables.what_if_table(kernel), width)
     if details:
         yield from (_detail(*each, width) for each in tables.detail_tables(kernel, names))
-    yield _findings(kernel, shown)
+    yield _findings(kernel, report, shared)
     notes = (*kernel.compiled.notes, *kernel.notes)
-    fresh = [note for note in notes if (kernel.short_name, note) not in shown]
-    shown.update((kernel.short_name, note) for note in notes)
+    fresh = [note for note in notes if (kernel.family, note) not in shown]
+    shown.update((kernel.family, note) for note in notes)
     yield from note_blocks("Note: ", fresh, _LONGEST_NOTE)
 
 
@@ -119,21 +125,28 @@ def _detail(spec: TableSpec, table: Table, width: int) -> RenderableType:
     return Group(lead, cells(fitting(spec, table, width, _LEAST_TEXT)))
 
 
-def _findings(kernel: KernelReport, shown: set[tuple[str, ...]]) -> RenderableType:
+def _findings(kernel: KernelReport, report: PtxReport, shared: Sequence[Shared]) -> RenderableType:
+    """The findings that no variant before has, with those behind that have them, too."""
+    fresh, above = list[tuple[Text, Text]](), list[str]()
+    for variants in shared:
+        kernels, findings = zip(*variants, strict=True)
+        severity = findings[0].severity
+        if kernel is kernels[0]:
+            text = Text(visible(message_of(findings), SENTENCE))
+            text.append("\n→ ", "bold").append(visible(action_of(findings), SENTENCE))
+            others = [summary.variant(other, report.kernels) for other in kernels[1:]]
+            also = [f"also: {units.first(others, _MOST_OTHERS, '; ')}"] if others else []
+            for line in (findings[0].evidence.basis, *also):
+                text.append(f"\n{visible(line, SENTENCE)}", "dim")
+            fresh.append((Text(severity, SEVERITY_STYLES[severity]), text))
+        elif any(kernel is other for other in kernels):
+            above.append(severity)
     rows = grid("", "")
-    for finding in kernel.findings:
-        # One that another variant has, too, with other numbers in its message alone.
-        kind = f"{finding.severity} {_NUMBERS.sub('#', finding.message)} {finding.action}"
-        if (kernel.short_name, kind) in shown:
-            first = textwrap.shorten(visible(finding.message), _REPEATED, placeholder=" …")
-            severity = Text(finding.severity, SEVERITY_STYLES[finding.severity])
-            rows.add_row(severity, Text(f"As above: {first}"))
-            continue
-        shown.add((kernel.short_name, kind))
-        text = Text(visible(finding.message, SENTENCE))
-        text.append("\n→ ", "bold").append(visible(finding.action, SENTENCE))
-        text.append(f"\n{visible(finding.evidence.basis, SENTENCE)}", "dim")
-        rows.add_row(Text(finding.severity, SEVERITY_STYLES[finding.severity]), text)
+    if above:
+        count = units.counted(len(above), "finding")
+        rows.add_row(Text(above[0], SEVERITY_STYLES[above[0]]), Text(f"{count} as above"))
+    for row in fresh:
+        rows.add_row(*row)
     return rows if rows.row_count else Text("No findings.")
 
 

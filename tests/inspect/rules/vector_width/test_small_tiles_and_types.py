@@ -54,3 +54,13 @@ def test_the_copies_of_a_pipeline_are_no_elements_of_one_thread(stages, type_):
     signature = f"*fp16:16, *fp16:16, *{type_}:16, *fp32:16, i32, i32, 64"
     findings = Retried(of_neighbours, signature, num_stages=stages, with_ttgir=True).findings()
     assert not any("same element" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize(("type_", "is_low"), [("u8", True), ("i16", True), ("i64", False)])
+def test_a_small_part_of_the_bytes_is_low(type_, is_low):
+    """A mask or an index of 8 or 16 bits, not aligned, beside two arrays of floats."""
+    from tests.inspect.rules.narrow_kernels import masked_by
+
+    report = Retried(masked_by, f"*fp32:16, *{type_}, *fp32:16, 1024", with_ttgir=True).report()
+    narrow = [f for f in report.findings if "instead of 128" in f.message]
+    assert [f.severity in ("low", "info") for f in narrow] == [is_low]

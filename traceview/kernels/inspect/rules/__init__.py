@@ -20,6 +20,7 @@ from traceview.kernels.inspect.rules import (
 )
 from traceview.kernels.inspect.rules.atomics import atomics
 from traceview.kernels.inspect.rules.engine import Rule, advice_by
+from traceview.kernels.inspect.rules.guessed_tiles import of_guessed_tiles
 from traceview.kernels.inspect.rules.remedies import Advice, Reconciliation
 from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_global_accesses
 
@@ -69,11 +70,11 @@ def findings_of(kernel: KernelContext) -> tuple[Finding, ...]:
     advice = of_causes(advice)
     if occupancy.is_small_launch(kernel):
         advice = [replace(each, finding=_of_a_small_launch(each.finding)) for each in advice]
-    findings = [each.finding for each in advice]
+    settling = None
     if kernel.trials:
-        inspected = partial(_inspected, kernel)
-        findings = Reconciliation(kernel.compiled, kernel.trials, inspected).settle(advice)
-    return ranked(findings)
+        settling = Reconciliation(kernel.compiled, kernel.trials, partial(_inspected, kernel))
+    advice = of_guessed_tiles(kernel, advice, settling)
+    return ranked(settling.settle(advice) if settling else [each.finding for each in advice])
 
 
 def of_causes(advice: Sequence[Advice]) -> list[Advice]:

@@ -44,7 +44,6 @@ class CodeClaim:
     evidence. `severity` and `remedy` replace those of the statement. `helped` are the remedies that
     recompiling proved, the best first; if none holds beside those of other findings, `otherwise`
     is advised, by default the remedy. `tested` are such remedies which `remedy` words itself.
-    `sized`: another tile may have no such fault, so that one whose sides nobody gave proves little.
     """
 
     says: Diagnosis
@@ -59,7 +58,6 @@ class CodeClaim:
     helped: Sequence[Tested[Any]] = ()
     tested: tuple[Remedy, ...] = ()
     otherwise: str = ""
-    sized: bool = False
 
 
 Rule = Callable[[KernelContext], Iterable[CodeClaim]]
@@ -79,12 +77,9 @@ def _advice(claim: CodeClaim, compiled: Compiled, rule: str) -> Advice:
     for name, word in words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     remedy, helped = claim.remedy or remedy, tuple(each.remedy for each in claim.helped)
-    severity = claim.severity or claim.says.severity
-    assumed = [a for a in compiled.arguments if claim.sized and a.name in compiled.assumed_sides]
     guess = "; for guessed arguments" if compiled.how in ("called", "guessed") else ""
-    guess += "".join(f", {a.name}={a.value} assumed" for a in assumed)
     finding = Finding(
-        "medium" if severity == "high" and assumed else severity,
+        claim.severity or claim.says.severity,
         message,
         actions_in_words(helped) + claim.says.then if helped else remedy,
         subject=subject_of(claim.source, compiled),

@@ -232,7 +232,6 @@ def spills(kernel: KernelContext) -> Iterator[CodeClaim]:
         f"the spill stores of the compiled kernel{compared}",
         severity="low" if spilled < MANY_SPILLED_BYTES else "medium" if of_product else "high",
         helped=helped,
-        sized=True,
     )
 
 

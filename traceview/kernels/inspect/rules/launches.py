@@ -121,8 +121,7 @@ def small_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
             },
             f"TTGIR: the tiles of {units.counted(len(moves), 'access', 'accesses')} of global "
             f"memory, none of them in a loop; instructions take {cycles:.0f} cycles of an SM",
-            severity="low" if kernel.compiled.assumed_sides else "medium",
-            sized=True,
+            severity="medium",
         )
 
 

@@ -34,7 +34,7 @@ from traceview.kernels.ptx.ttgir.loop_loads import (
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 
 _WAITS = (
-    "{operands:operand} of tl.dot at {places} {operands?is|are} loaded within the hottest loop "
+    "{operands:operand} of tl.dot at {places} {operands?is|are} loaded within the loop "
     "without prefetching, so that each iteration waits for memory: "
 )
 _NOT_PREFETCHED: dict[Why, Diagnosis] = {
@@ -125,6 +125,7 @@ _REPEATED = Diagnosis(
     "medium",
 )
 _MOST_STAGES = 3
+_WHATEVER_STAGES: tuple[Why, ...] = ("if", "result", "narrow", "while")
 # An SM's part of an H100's 3.35 TB/s during a latency of 1 µs: 3.35 MB ÷ 132. Measured kernels with
 # less in flight stay below the bandwidth (docs/ptx.md). At 1.755 GHz, 1 µs is so many cycles.
 _NEEDED_BYTES, _LATENCY_CYCLES = 25_000, 1755
@@ -163,12 +164,12 @@ _FEW_ROWS = Diagnosis(
 
 def waiting_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Operands of tl.dot that the hottest loop loads without prefetching, one claim per reason."""
-    loop = deepest_loop(kernel.ttgir) if kernel.ttgir else None
+    loop = deepest_loop(kernel.ttgir, with_dot=True) if kernel.ttgir else None
     operands = [load for load in loop.loads if load.feeds_dot] if loop else []
-    if kernel.compiled.num_stages == 1 and not (loop and loop.has_copies):
-        yield from _with_one_stage(kernel, operands)
-        return
-    for why, says in _NOT_PREFETCHED.items():
+    is_off = kernel.compiled.num_stages == 1 and not (loop and loop.has_copies)
+    claims = list(_with_one_stage(kernel, operands)) if is_off else []
+    yield from claims
+    for why, says in () if claims else _NOT_PREFETCHED.items():
         same = [load for load in operands if load.why == why]
         lines = list(dict.fromkeys(load.source for load in same))
         if same:
@@ -177,10 +178,11 @@ def waiting_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
                 {
                     "operands": len(same),
                     "width_bits": max(load.width_bits or 0 for load in same),
-                    "stages": kernel.compiled.num_stages,
+                    "stages": max(kernel.compiled.num_stages or 0, _MOST_STAGES),
                     "proven": True,
                 },
-                "TTGIR: a tt.load in the loop, not a copy to shared memory that runs ahead of it",
+                "TTGIR: a load that the same iteration waits for, not a copy to shared memory that "
+                "runs ahead of it",
                 lines[0],
                 lines,
             )
@@ -202,17 +204,18 @@ def repeated_operands(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 
 def _with_one_stage(kernel: KernelContext, loads: Sequence[WaitingLoad]) -> Iterator[CodeClaim]:
-    if not loads:
-        return
+    """A claim on loads that more stages prefetch, or on any whose cause is not known otherwise."""
 
     def left(outcome: Outcome) -> int | None:
         text = outcome.compiled.stages.get("ttgir")
-        loop = deepest_loop(parse_ttgir(text)) if text else None
+        loop = deepest_loop(parse_ttgir(text), with_dot=True) if text else None
         return sum(load.feeds_dot for load in loop.loads) if loop else None
 
     more = Remedy(f"use num_stages={_MOST_STAGES}", Change(num_stages=_MOST_STAGES))
-    tries = tested_remedies([more], kernel.trials, left)
+    tries = tested_remedies([more], kernel.trials, left) if loads else []
     helped = [each for each in tries if each.after < len(loads)]
+    if not helped and (tries or all(load.why in _WHATEVER_STAGES for load in loads)):
+        return
     lines = list(dict.fromkeys(load.source for load in loads))
     yield CodeClaim(
         _ONE_STAGE,

@@ -416,5 +416,4 @@ def serialized_wgmma(kernel: KernelContext) -> Iterator[CodeClaim]:
         f"{remarks[0]}{remedies.results_clause(helped, tries, lambda _: 'no such remark')}",
         remedy=next((text for why, text in _OTHER_REASONS.items() if why in remarks[0]), ""),
         helped=helped,
-        sized=True,
     )

@@ -285,9 +285,30 @@ class Reconciliation:
         if settled or not own or not advice.rule:
             return False
         outcome = self.trials.together(self.applied)
-        lines = _lines(advice.finding)
-        left = self._found(outcome).get(advice.rule, ()) if outcome else (advice.finding,)
-        return not any(not lines or lines & _lines(finding) for finding in left)
+        return outcome is not None and self._severity(advice, outcome) is None
+
+    def fits(self, change: Change) -> bool:
+        """Whether the kernel compiles with a change, and an SM holds a block of it."""
+        outcome = self.trials.together(change)
+        return outcome is not None and bool(outcome.occupancy and outcome.occupancy.blocks_per_sm)
+
+    def eased(self, change: Change, advice: Advice) -> Severity | None:
+        """How severe a finding is at least with a change if that is less than without; else None.
+
+        It is information where the kernel has no such finding any more.
+        """
+        outcome = self.trials.together(change)
+        before = self._severity(advice, self.trials.original(self.compiled))
+        if outcome is None or before is None:
+            return None
+        after = self._severity(advice, outcome) or "info"
+        return after if SEVERITIES.index(after) > SEVERITIES.index(before) else None
+
+    def _severity(self, advice: Advice, outcome: Outcome) -> Severity | None:
+        """How severe a finding is on a recompiled kernel; None if that has none on its lines."""
+        lines, left = _lines(advice.finding), self._found(outcome).get(advice.rule, ())
+        same = (each.severity for each in left if not lines or lines & _lines(each))
+        return min(same, key=SEVERITIES.index, default=None)
 
     def _solved(self, finding: Finding) -> Finding:
         change = self.applied.description

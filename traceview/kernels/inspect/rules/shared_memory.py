@@ -67,6 +67,7 @@ _SERIAL_COPIES = Diagnosis(
     "block overlaps them",
     "Start the copy of the next tile before this tile is used, into another buffer",
     then=", and measure it",
+    explained_by=("waiting_operands",),
 )
 
 _BY_STAGES = "Use more stages (num_stages), as far as shared memory suffices"

@@ -39,7 +39,7 @@ LEAST_COPY_BITS = 32
 
 @record
 class WaitingLoad:
-    """A load of a tensor that is not pipelined, and why.
+    """A load of a tensor, or copy by TMA, that is not pipelined, and why.
 
     `feeds_dot`: its value is an operand of a matrix product. `why` is an `if` around it, one that
     tests a result of the loop's products, elements that move in less than an asynchronous copy
@@ -69,21 +69,27 @@ class DeepestLoop:
     stored_bytes: int
 
 
-def deepest_loop(module: IrModule) -> DeepestLoop | None:
-    """The deepest loop of a module, or several loops that are as deep; None without a loop."""
+def deepest_loop(module: IrModule, *, with_dot: bool = False) -> DeepestLoop | None:
+    """The deepest loop of a module, or several loops that are as deep; None without a loop.
+
+    `with_dot`: the deepest one with a product.
+    """
     inside = list(module.nested())
-    most = max((sum(r.opcode in LOOPS for r in around) for _, around in inside), default=0)
+    counted = (a for op, a in inside if op.opcode in _DOTS or not with_dot)
+    most = max((sum(r.opcode in LOOPS for r in around) for around in counted), default=0)
     if not most:
         return None
     here = [pair for pair in inside if sum(r.opcode in LOOPS for r in pair[1]) == most]
     widths = {(each.line, each.kind): each.width_bits for each in vector_limits(module)}
+    outer = {id(region) for op, around in inside if op.opcode in LOOPS for region in around}
     loads = tuple(
-        _waiting(op, around, module, widths)
+        _waiting(op, around, module, widths, is_outer=id(around[-1]) in outer)
         for op, around in here
-        if op.opcode == "tt.load" and op.shape and not _runs_ahead(op, around, module)
+        if (op.opcode == "tt.load" and op.shape and not _runs_ahead(op, around, module))
+        or _filled(op, module)
     )
     loop = next(region for region in reversed(here[0][1]) if region.opcode in LOOPS)
-    opcodes = {op.opcode for op, _ in here}
+    opcodes = {op.opcode for op, _ in here if not _filled(op, module)}
     return DeepestLoop(
         loop.line,
         loads,
@@ -92,6 +98,19 @@ def deepest_loop(module: IrModule) -> DeepestLoop | None:
         "tt.store" in opcodes and bool(_CARRIED_FLOATS.search(loop.rest)),
         sum(tile_bytes(op, module) for op, _ in here if op.opcode == "tt.store"),
     )
+
+
+def _filled(op: IrOperation, module: IrModule) -> str:
+    """The tile that a copy by TMA fills and the same iteration allocates; empty for all else.
+
+    One that runs ahead fills one of several buffers.
+    """
+    for value in op.inputs if op.opcode == _COPIES[1] else ():
+        maker = module.makers.get(value)
+        type_ = _MEMDESC.search(maker.type) if maker and maker.opcode == "ttg.local_alloc" else None
+        if type_ and maker and maker.depth == op.depth and type_["bits"] != _BARRIER_BITS:
+            return value
+    return ""
 
 
 def tile_bytes(op: IrOperation, module: IrModule) -> int:
@@ -206,7 +225,10 @@ def _waiting(
     around: list[IrOperation],
     module: IrModule,
     widths: Mapping[tuple[SourceLine | None, str], int],
+    *,
+    is_outer: bool,
 ) -> WaitingLoad:
+    """A load of a loop; one `is_outer` that has another loop in it, and is never pipelined."""
     width = widths.get((op.line, "load"))
     within = next(n for n, r in enumerate(reversed(around)) if r.opcode in LOOPS)
     why: Why = "unknown"
@@ -214,7 +236,7 @@ def _waiting(
         # The condition of the innermost one.
         made = {each.opcode for each in module.origins(around[-1].inputs[:1])}
         why = "result" if made.intersection(_DOTS) else "if"
-    elif around[-1].opcode == "scf.while":
+    elif around[-1].opcode == "scf.while" and not is_outer:
         why = "while"
     elif width is not None and width < LEAST_COPY_BITS:
         why = "narrow"
@@ -239,7 +261,7 @@ def _feeds_dot(op: IrOperation, module: IrModule) -> bool:
     # The operands of tt.dot_scaled: a, its scale, b, its scale.
     return any(
         user.opcode in _DOTS and value in user.inputs[: 4 if user.opcode == "tt.dot_scaled" else 2]
-        for value in reached(op.results, following)
+        for value in reached([*op.results, *filter(None, [_filled(op, module)])], following)
         for user in module.users.get(value, ())
     )
 

@@ -82,11 +82,15 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
     "arith.maxsi": max,
 }
 _RESIZED = ("arith.extsi", "arith.trunci", "arith.index_cast")
+_FEW_TURNS = 2
 _NUMBER_IN = re.compile(r"\s*(-?\d+) :")
 
 
-def without_single_turns(module: IrModule, integers: Mapping[str, int]) -> IrModule:
-    """The module with each `for` that the arguments give one turn or none as `scf.for.once`."""
+def without_few_turns(module: IrModule, integers: Mapping[str, int]) -> IrModule:
+    """The module with each `for` that the arguments give two turns or fewer as `scf.for.few`.
+
+    What such a loop repeats, or does not load ahead, is as much before and after it.
+    """
 
     parameters = {each.name for each in module.parameters}
 
@@ -109,7 +113,7 @@ def without_single_turns(module: IrModule, integers: Mapping[str, int]) -> IrMod
         if not bounds or None in bounds:
             return op
         start, end, step = (each or 0 for each in bounds)
-        return replace(op, opcode="scf.for.once") if end - start <= step else op
+        return replace(op, opcode="scf.for.few") if end - start <= _FEW_TURNS * step else op
 
     return replace(module, operations=tuple(map(counted, module.operations)))
 

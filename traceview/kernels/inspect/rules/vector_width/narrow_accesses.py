@@ -26,6 +26,7 @@ from traceview.kernels.inspect.rules.vector_width.proven import KINDS, reason_of
 from traceview.kernels.ptx.addresses.slicing import Array, together
 from traceview.kernels.ptx.addresses.strides import LoopSteps, Samples, Stride
 from traceview.kernels.ptx.model import Access, Instruction
+from traceview.kernels.toolchain.tools import number_of
 
 _MOVES = ("load", "store", "async-copy")
 _MINOR_SHARE = 0.1
@@ -37,10 +38,19 @@ _SHIFTS = ("shl.b", "prmt.", "bfi.")
 # Of the bytes that a structure's members share sectors with, nearly all are needed.
 _USED, _MOST_OF_ARRAY = 0.88, 16
 _WHOLE_BITS = 32
+# Hopper and Blackwell of data centers, with HBM3.
+_MUCH_BANDWIDTH = (90, 100, 103)
+_ALONE = (
+    "a thread loads no more, so that the 2,048 threads of an SM have 8.19 kB or less in flight, of "
+    "25.0 kB that an H100's bandwidth takes"
+)
 # Of accesses whose sectors the next iterations find in the cache.
 _MINOR_WALKED_SHARE = 0.25
 # Below this share of what a pass moves, no change to an access saves as much as a trial must show.
 _NEGLIGIBLE_SHARE = 0.03
+# Of the bytes that a pass needs, by the sectors that an access touches. Where all accesses have 32
+# bits they cost 37 % of the time (`_is_alone`): those of a quarter of the bytes less than a tenth.
+_SMALL_SHARE = 0.25
 # Times the memory's: a pass of a kernel with twice the arithmetic is no longer bound by its loads.
 _MUCH_ARITHMETIC = 2.0
 _NARROW = Diagnosis(
@@ -104,6 +114,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
     }
     total = sum(bits.values())
     tiled = any(each.tiles for each in every.values() if each)
+    alone = _is_alone(kernel)
     # A loop that waits for memory's latency, or computes for longer than it loads, gains little.
     waits, computes = any(few_loads_in_flight(kernel)), kernel.arithmetic >= _MUCH_ARITHMETIC
     for stream, listed in streams.items():
@@ -120,14 +131,21 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             if reason is UNPROVEN and (minor or computes):
                 continue
             # A recording has the time that shows more.
-            whole = narrow.width >= _WHOLE_BITS and not _is_alone(kernel)
+            whole = narrow.width >= _WHOLE_BITS and not alone
             given = kernel.compiled.how == "given"
             leave = _COALESCED if whole else _SLIGHT if minor else _PACED if narrow.paced else ""
-            if given and reason.coalesced and not reason.kept and leave:
-                reason = replace(reason, remedy=leave, kept=True)
+            if given and reason.coalesced and not reason.kept:
+                proof = f"{reason.basis}; {_ALONE}" if alone and not leave else reason.basis
+                remedy = leave or reason.remedy
+                reason = replace(reason, remedy=remedy, kept=bool(leave), basis=proof)
             lane = narrow.layout.lane
             served = given and reason.uncertain and lane is not None and not lane.parameter
-            severity = _severity(narrow, reason, minor=minor or served)
+            # A small type beside larger ones, or an index, is a small part of all bytes.
+            sent = hottest[stream] * (1.0 if narrow.used else _waste(narrow))
+            small = sent < _SMALL_SHARE * sum(hottest.values())
+            # Several narrow loads per thread, or a loop of them, fill the latency in part.
+            marginal = given and reason.coalesced and not alone
+            severity = _severity(narrow, reason, minor=minor or served or small or marginal)
             if severity == "high" and (waits or _keeps_up(narrow, kernel)):
                 severity = "medium"
             if severity != "info" and computes:
@@ -308,12 +326,14 @@ def _is_alone(kernel: KernelContext) -> bool:
     """Whether a thread only loads 32 bits, and loops over nothing: too few bytes are in flight.
 
     2,048 threads per SM have 8 kB. With 128 bits instead, a square of 512 MiB took 37 % less time
-    on an H200, which read and wrote 2.7 of 4.8 TB/s before.
+    on an H200, which read and wrote 2.7 of 4.8 TB/s before. An A100 has half of that bandwidth per
+    SM, other GPUs less: 8 kB suffice.
     """
     every = [c for each in kernel.global_accesses.values() for c in each]
     loads = [c for c in every if c.access.kind in ("load", "async-copy")]
     return (
-        kernel.bits_per_pass(loads) == _WHOLE_BITS
+        number_of(kernel.compiled.arch) in _MUCH_BANDWIDTH
+        and 0 < kernel.bits_per_pass(loads) <= _WHOLE_BITS
         and not any(i.loop_depth for i in (kernel.code.ptx.instructions if kernel.code.ptx else ()))
         and all(c.access.kind in _MOVES for c in every)
     )
@@ -394,7 +414,6 @@ def _claim(
         remedy=reason.remedy,
         tested=reason.remedies,
         otherwise=reason.otherwise,
-        sized=reason.sized,
     )
 
 
