@@ -57,3 +57,13 @@ def test_kernels_are_chosen_by_it(tmp_path):
     wanted_and_found = {"scale": 2, "plain": 1, names[0]: 1, "sca*": 2, "_Z5*": 3}
     for wanted, found in wanted_and_found.items():
         assert len(kernels_of(str(file), CompileOptions(kernel=wanted))) == found
+
+
+@pytest.mark.parametrize("wanted", ["tile<16, true>", "tile<16,true>", "tile<16u, true>"])
+def test_kernels_are_chosen_by_a_template_argument_as_source_has_it(wanted, tmp_path):
+    file = tmp_path / "k.ptx"
+    symbols = ("_Z4tileILj16ELb1EEvPf", "_Z4tileILj160ELb1EEvPf", "_Z4tileILi16ELb0EEvPf")
+    entries = [f".visible .entry {name}(.param .u64 p) {{ ret; }}" for name in symbols]
+    file.write_text(HEADER + "\n".join(entries))
+    (found,) = kernels_of(str(file), CompileOptions(kernel=wanted))
+    assert found.name == symbols[0]
