@@ -260,6 +260,44 @@ class Samples:
         ]
         return "threadIdx.y" if near[1] and not near[0] else ""
 
+    def share_of_threads(self, instruction: Instruction) -> float:
+        """The greatest share of a block's threads that run an instruction, in all samples.
+
+        By branches around it that compare nothing but the thread's index: `if (threadIdx.x < 16)`.
+        """
+        at = self._place_of[instruction.line]
+        code = self.slices.function.instructions
+        skips = [code[jump] for start, end, jump in self._skipped if start <= at < end]
+        own = [instruction] if self._is_by_index(instruction) else []
+        most = 0.0
+        for each in self.each if skips or own else ():
+            runs = [each.guard(i) for i in own] + [1 - each.guard(i) for i in skips]
+            most = max(most, float(np.mean(np.all(runs, axis=0))))
+        return most or 1.0
+
+    @cached_property
+    def _place_of(self) -> dict[int, int]:
+        return {each.line: at for at, each in enumerate(self.slices.function.instructions)}
+
+    @cached_property
+    def _skipped(self) -> list[tuple[int, int, int]]:
+        """The code that a thread's index alone lets it skip: where it starts and ends, the jump."""
+        function, found = self.slices.function, list[tuple[int, int, int]]()
+        for jump in function.jumps:
+            inside = range(jump.at + 1, max(jump.targets, default=0))
+            others = (other for other in function.jumps if other.at not in inside)
+            enters = any(t in inside[1:] for other in others for t in other.targets)
+            if not enters and self._is_by_index(function.instructions[jump.at]):
+                found.append((inside.start, inside.stop, jump.at))
+        return found
+
+    def _is_by_index(self, instruction: Instruction) -> bool:
+        """Whether a predicate compares the thread's index with constants and nothing else."""
+        of = self.slices.guard(instruction)
+        return of.per_thread and not (
+            of.per_block or of.loaded or of.through_shared or of.parameters
+        )
+
     def overlap(self, instructions: Sequence[Instruction], width: int) -> bool:
         """Whether neighbouring threads access the same elements, shifted, as in a stencil.
 
