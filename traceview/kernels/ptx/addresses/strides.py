@@ -265,9 +265,7 @@ class Samples:
 
         By branches around it that compare nothing but the thread's index: `if (threadIdx.x < 16)`.
         """
-        at = self._place_of[instruction.line]
-        code = self.slices.function.instructions
-        skips = [code[jump] for start, end, jump in self._skipped if start <= at < end]
+        skips = [branch for branch in self.branches(instruction) if self._is_by_index(branch)]
         own = [instruction] if self._is_by_index(instruction) else []
         most = 0.0
         for each in self.each if skips or own else ():
@@ -275,19 +273,23 @@ class Samples:
             most = max(most, float(np.mean(np.all(runs, axis=0))))
         return most or 1.0
 
+    def branches(self, instruction: Instruction) -> list[Instruction]:
+        """The branches that skip an instruction, each around code that nothing else enters."""
+        at, code = self._place_of[instruction.line], self.slices.function.instructions
+        return [code[jump] for start, end, jump in self._skipped if start <= at < end]
+
     @cached_property
     def _place_of(self) -> dict[int, int]:
         return {each.line: at for at, each in enumerate(self.slices.function.instructions)}
 
     @cached_property
     def _skipped(self) -> list[tuple[int, int, int]]:
-        """The code that a thread's index alone lets it skip: where it starts and ends, the jump."""
+        """Code that a branch skips and nothing else enters: where it starts and ends, the jump."""
         function, found = self.slices.function, list[tuple[int, int, int]]()
         for jump in function.jumps:
             inside = range(jump.at + 1, max(jump.targets, default=0))
             others = (other for other in function.jumps if other.at not in inside)
-            enters = any(t in inside[1:] for other in others for t in other.targets)
-            if not enters and self._is_by_index(function.instructions[jump.at]):
+            if not any(t in inside[1:] for other in others for t in other.targets):
                 found.append((inside.start, inside.stop, jump.at))
         return found
 
