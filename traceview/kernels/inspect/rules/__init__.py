@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     loops.older_tensor_cores,
     products.idle_tensor_cores,
     arithmetic.runtime_divisions,
+    arithmetic.powers,
     arithmetic.divergent_constants,
     loops.shared_memory_bound,
     loops.unchanging_loads,
