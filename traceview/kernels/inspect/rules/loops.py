@@ -142,6 +142,7 @@ _FEW_PER_BLOCK = Diagnosis(
 _AHEAD = (
     "et loads run ahead: write for … in tl.range(…, num_stages=4), the only way in which Triton"
 )
+_MORE_BLOCKS = "Split the loop over more blocks"
 _WARPS, _ROWS = 4, 64
 _OLDER = (
     "tl.dot runs as mma.sync, the tensor-core instruction of Ampere, and not as {newer}, which "
@@ -285,8 +286,14 @@ def _run_ahead(kernel: KernelContext, loop: DeepestLoop) -> str:
         safe = f", if no iteration loads what one before it stored to {' or '.join(sorted(again))}"
     elif arrays["store"] and frozenset() in arrays["load"] | arrays["store"]:
         safe = ", if no iteration loads what one before it stored"
-    split = "" if loop.is_recurrence else "; and split the loop over more blocks"
-    return f"{first}{_AHEAD} pipelines {only}{safe}{split}"
+    ahead = f"{first}{_AHEAD} pipelines {only}{safe}"
+    if loop.is_recurrence:
+        return ahead
+    blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid and kernel.sms else 0
+    if 0 < blocks < (kernel.sms.count if kernel.sms else 0):
+        # Loads that run ahead do not use the SMs that have no block.
+        return f"{_MORE_BLOCKS}. Then l{ahead[1:]}"
+    return f"{ahead}; and s{_MORE_BLOCKS[1:]}"
 
 
 def _pass_cycles(kernel: KernelContext, blocks: int) -> float:
