@@ -208,3 +208,16 @@ def test_what_few_threads_of_a_block_move_is_small(tmp_path):
     for findings, is_small in zip(found, conditions.values(), strict=True):
         loads = [f for f in findings if "loads" in f.message and f.severity in ("high", "medium")]
         assert bool(loads) != is_small
+
+
+def test_what_a_loop_stores_only_for_some_data_is_low(tmp_path):
+    loop = "float s = 0; for (int j = 0; j < d; j++) {{ s += x[j * w + i]; {} }}"
+    conditions = {
+        "if (j % 3 == h) out[i] += s;": "medium",
+        "if (mask[j * w + i] < 9) out[i] += s;": "low",
+        "if (s > 9) { if (j & 1) out[i] += s; else out[i] *= s; }": "low",
+    }
+    found = kernels(tmp_path, [loop.format(each) for each in conditions])
+    for findings, severity in zip(found, conditions.values(), strict=True):
+        said = [f.severity for f in findings if "write the same address" in f.message]
+        assert said == [severity], findings

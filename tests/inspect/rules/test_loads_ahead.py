@@ -77,9 +77,7 @@ def test_a_loop_that_uses_what_it_loads_still_is(tmp_path, steps):
     assert waiting(tmp_path / "script.py", "sum", steps)
 
 
-@pytest.mark.parametrize(
-    ("blocks", "is_first"), [(4, True), (131, True), (132, False), (264, False)]
-)
+@pytest.mark.parametrize(("blocks", "is_first"), [(4, True), (131, True), (132, False)])
 def test_a_grid_that_leaves_sms_idle_is_split_first(tmp_path, blocks, is_first):
     (finding,) = waiting(tmp_path / "script.py", "sum", WAITS["at once"], blocks)
     assert finding.action.startswith("Split the loop over more blocks") == is_first

@@ -307,12 +307,16 @@ def _is_of_groups(
     if any(c.address.gathered or c.address.picked for c in listed):
         return False
     # One of the threads is chosen.
-    guards = (b for each in code for b in (each, *samples.branches(each)) if b.predicate)
+    guards = (b for each in code for b in _around(each, samples) if b.predicate)
     compared = (w for b in guards for w in slices.writers((b.predicate or "").lstrip("!")))
     equal = (w for w in compared if _EQUALS.match(w.opcode) and slices.compared(w).per_thread)
     if any(not slices.shares_quotient(reads(w)) for w in equal):
         return False
     return all(slices.shares_quotient(registers_in(address_text(e.operands))) for e in code)
+
+
+def _around(atomic: Instruction, samples: Samples) -> list[Instruction]:
+    return [atomic, *(branch for branch, _ in samples.branches.around(atomic))]
 
 
 def _flushed(

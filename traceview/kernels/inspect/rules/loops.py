@@ -400,7 +400,7 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
     if kernel.provenance is None:
         return
     slices = kernel.provenance.slices
-    steps = LoopSteps(slices)
+    steps, samples = LoopSteps(slices), Samples.of(kernel.provenance, kernel.compiled)
     # By line and kind, and by the pointers that addresses start from.
     streams: dict[tuple[Place, frozenset[str]], list[Instruction]] = defaultdict(list)
     for (place, _), contexts in kernel.global_accesses.items():
@@ -409,7 +409,7 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
     fixed = {s for s, listed in streams.items() if all(steps.of(each) == 0 for each in listed)}
     writes = [stream for stream in streams if stream[0][1] in ("store", "atomic")]
     in_sass = {(a.source, a.kind) for a in kernel.accesses if a.level == "sass" and a.loop_depth}
-    found: dict[Diagnosis, list[SourceLine | None]] = defaultdict(list)
+    found: dict[tuple[Diagnosis, bool], list[SourceLine | None]] = defaultdict(list)
     for (source, kind, space), pointers in fixed:
         listed = streams[(source, kind, space), pointers]
         is_kept = kernel.code.sass is None or (source, kind) in in_sass
@@ -418,10 +418,11 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
         if kind == "store":
             others = _loaded_by_others(kernel, listed[0], pointers, streams)
             if others is not None:
-                found[_RACES if others else _ACCUMULATED].append(source)
+                rare = not others and any(_is_by_data(each, samples) for each in listed)
+                found[_RACES if others else _ACCUMULATED, rare].append(source)
         elif kind == "load" and all(pointers and s[1] and not pointers & s[1] for s in writes):
-            found[_UNCHANGING].append(source)
-    for says, sources in found.items():
+            found[_UNCHANGING, False].append(source)
+    for (says, rare), sources in found.items():
         lines = sorted({*sources}, key=lambda at: (at.file, at.line) if at else ("", 0))
         yield CodeClaim(
             says,
@@ -431,8 +432,16 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
             lines[0],
             lines,
             words={"space": "Global"},
+            severity="low" if rare else None,
         )
     yield from _accumulated_in_shared(kernel, steps)
+
+
+def _is_by_data(access: Instruction, samples: Samples) -> bool:
+    """Whether what an iteration loads decides if it runs an access, so that few may."""
+    around = (b for b, _ in samples.branches.around(access) if b.loop_depth == access.loop_depth)
+    guards = (access, *around)
+    return any(samples.slices.guard(each).loaded for each in guards if each.predicate)
 
 
 def _accumulated_in_shared(kernel: KernelContext, steps: LoopSteps) -> Iterator[CodeClaim]:

@@ -26,6 +26,7 @@ from traceview.kernels.ptx.addresses.slicing import (
     reads,
     registers_in,
 )
+from traceview.kernels.ptx.branches import Branches
 from traceview.kernels.ptx.loops import block_starts
 from traceview.kernels.ptx.model import Access, Argument, Compiled, Instruction
 
@@ -265,33 +266,19 @@ class Samples:
 
         By branches around it that compare nothing but the thread's index: `if (threadIdx.x < 16)`.
         """
-        skips = [branch for branch in self.branches(instruction) if self._is_by_index(branch)]
         own = [instruction] if self._is_by_index(instruction) else []
+        around = list(self.branches.around(instruction, self._is_by_index))
         most = 0.0
-        for each in self.each if skips or own else ():
-            runs = [each.guard(i) for i in own] + [1 - each.guard(i) for i in skips]
+        for each in self.each if around or own else ():
+            runs = [each.guard(i) for i in own]
+            runs += [np.equal(each.guard(branch), jumps) for branch, jumps in around]
             most = max(most, float(np.mean(np.all(runs, axis=0))))
         return most or 1.0
 
-    def branches(self, instruction: Instruction) -> list[Instruction]:
-        """The branches that skip an instruction, each around code that nothing else enters."""
-        at, code = self._place_of[instruction.line], self.slices.function.instructions
-        return [code[jump] for start, end, jump in self._skipped if start <= at < end]
-
     @cached_property
-    def _place_of(self) -> dict[int, int]:
-        return {each.line: at for at, each in enumerate(self.slices.function.instructions)}
-
-    @cached_property
-    def _skipped(self) -> list[tuple[int, int, int]]:
-        """Code that a branch skips and nothing else enters: where it starts and ends, the jump."""
-        function, found = self.slices.function, list[tuple[int, int, int]]()
-        for jump in function.jumps:
-            inside = range(jump.at + 1, max(jump.targets, default=0))
-            others = (other for other in function.jumps if other.at not in inside)
-            if not any(t in inside[1:] for other in others for t in other.targets):
-                found.append((inside.start, inside.stop, jump.at))
-        return found
+    def branches(self) -> Branches:
+        """The branches of the function."""
+        return Branches(self.slices.function)
 
     def _is_by_index(self, instruction: Instruction) -> bool:
         """Whether a predicate compares the thread's index with constants and nothing else."""
