@@ -16,6 +16,7 @@ from traceview.kernels.inspect.rules import (
     loops,
     occupancy,
     products,
+    rows,
     shared_memory,
 )
 from traceview.kernels.inspect.rules.atomics import atomics
@@ -49,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     global_memory.local_memory,
     global_memory.narrow_sass_accesses,
     atomics,
+    rows.rows_by_warp,
     loops.few_loads_in_flight,
     narrow_global_accesses,
     global_memory.split_vectors,
