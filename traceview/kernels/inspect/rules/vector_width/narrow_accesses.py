@@ -79,9 +79,12 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         for (place, array), contexts in kernel.global_accesses.items()
     }
     samples = Samples.of(kernel.provenance, kernel.compiled)
+    # Triton's tiles say how many threads move something.
     shares = {
-        stream: max(samples.share_of_threads(each.instructions[0]) for each in contexts)
-        for stream, contexts in kernel.global_accesses.items()
+        (place, array): max(samples.share_of_threads(each.instructions[0]) for each in contexts)
+        if kernel.compiled.is_cuda(place[0])
+        else 1.0
+        for (place, array), contexts in kernel.global_accesses.items()
     }
     hottest = {stream: bits * shares[stream] for stream, bits in hottest.items()}
     # The size of a bulk copy (TMA) is not in its instruction.
