@@ -73,7 +73,7 @@ DIFFER = "likely because the mask differs from element to element"
             "scale_channels",
             f"{THREE}, i32:16, 1024",
             "because a thread accesses the same element repeatedly",
-            "Load each value once and broadcast it",
+            "Load each value once, in a tile without the repetition",
             "the addresses are equal in PTX",
         ),
         (

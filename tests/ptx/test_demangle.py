@@ -71,3 +71,13 @@ def test_kernels_are_chosen_by_it(tmp_path):
 )
 def test_the_name_that_instances_of_a_template_share(name, template):
     assert template_of(name) == template
+
+
+@pytest.mark.parametrize("wanted", ["tile<16, true>", "tile<16,true>", "tile<16u, true>"])
+def test_kernels_are_chosen_by_a_template_argument_as_source_has_it(wanted, tmp_path):
+    file = tmp_path / "k.ptx"
+    symbols = ("_Z4tileILj16ELb1EEvPf", "_Z4tileILj160ELb1EEvPf", "_Z4tileILi16ELb0EEvPf")
+    entries = [f".visible .entry {name}(.param .u64 p) {{ ret; }}" for name in symbols]
+    file.write_text(HEADER + "\n".join(entries))
+    (found,) = kernels_of(str(file), CompileOptions(kernel=wanted))
+    assert found.name == symbols[0]

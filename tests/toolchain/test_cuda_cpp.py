@@ -297,6 +297,27 @@ def test_a_compilation_that_takes_long_is_ended(kernels, kernel, remedy, program
     assert raised.value.remedy == remedy
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <concepts>\ntemplate <typename T> concept Real = std::same_as<T, float>;\n"
+        "template <Real T> __device__ T of(T x) { return x; }\n",
+        "template <typename T> requires (sizeof(T) == 4) __device__ T of(T x) { return x; }\n",
+        "consteval int two() { return 2; }\n__device__ float of(float x) { return x * two(); }\n",
+        "#include <bit>\n"
+        "__device__ float of(float x) { return std::bit_cast<float>(std::bit_cast<int>(x)); }\n",
+    ],
+)
+def test_code_of_a_newer_standard_than_nvcc_takes_by_itself(text, program):
+    need_compiler()
+    if not find("nvcc"):
+        pytest.skip("NVRTC takes its standard from the headers")
+    program.write_text(
+        f"{text}__global__ void k(float* x) {{ x[threadIdx.x] = of(x[threadIdx.x]); }}\n"
+    )
+    assert ".entry" in compile_cuda(program)[0]
+
+
 def test_functors_of_cuda_12_keep_their_bases(program):
     need_compiler()
     program.write_text(

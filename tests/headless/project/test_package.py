@@ -48,7 +48,7 @@ def test_a_folder_named_as_what_kernels_are_made_of(tree, name, above, text, has
     package = package_of(root / file, ast.parse(text))
     if not has_init and not text:
         assert package is None
-    elif name == "cuda" and has_init:
+    elif name == "cuda" and has_init and not text:
         assert package.module == "cuda.gelu"
     else:
         assert package.module.endswith(f"ops.{name}.gelu")
@@ -59,6 +59,16 @@ def test_relative_imports_find_the_project(tree):
     package = package_of(root / "kernels/layers/norm.py", RELATIVE)
     assert (package.root, package.module) == (root, "kernels.layers.norm")
     assert package.project == root
+
+
+@pytest.mark.parametrize("project", ["", "pyproject.toml"])
+@pytest.mark.parametrize(("level", "module"), [(1, "gpu.norm"), (2, "ops.gpu.norm"), (3, None)])
+def test_relative_imports_may_reach_above_the_folders_with_an_init(tree, level, module, project):
+    root = tree(f"{project or 'readme'}", "lib/ops/gpu/__init__.py", "lib/ops/gpu/norm.py")
+    tree_of = ast.parse(f"from {'.' * level}names import LIBRARY")
+    package = package_of(root / "lib/ops/gpu/norm.py", tree_of)
+    whole = "lib.ops.gpu.norm"
+    assert package.module == (whole if project and level > 1 else module or whole)
 
 
 def test_a_script_beside_no_package_with_absolute_imports_is_a_script(tree):

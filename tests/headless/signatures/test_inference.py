@@ -74,6 +74,30 @@ def test_a_pointer_is_what_an_address_begins_with_whatever_its_name():
     assert found == "*fp32:16, i32:16, i32:16"
 
 
+@pytest.mark.parametrize(
+    ("test", "first", "second"),
+    [
+        ("not FROM_TENSOR", "rows += start", "rows += tl.load(start)"),
+        ("FROM_TENSOR", "rows += tl.load(start)", "rows += start"),
+    ],
+)
+@pytest.mark.parametrize(("given", "type_"), [({}, "i32"), ({"FROM_TENSOR": True}, "*i64:16")])
+def test_a_pointer_in_one_branch_of_a_flag_is_a_number_in_the_other(
+    test, first, second, given, type_
+):
+    found = of_body(
+        "x, start, FROM_TENSOR: tl.constexpr",
+        "rows = tl.arange(0, 64)",
+        f"if {test}:",
+        f"    {first}",
+        "else:",
+        f"    {second}",
+        "tl.store(x + rows, 0.0)",
+        **given,
+    )
+    assert found == f"*fp32:16, {type_}, {bool(given)}"
+
+
 def test_a_name_decides_where_the_pointer_does_not_come_first():
     assert of_body("n, x_ptr", "tl.load(n + x_ptr)") == "i32:16, *fp32:16"
 

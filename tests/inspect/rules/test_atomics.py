@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.retried import Retried, allow
+from tests.inspect.rules.test_divisions_and_tables import kernels as kernels_of_bodies
 from tests.inspect.rules.written_ptx import need
 from tests.ptx.compiled_kernels import a_compiled, an_access, ptx_kernel
 from traceview.kernels.inspect.rules.atomics import has_wider_form
@@ -165,3 +166,46 @@ def test_ptxas_takes_these_vectors_on_sm_90_from_ptx_8_1_on(text):
     for refused in (body.replace(".version 8.1", ".version 8.0"), body.replace("sm_90", "sm_89")):
         with pytest.raises(Exception, match="ptxas rejects"):
             assemble(refused)
+
+
+# An address and a guard, and whether the threads of one quotient all add to the address.
+ADDED = {
+    ("i / 32", ""): True,
+    ("i / w", ""): True,
+    ("(i >> 3) * w", ""): True,
+    ("threadIdx.x / 64 + blockIdx.x", "if (s > 0)"): True,
+    ("i / w", "if (i / w != d)"): True,
+    ("i / 32", "if ((threadIdx.x & 31) == 0)"): False,
+    ("i / w", "if (i % w == 0)"): False,
+    ("i", ""): False,
+    ("i / 32 * 32 + i % 32 * 2", ""): False,
+    ("mask[i] / 32", ""): False,
+}
+
+
+def test_threads_of_one_quotient_that_add_to_one_address(tmp_path):
+    loop = "float s = 0; for (int j = i; j < h; j += 99) s += x[j * w];"
+    bodies = [f"{loop} {guard} atomicAdd(out + {at}, s)" for at, guard in ADDED]
+    shuffled = "s += __shfl_down_sync(-1u, s, 16); atomicAdd(out + i / 32, s)"
+    *found, combined = kernels_of_bodies(tmp_path, [*bodies, f"{loop} {shuffled}"])
+    for findings, is_said in zip(found, ADDED.values(), strict=True):
+        said = [f for f in findings if "contains only a quotient" in f.message]
+        assert [f.severity for f in said] == ["medium"] * is_said, findings
+    assert not any("quotient" in f.message for f in combined)
+
+
+# What a block counts, and how many elements of each thread if that is few.
+COUNTS = {
+    "if (i < d) atomicAdd(bins + q[i], 1);": 1,
+    "atomicAdd(bins + q[i], 1); atomicAdd(bins + q[i + 9], 1);": None,
+    "for (int j = i; j < d; j += gridDim.x * 256) atomicAdd(bins + q[j], 1);": None,
+}
+
+
+@pytest.mark.parametrize("flush", ["atomicAdd(to + t, bins[t])", "to[i] = bins[t]"])
+def test_bins_that_are_added_for_each_element_that_is_counted(tmp_path, flush):
+    start = "__shared__ int bins[256]; int t = threadIdx.x; int* to = (int*)out; bins[t] = 0"
+    bodies = [f"{start}; __syncthreads(); {count} __syncthreads(); {flush}" for count in COUNTS]
+    for findings, counted in zip(kernels_of_bodies(tmp_path, bodies), COUNTS.values(), strict=True):
+        said = [f.evidence.values["counted"] for f in findings if "adds its bins" in f.message]
+        assert said == [counted] * (counted is not None and "atomic" in flush)

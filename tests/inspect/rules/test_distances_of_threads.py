@@ -165,3 +165,59 @@ def test_overloads_with_a_finding_of_high_severity_come_first(tmp_path, size):
     first, second = traceview.inspect_ptx(f"{tmp_path / 'k.cu'}:copy").kernels
     assert first.findings[0].severity == "high" != second.findings[0].severity
     assert "pitch elements apart" in first.findings[0].message
+
+
+# Where a thread puts its four elements, each on a line, and whether what it loads decides that.
+PLACES = {
+    "bins[(mask[i] >> w) & 15] + 4 * threadIdx.x + {0}": True,
+    "bins[(mask[i + 32] >> w) & 15] + 8 * i + {0} - h * 16": True,
+    "bins[q[i] & 15] + 4 * threadIdx.x + {0}": None,
+    "4 * i + {0}": False,
+    "6 * i + {0}": False,
+}
+
+
+def test_no_vector_is_advised_where_data_place_each_element(tmp_path):
+    start = "__shared__ int bins[16]; if (threadIdx.x < 16) bins[threadIdx.x] = mask[threadIdx.x];"
+    bodies = [
+        f"{start} __syncthreads();\n"
+        + ";\n".join(move.format(place.format(n), n) for n in range(4))
+        for move in ("out[{}] = x[{} + d]", "out[i + {1} * d] = x[{0}]")
+        for place in PLACES
+    ]
+    for found, by_data in zip(kernels(tmp_path, bodies), [*PLACES.values()] * 2, strict=True):
+        said = [f for f in found if "apart" in f.message or "scatter" in f.message]
+        ordered = [f.severity for f in said if "order the block's values" in f.action]
+        assert ordered == ["medium"] * (by_data is True)
+        if by_data is not False:
+            assert not any("as one vector" in f.action for f in found)
+
+
+def test_what_few_threads_of_a_block_move_is_small(tmp_path):
+    conditions = {
+        "threadIdx.x < 8": True,
+        "threadIdx.x == 31": True,
+        "(threadIdx.x & 31) == 0": True,
+        "threadIdx.x >= 8": False,
+        "i < w": False,
+        "mask[i] < 8": False,
+        "blockIdx.x < 8": False,
+    }
+    rest = "for (int n = 0; n < 8; n++) out[(8 * blockIdx.x + n) * blockDim.x + threadIdx.x] = n"
+    found = kernels(tmp_path, [f"if ({each}) out[d] = x[i * w]; {rest}" for each in conditions])
+    for findings, is_small in zip(found, conditions.values(), strict=True):
+        loads = [f for f in findings if "loads" in f.message and f.severity in ("high", "medium")]
+        assert bool(loads) != is_small
+
+
+def test_what_a_loop_stores_only_for_some_data_is_low(tmp_path):
+    loop = "float s = 0; for (int j = 0; j < d; j++) {{ s += x[j * w + i]; {} }}"
+    conditions = {
+        "if (j % 3 == h) out[i] += s;": "medium",
+        "if (mask[j * w + i] < 9) out[i] += s;": "low",
+        "if (s > 9) { if (j & 1) out[i] += s; else out[i] *= s; }": "low",
+    }
+    found = kernels(tmp_path, [loop.format(each) for each in conditions])
+    for findings, severity in zip(found, conditions.values(), strict=True):
+        said = [f.severity for f in findings if "write the same address" in f.message]
+        assert said == [severity], findings

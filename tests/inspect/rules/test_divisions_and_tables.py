@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ that divide by run-time values, look up constants, or share elements.
+"""Kernels in CUDA C++ that divide by run-time values, take powers, or look up constants.
 
 All variants of a kind are kernels of one file, as compiling a file takes seconds.
 """
@@ -55,6 +55,32 @@ def test_division_by_what_only_the_run_knows(tmp_path):
         said = [f for f in findings if f.message.startswith("Integer division")]
         assert bool(said) == is_said, findings
         assert all(f.severity in ("low", "medium") and "template" in f.action for f in said)
+
+
+# What a loop sums, and whether powers take most of its instructions.
+SUMMED = {
+    "powf(x[j], 3.0f)": True,
+    "powf(x[j], y)": True,
+    "fabsf(pow(x[j], 2.5f)) + y": True,
+    "powf(2.0f, j)": True,
+    "exp2f(x[j]) * x[j] * x[j]": False,
+    "expf(x[j]) + logf(x[j]) * sqrtf(x[j])": False,
+    "x[j] * x[j] * y": False,
+}
+
+
+def test_powers_in_a_loop(tmp_path):
+    loop = "float s = 0, y = x[w], z = {}; for (int j = {}; j < d; j += {}) s += {}; out[i] = s * z"
+    bodies = [loop.format("1", 0, 1, each) for each in SUMMED]
+    once = loop.format("powf(y, 3.5f)", "i", 64, "x[j]")
+    apart = loop.format("1", "i * 64", "h", "powf(x[j], 3.0f)")
+    *found, before, far = kernels(tmp_path, [*bodies, once, apart])
+    for findings, is_said in zip(found, SUMMED.values(), strict=True):
+        said = [f for f in findings if "power function" in f.message]
+        assert [f.severity for f in said] == ["medium"] * is_said, findings
+        assert all("x * x * x" in f.action and "before the loop" in f.action for f in said)
+    assert not any("power function" in f.message for f in before)
+    assert [f.severity for f in far if "power function" in f.message] == ["low"]
 
 
 @pytest.mark.parametrize("type_", ["float", "int"])

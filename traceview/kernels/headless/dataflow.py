@@ -174,6 +174,29 @@ class Usage:
         return frozenset(node.id for node in bare if isinstance(node, ast.Name))
 
     @cached_property
+    def numbers(self) -> Mapping[str, tuple[str, bool]]:
+        """The parameters that are pointers in one branch of a flag, and numbers in the other.
+
+        Each with the flag and its value where it is a number: in `if not IS_TENSOR: rows += start`.
+        """
+        found: dict[str, tuple[str, bool]] = {}
+        for node in ast.walk(self.function):
+            test = node.test if isinstance(node, ast.If) else None
+            flag = test.operand if isinstance(test, ast.UnaryOp) else test
+            if not isinstance(node, ast.If) or not isinstance(flag, ast.Name) or not node.orelse:
+                continue
+            branches = [ast.Module(branch, []) for branch in (node.body, node.orelse)]
+            read, accessed = [{*_names(branch)} for branch in branches], list[set[str]]()
+            for branch in branches:
+                inside = {id(each) for each in ast.walk(branch)}
+                roots = (self._root(address) for c, address in self._accesses() if id(c) in inside)
+                accessed.append({root for root in roots if root})
+            for at in (0, 1):
+                for name in accessed[1 - at] & read[at] - accessed[at]:
+                    found[name] = flag.id, (at == 0) == (test is flag)
+        return found
+
+    @cached_property
     def unrolled(self) -> Mapping[str, ast.expr | None]:
         """The parameters that bound an unrolled loop, each with the loop's step, if it has one."""
         return {
@@ -505,6 +528,10 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr
         values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
         for part, given in zip(target.elts, values, strict=False):
             yield from _unpacked(part, given)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
 
 
 def _called(call: ast.Call) -> str:

@@ -113,7 +113,14 @@ def guess(
     known = dict(given or {})
     pointers = [p.name for p in parameters if _is_pointer(p.name, usage)]
     ones = _unit_strides([p.name for p in parameters], pointers) - usage.row_strides
-    return tuple(_guess(p, parameters, usage, known, ones, defaults) for p in parameters)
+    flags = {p.name: known.get(p.name, p.default if p.has_default else False) for p in parameters}
+    numbers = {n for n, (flag, value) in usage.numbers.items() if bool(flags.get(flag)) == value}
+    return tuple(
+        argument(p.name, _scalar(p))
+        if p.name in numbers
+        else _guess(p, parameters, usage, known, ones, defaults)
+        for p in parameters
+    )
 
 
 def in_words(

@@ -190,7 +190,14 @@ def is_named(pattern: str | None, symbol: str, demangled_name: str) -> bool:
         producers.short_name(demangled_name),
         demangled_name,
     )
-    return pattern is None or pattern in names or any(fnmatchcase(n, pattern) for n in names)
+    if pattern is None or any(fnmatchcase(n, pattern) for n in names):
+        return True
+    return _as_written(pattern) in map(_as_written, names)
+
+
+def _as_written(name: str) -> str:
+    """A name without blanks, and with its numbers as source has them: 256 for 256u."""
+    return re.sub(r"(?<=\d)[uUlL]+\b|\([\w ]+\)(?=-?\d)|\s", "", name)
 
 
 def check_arch(arch: str | None) -> None:

@@ -249,7 +249,7 @@ class _Attempt:
             absent = list(dict.fromkeys([header, *self._absent()])) if header else []
             if self._may_be_light and self._stands_in(absent, result.err):
                 continue
-            if self._finds(error, absent[1:]):
+            if self._finds(error, absent[1:]) or self._is_newer(result.err):
                 continue
             self.error = self.error or error
             if lacking := [each for each in absent if self._copies.stand_in(each, _MISSING)]:
@@ -302,6 +302,12 @@ class _Attempt:
         more = [flag for flag in dict.fromkeys(wanted) if flag not in self._flags]
         self._flags += more
         return bool(more)
+
+    def _is_newer(self, log: str) -> bool:
+        """Whether errors are of code of C++20, which is then compiled as such."""
+        newer = _CPP20 not in self._flags and bool(_OF_CPP20.search(log))
+        self._flags += [_CPP20] * newer
+        return newer
 
     def _run(self) -> tools.ProcessResult | None:
         """What nvcc says; None where there is no time left to compile what errors leave."""
@@ -401,6 +407,12 @@ _AS_TORCH = (
     "-D__CUDA_NO_HALF_CONVERSIONS__",
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__",
+)
+# Words of C++20 in the lines that nvcc, which compiles C++17 by itself, does not understand.
+_CPP20 = "-std=c++20"
+_OF_CPP20 = re.compile(
+    r"\b(?:concept|consteval|constinit)\b|\brequires\s*[({]|>\s*requires\b|[Cc]\+\+20"
+    r'|"std" has no member "(?:bit_cast|span|type_identity_t|remove_cvref_t|popcount|countl_zero)"'
 )
 _AMBIGUOUS = re.compile(r"error: more than one \w+.*\n(?:.*\n){,12}?.*c10::(?:Half|BFloat16)")
 

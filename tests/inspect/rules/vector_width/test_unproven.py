@@ -166,7 +166,7 @@ def test_a_mask_that_differs_within_a_vector_is_not_declared_a_multiple(retried,
     [
         ("remainder", "is a remainder (offsets % n", "If the remainder only keeps offsets below"),
         ("clamp", "depends on a minimum", "If what the clamped offsets load is not needed"),
-        ("quotient", "accesses the same element repeatedly", "Load each value once and broadcast"),
+        ("quotient", "accesses the same element repeatedly", "Load each value once, in a tile"),
     ],
 )
 def test_offsets_that_are_not_adjacent_are_changed_only_if_results_stay(

@@ -44,8 +44,8 @@ def package_of(path: Path, tree: ast.Module) -> Package | None:
 
     A file that imports from a folder above it by name (`from kernels.tiles import …` in kernels/)
     belongs to that folder, also where this is a copy in another package. Else the top is the
-    outermost folder with `__init__.py`. In folders that have none, a file with relative imports
-    belongs to its project (pyproject.toml, setup.py).
+    outermost folder with `__init__.py`. In folders that have none, or whose relative imports reach
+    above it, a file belongs to its project (pyproject.toml, setup.py).
     """
     path = path.absolute()
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
@@ -57,7 +57,8 @@ def package_of(path: Path, tree: ast.Module) -> Package | None:
     if inner is not None:
         while above := next((f for f in inner.parents[:2] if _is_package(f)), None):
             inner = above
-        return _named(path, inner.parent)
+        if level < len(path.relative_to(inner.parent).parts):
+            return _named(path, inner.parent)
     return _named(path, _project_root(path, level)) if level else None
 
 

@@ -16,6 +16,7 @@ from traceview.kernels.inspect.rules import (
     loops,
     occupancy,
     products,
+    rows,
     shared_memory,
 )
 from traceview.kernels.inspect.rules.atomics import atomics
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     loops.older_tensor_cores,
     products.idle_tensor_cores,
     arithmetic.runtime_divisions,
+    arithmetic.powers,
     arithmetic.divergent_constants,
     loops.shared_memory_bound,
     loops.unchanging_loads,
@@ -49,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     global_memory.local_memory,
     global_memory.narrow_sass_accesses,
     atomics,
+    rows.rows_by_warp,
     loops.few_loads_in_flight,
     narrow_global_accesses,
     global_memory.split_vectors,

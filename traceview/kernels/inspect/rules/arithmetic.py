@@ -1,11 +1,11 @@
-"""Division by values known only at run time, and tables in constant memory."""
+"""Division by values known only at run time, powers, and tables in constant memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from traceview.kernels.inspect.kernel_context import KernelContext
-from traceview.kernels.inspect.kernel_report import line_name
+from traceview.kernels.inspect.kernel_report import helper_lines, inlined_text, line_name
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
 from traceview.kernels.ptx.pipes import SCHEDULERS
 
@@ -23,6 +23,14 @@ _LONG = Diagnosis(
     "Use indices of 32 bits (int instead of size_t or int64_t) where they suffice, or let rows and "
     "columns count along instead of dividing",
 )
+_POWERS = Diagnosis(
+    "The general power function (pow) takes {instructions} of {all_instructions} instructions"
+    "{where}, at {places}",
+    "Multiply where the exponent is a small whole number (x * x * x), take powers of 2 from "
+    "{exp2} or, as integers, from a shift (1 << i){before}",
+)
+# The last coefficient of 2^x in libdevice's powf. Its pow in fp64 is a finding on fp64.
+_OF_POWER = "0f391FCB8E"
 _TABLE = Diagnosis(
     "Threads of a warp load different elements of a __constant__ array at {places}, and constant "
     "memory serves one address at a time",
@@ -83,6 +91,48 @@ def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
         },
         severity="medium" if bound else "low",
     )
+
+
+def powers(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Powers that make up much of the hottest loop, or of a kernel without a loop."""
+    ptx, sass, mix = kernel.code.ptx, kernel.code.sass, kernel.mix
+    found = [i for i in ptx.instructions if _OF_POWER in i.operands] if ptx else []
+    if not found or sass is None or mix is None:
+        return
+    loop, listed = mix.hottest_loop, sass.instructions
+    code = [listed[at] for at in loop.instructions] if loop else listed
+    places = {(i.source, i.inlined) for i in found if i.source and (i.loop_depth or not loop)}
+    of_powers = [i for i in code if (i.source, i.inlined) in places]
+    if len(of_powers) < _LEAST_SHARE * len(code):
+        return
+    looped = [
+        c for g in kernel.global_accesses.values() for c in g if c.access.loop_depth or not loop
+    ]
+    # What all threads load is one request for all of them.
+    apart = any(c.address.per_thread or c.address.gathered or c.address.picked for c in looped)
+    memory = kernel.pass_cycles.get("memory", 0.0) if apart else 0.0
+    lines = list(dict.fromkeys(i.source for i in of_powers))
+    yield CodeClaim(
+        _POWERS,
+        {
+            "instructions": len(of_powers),
+            "all_instructions": len(code),
+            "loop": line_name(loop.source) if loop and loop.source else None,
+            "proven": True,
+        },
+        "; ".join(filter(None, (inlined_text(helper_lines(found)), _OF_LIBDEVICE))),
+        lines[0],
+        lines,
+        words={
+            "where": " of the loop at {loop}" if loop and loop.source else "",
+            "exp2": "tl.exp2" if kernel.ttgir else "exp2f",
+            "before": ", and compute before the loop what does not change in it" if loop else "",
+        },
+        severity="medium" if memory <= len(code) / SCHEDULERS else "low",
+    )
+
+
+_OF_LIBDEVICE = "SASS: instructions at lines where the PTX has the polynomial of libdevice's pow"
 
 
 def divergent_constants(kernel: KernelContext) -> Iterator[CodeClaim]:

@@ -19,8 +19,16 @@ from traceview.kernels.inspect.kernel_context import AccessContext, KernelContex
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.recompilations import Place
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
-from traceview.kernels.ptx.addresses.slicing import Provenance, results, together
-from traceview.kernels.ptx.addresses.strides import LoopSteps
+from traceview.kernels.ptx.addresses.slicing import (
+    Provenance,
+    Slices,
+    address_text,
+    reads,
+    registers_in,
+    results,
+    together,
+)
+from traceview.kernels.ptx.addresses.strides import LoopSteps, Samples
 from traceview.kernels.ptx.model import Access, Compiled, Function, Instruction, SourceLine
 from traceview.kernels.toolchain.listings import code_of
 from traceview.kernels.toolchain.tools import number_of
@@ -65,6 +73,21 @@ _CONTENDED_IN_LOOP = Diagnosis(
     "Sum in a register over the loop, and update the address once per thread or block",
     "medium",
 )
+_FLUSHED = Diagnosis(
+    "Each block adds its bins to global memory, with atomics at {line}, after each of its threads "
+    "counted {counted:element}: as many atomics of global memory as elements, or more",
+    "Let each block count many elements first: a loop in steps of gridDim.x * blockDim.x, with a "
+    "few blocks per SM",
+    "medium",
+)
+_OF_A_GROUP = Diagnosis(
+    "Neighbouring threads update the same address with the atomics at {places}, one after another: "
+    "of the thread's index it contains only a quotient",
+    "Sum among the threads of one quotient first (__shfl_down_sync, in which all of a warp's "
+    "threads take part, with 0 of those that have nothing to add), and let one of them update the "
+    "address",
+    "medium",
+)
 _CONTENDED_AT_EACH = Diagnosis(
     "The threads of a block update one address at a time with the atomics at {places}, one after "
     "another",
@@ -92,7 +115,9 @@ def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
     for (place, _), contexts in kernel.global_accesses.items():
         if place[1] == "atomic":
             places[place] += contexts
-    steps, one_by_one = LoopSteps(kernel.provenance.slices), list[SourceLine | None]()
+    slices, samples = kernel.provenance.slices, Samples.of(kernel.provenance, kernel.compiled)
+    steps, one_by_one = LoopSteps(slices), list[SourceLine | None]()
+    of_groups = list[SourceLine | None]()
     sums = _sums([context for listed in places.values() for context in listed], kernel.provenance)
     yield from _ordered(kernel, sums)
     for (source, _, _), listed in places.items():
@@ -102,6 +127,17 @@ def atomics(kernel: KernelContext) -> Iterator[CodeClaim]:
         yield from _contended(kernel, source, summed, moves)
         if moves and _is_of_all_threads(kernel, source, summed):
             one_by_one.append(source)
+        if _is_of_groups(kernel, source, summed, samples):
+            of_groups.append(source)
+        yield from _flushed(kernel, slices, source, summed)
+    if of_groups:
+        yield CodeClaim(
+            _OF_A_GROUP,
+            {"lines": len(of_groups), "proven": True},
+            "the address in PTX depends on the thread through a division or a shift alone",
+            of_groups[0],
+            of_groups,
+        )
     if one_by_one:
         yield CodeClaim(
             _CONTENDED_AT_EACH,
@@ -255,6 +291,60 @@ def _is_of_all_threads(
     return is_shared and not combines and kernel.compiled.is_cuda(source)
 
 
+def _is_of_groups(
+    kernel: KernelContext,
+    source: SourceLine | None,
+    listed: Sequence[AccessContext],
+    samples: Samples,
+) -> bool:
+    """Whether threads of one quotient update the same address, each with a value of its own."""
+    slices, code = samples.slices, [each for context in listed for each in context.instructions]
+    if not code or not kernel.compiled.is_cuda(source):
+        return False
+    every = slices.function.instructions
+    if any(_COMBINES.match(each.opcode) for each in every):
+        return False
+    if any(c.address.gathered or c.address.picked for c in listed):
+        return False
+    # One of the threads is chosen.
+    guards = (b for each in code for b in _around(each, samples) if b.predicate)
+    compared = (w for b in guards for w in slices.writers((b.predicate or "").lstrip("!")))
+    equal = (w for w in compared if _EQUALS.match(w.opcode) and slices.compared(w).per_thread)
+    if any(not slices.shares_quotient(reads(w)) for w in equal):
+        return False
+    return all(slices.shares_quotient(registers_in(address_text(e.operands))) for e in code)
+
+
+def _around(atomic: Instruction, samples: Samples) -> list[Instruction]:
+    return [atomic, *(branch for branch, _ in samples.branches.around(atomic))]
+
+
+def _flushed(
+    kernel: KernelContext,
+    slices: Slices,
+    source: SourceLine | None,
+    listed: Sequence[AccessContext],
+) -> Iterator[CodeClaim]:
+    """Bins that are added to global memory once for each element that a thread counts."""
+    counts = [a for a in kernel.accesses if (a.level, a.space, a.kind) == _SHARED_ATOMIC]
+    code = [each for context in listed for each in context.instructions]
+    if not code or not counts or any(access.loop_depth for access in counts):
+        return
+    counted = sum(access.count for access in counts)
+    values = (registers_in(each.operands.rpartition(",")[2]) for each in code)
+    from_shared = all(slices.origin(registers).through_shared for registers in values)
+    if from_shared and kernel.compiled.is_cuda(source) and len(code) >= counted:
+        yield CodeClaim(
+            _FLUSHED,
+            {"line": line_name(source), "counted": counted, "proven": True},
+            "PTX: no loop is around the atomics on shared memory, and their sums are added to "
+            "global memory",
+            source,
+        )
+
+
+_SHARED_ATOMIC = ("ptx", "shared", "atomic")
+_EQUALS = re.compile(r"setp\.(?:eq|ne)\b")
 _COMBINES = re.compile(r"shfl|redux|vote|activemask|match|elect")
 # What a kernel does whose threads combine their values, or of which one is chosen. Without, sums of
 # 16 and 64 Mi floats took 240 and 8 times as long as per block on an H200.

@@ -143,6 +143,7 @@ _FEW_PER_BLOCK = Diagnosis(
 _AHEAD = (
     "et loads run ahead: write for … in tl.range(…, num_stages=4), the only way in which Triton"
 )
+_MORE_BLOCKS = "Split the loop over more blocks"
 _WARPS, _ROWS = 4, 64
 _OLDER = (
     "tl.dot runs as mma.sync, the tensor-core instruction of Ampere, and not as {newer}, which "
@@ -288,8 +289,14 @@ def _run_ahead(kernel: KernelContext, loop: DeepestLoop) -> str:
         safe = f", if no iteration loads what one before it stored to {' or '.join(sorted(again))}"
     elif arrays["store"] and frozenset() in arrays["load"] | arrays["store"]:
         safe = ", if no iteration loads what one before it stored"
-    split = "" if loop.is_recurrence else "; and split the loop over more blocks"
-    return f"{first}{_AHEAD} pipelines {only}{safe}{split}"
+    ahead = f"{first}{_AHEAD} pipelines {only}{safe}"
+    if loop.is_recurrence:
+        return ahead
+    blocks = math.prod(kernel.compiled.grid) if kernel.compiled.grid and kernel.sms else 0
+    if 0 < blocks < (kernel.sms.count if kernel.sms else 0):
+        # Loads that run ahead do not use the SMs that have no block.
+        return f"{_MORE_BLOCKS}. Then l{ahead[1:]}"
+    return f"{ahead}; and s{_MORE_BLOCKS[1:]}"
 
 
 def _pass_cycles(kernel: KernelContext, blocks: int) -> float:
@@ -396,7 +403,7 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
     if kernel.provenance is None:
         return
     slices = kernel.provenance.slices
-    steps = LoopSteps(slices)
+    steps, samples = LoopSteps(slices), Samples.of(kernel.provenance, kernel.compiled)
     # By line and kind, and by the pointers that addresses start from.
     streams: dict[tuple[Place, frozenset[str]], list[Instruction]] = defaultdict(list)
     for (place, _), contexts in kernel.global_accesses.items():
@@ -405,7 +412,7 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
     fixed = {s for s, listed in streams.items() if all(steps.of(each) == 0 for each in listed)}
     writes = [stream for stream in streams if stream[0][1] in ("store", "atomic")]
     in_sass = {(a.source, a.kind) for a in kernel.accesses if a.level == "sass" and a.loop_depth}
-    found: dict[Diagnosis, list[SourceLine | None]] = defaultdict(list)
+    found: dict[tuple[Diagnosis, bool], list[SourceLine | None]] = defaultdict(list)
     for (source, kind, space), pointers in fixed:
         listed = streams[(source, kind, space), pointers]
         is_kept = kernel.code.sass is None or (source, kind) in in_sass
@@ -414,10 +421,11 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
         if kind == "store":
             others = _loaded_by_others(kernel, listed[0], pointers, streams)
             if others is not None:
-                found[_RACES if others else _ACCUMULATED].append(source)
+                rare = not others and any(_is_by_data(each, samples) for each in listed)
+                found[_RACES if others else _ACCUMULATED, rare].append(source)
         elif kind == "load" and all(pointers and s[1] and not pointers & s[1] for s in writes):
-            found[_UNCHANGING].append(source)
-    for says, sources in found.items():
+            found[_UNCHANGING, False].append(source)
+    for (says, rare), sources in found.items():
         lines = sorted({*sources}, key=lambda at: (at.file, at.line) if at else ("", 0))
         yield CodeClaim(
             says,
@@ -427,8 +435,16 @@ def unchanging_loads(kernel: KernelContext) -> Iterator[CodeClaim]:
             lines[0],
             lines,
             words={"space": "Global"},
+            severity="low" if rare else None,
         )
     yield from _accumulated_in_shared(kernel, steps)
+
+
+def _is_by_data(access: Instruction, samples: Samples) -> bool:
+    """Whether what an iteration loads decides if it runs an access, so that few may."""
+    around = (b for b, _ in samples.branches.around(access) if b.loop_depth == access.loop_depth)
+    guards = (access, *around)
+    return any(samples.slices.guard(each).loaded for each in guards if each.predicate)
 
 
 def _accumulated_in_shared(kernel: KernelContext, steps: LoopSteps) -> Iterator[CodeClaim]:

@@ -24,6 +24,7 @@ _WITHOUT_RESULT = ("st.", "bra", "ret", "bar", "red.", "cp.", "membar", "fence",
 _THREAD = {"%tid.x", "%tid.y", "%tid.z", "%laneid", "%warpid"}
 _BLOCK = {"%ctaid.x", "%ctaid.y", "%ctaid.z", "%clusterid.x", "%clusterid.y", "%clusterid.z"}
 _DIVISION = re.compile(r"(?:div|rem)\.[su](?:16|32|64)$")
+_QUOTIENT = re.compile(r"(?:div|shr)\.")
 _DIVISOR = re.compile(r",\s*(%[^,\s]+)$")
 # A slice ends at these: what the address of the load depends on does not matter.
 _LOADS = ("ld.global", "ld.relaxed", "ld.acquire", "ld.volatile", "ld.weak", "atom.", "ldu.")
@@ -186,6 +187,20 @@ class Slices:
         writers = self.writers(divisor[1])
         before = [w for w in writers if w.line < instruction.line or instruction.loop_depth]
         return not before or any(reads(w) or not w.opcode.startswith("mov") for w in before)
+
+    def shares_quotient(self, registers: Iterable[str]) -> bool:
+        """Whether values depend on the thread's index, but on nothing of it but a quotient.
+
+        Then threads of one quotient, such as those of a warp, have the same values.
+        """
+
+        def following(register: str) -> Iterator[str]:
+            for writer in self._writers.get(register, ()):
+                if not _QUOTIENT.match(writer.opcode):
+                    yield from reads(writer)
+
+        listed = list(registers)
+        return bool(self.behind(listed) & _THREAD) and not _THREAD & {*reached(listed, following)}
 
     def _differs(self, writer: Instruction) -> bool:
         return bool(self.behind(reads(writer)) & _THREAD)

@@ -26,6 +26,7 @@ from traceview.kernels.ptx.addresses.slicing import (
     reads,
     registers_in,
 )
+from traceview.kernels.ptx.branches import Branches
 from traceview.kernels.ptx.loops import block_starts
 from traceview.kernels.ptx.model import Access, Argument, Compiled, Instruction
 
@@ -259,6 +260,32 @@ class Samples:
             for step in (x, y)
         ]
         return "threadIdx.y" if near[1] and not near[0] else ""
+
+    def share_of_threads(self, instruction: Instruction) -> float:
+        """The greatest share of a block's threads that run an instruction, in all samples.
+
+        By branches around it that compare nothing but the thread's index: `if (threadIdx.x < 16)`.
+        """
+        own = [instruction] if self._is_by_index(instruction) else []
+        around = list(self.branches.around(instruction, self._is_by_index))
+        most = 0.0
+        for each in self.each if around or own else ():
+            runs = [each.guard(i) for i in own]
+            runs += [np.equal(each.guard(branch), jumps) for branch, jumps in around]
+            most = max(most, float(np.mean(np.all(runs, axis=0))))
+        return most or 1.0
+
+    @cached_property
+    def branches(self) -> Branches:
+        """The branches of the function."""
+        return Branches(self.slices.function)
+
+    def _is_by_index(self, instruction: Instruction) -> bool:
+        """Whether a predicate compares the thread's index with constants and nothing else."""
+        of = self.slices.guard(instruction)
+        return of.per_thread and not (
+            of.per_block or of.loaded or of.through_shared or of.parameters
+        )
 
     def overlap(self, instructions: Sequence[Instruction], width: int) -> bool:
         """Whether neighbouring threads access the same elements, shifted, as in a stencil.

@@ -125,7 +125,12 @@ _ONCE = (
 
 ROW_PER_WARP = (
     "Let neighbouring threads access adjacent elements: give each row to a warp, which combines "
-    "its values by shuffles, or load tiles of rows through shared memory"
+    "sums by shuffles, or move tiles of rows through shared memory"
+)
+_BY_DATA = (
+    "Let neighbouring threads {}: order the block's values in shared memory first, and let thread "
+    "i take those at i, i + blockDim.x and so on. The data place each element, so that no vector "
+    "fits"
 )
 _TRANSPOSED = (
     "Let neighbouring threads access adjacent elements: store {} transposed, or move tiles of rows "
@@ -374,19 +379,29 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         shared = SECTOR_BYTES / distance
         shown = units.count(int(shared) if shared.is_integer() else shared)
         sectors = f"{shown} of them share a sector"
+    by_data = cuda and _placed_by_data(narrow, step)
     return NarrowReason(
-        f"neighbouring threads are {far} apart",
+        f"neighbouring threads are {far} apart{' or more, by what they load' * by_data}",
         _adjacent(narrow, step) if cuda else _ROWS_AS_TILE,
         f"the addresses of neighbouring threads in PTX: {sectors}",
-        proven=True,
+        proven=not by_data,
         # The cache serves the other members: an array per member saved 17 and 21 % of the time of
         # such kernels on an H200; whole vectors instead of bytes 66 %.
-        uncertain=cuda and narrow.used and narrow.width > 8,
+        uncertain=cuda and not by_data and narrow.used and narrow.width > 8,
     )
+
+
+def _placed_by_data(narrow: Narrow, step: Stride) -> bool:
+    """Whether threads are so far apart only where what each loads, such as a bin, is the same."""
+    by_data = narrow.address.picked or narrow.address.gathered
+    return step.parameter is None and by_data
 
 
 def _adjacent(narrow: Narrow, step: Stride) -> str:
     """How to let neighbouring threads of CUDA C++ access adjacent elements."""
+    if _placed_by_data(narrow, step):
+        store = narrow.place[1] == "store"
+        return _BY_DATA.format("store to adjacent elements" if store else "load adjacent elements")
     if step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES:
         return _of_structure(narrow, abs(step.of))
     if step.parameter and narrow.used and not any(a.loop_depth for a in narrow.accesses):

@@ -228,8 +228,8 @@ _SORT = (
 
 _SAME = NarrowReason(
     "a thread accesses the same element repeatedly",
-    "Load each value once and broadcast it: a smaller tensor along the repeated axis, or one "
-    "scalar per block",
+    "Load each value once, in a tile without the repetition, and repeat it in registers: broadcast "
+    "it, or unpack a word along a third axis of its parts, then tl.reshape",
     "the addresses are equal in PTX",
     proven=True,
 )

@@ -88,6 +88,15 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         )
         for (place, array), contexts in kernel.global_accesses.items()
     }
+    samples = Samples.of(kernel.provenance, kernel.compiled)
+    # Triton's tiles say how many threads move something.
+    shares = {
+        (place, array): max(samples.share_of_threads(each.instructions[0]) for each in contexts)
+        if kernel.compiled.is_cuda(place[0])
+        else 1.0
+        for (place, array), contexts in kernel.global_accesses.items()
+    }
+    hottest = {stream: bits * shares[stream] for stream, bits in hottest.items()}
     # The size of a bulk copy (TMA) is not in its instruction.
     bulk = any(
         (each.level, each.space, each.kind) == ("ptx", "global", "async-copy")
@@ -96,7 +105,6 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
         for each in kernel.accesses
     )
     most = max([*hottest.values(), _LEAST_OF_BULK_BITS * bulk], default=0)
-    samples = Samples.of(kernel.provenance, kernel.compiled)
     in_sass = by_place(kernel.accesses, "sass")
     alike: dict[tuple[int, causes.NarrowReason], list[tuple[causes.Narrow, Severity]]] = (
         defaultdict(list)
@@ -123,7 +131,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
             minor = hottest[stream] < least * most
             outside = max(a.loop_depth for a in listed) < deepest
             merged = _is_merged(narrow, in_sass.get(stream[0], ()))
-            moved = min(narrow.moved, of_tiles[stream]) * _waste(narrow)
+            moved = min(narrow.moved, of_tiles[stream]) * _waste(narrow) * shares[stream]
             little = min(_NEGLIGIBLE_SHARE * total, _MINOR_SHARE * max(of_tiles.values()))
             slightest = moved < little
             reason = _reason(narrow, kernel, tiled=tiled, slightest=slightest)
