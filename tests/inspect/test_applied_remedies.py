@@ -187,11 +187,12 @@ def test_a_size_of_the_data_is_no_tile(retried):
     made = retried("copy_heads", "*fp16:16, *fp16:16, 128")
     finding = made.only("instead of 128")
     assert finding.action == (
-        "Use num_warps=1 with more work per block, such as several rows: alone it lowers occupancy"
+        "Use num_warps=1 with more work per block, such as several rows: alone it lowers "
+        "occupancy. If D is a free choice, use D=1024"
     )
     assert finding.evidence.basis == (
         "recompiled with num_warps=1: 64 bits instead of 16; theoretical occupancy falls with "
-        "num_warps=1: 100.0 → 50.0 %"
+        "num_warps=1: 100.0 → 50.0 %; with D=1024: 128 bits"
     )
 
 

@@ -18,7 +18,7 @@ from traceview.base.hardware.occupancy import waves_of
 from traceview.kernels.headless.compile_options import Change
 from traceview.kernels.inspect.kernel_report import SmCount, WhatIf, occupancy_of
 from traceview.kernels.inspect.recompilations import Recompile
-from traceview.kernels.inspect.rules.remedies import is_tile, named_as_tile
+from traceview.kernels.inspect.rules.remedies import named_as_tile
 from traceview.kernels.ptx.model import Argument, Compiled, Resources
 from traceview.kernels.toolchain.listings import code_of
 
@@ -97,8 +97,12 @@ def _tiles(compiled: Compiled) -> Iterator[list[Change]]:
 
 
 def _is_tile(argument: Argument) -> bool:
-    named = argument.type == "constexpr" and named_as_tile(argument.name)
-    return named and is_tile(argument.value, _LEAST_TILE)
+    value = argument.value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if argument.type != "constexpr" or not whole or not named_as_tile(argument.name):
+        return False
+    size = int(value or 0)
+    return size >= _LEAST_TILE and size & (size - 1) == 0
 
 
 def _tried(

@@ -317,8 +317,7 @@ def too_few_elements(compiled: Compiled, factor: int, *, tiles: bool) -> Iterato
     is the tile of a whole row: a larger one has more masked elements.
     """
     warps = compiled.num_warps or 1
-    if warps > 1:
-        fewer = max(1, warps // factor)
+    for fewer in _halvings(warps, factor):
         yield Cause(TOO_FEW, Change(num_warps=fewer), f"num_warps={fewer}")
     for name, larger in _larger(compiled, factor) if tiles else ():
         if named_as_tile(name) and not _is_whole_row(compiled, name):
@@ -363,6 +362,14 @@ def _is_named(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
+def perhaps_too_few(compiled: Compiled, factor: int) -> Iterator[Cause]:
+    """Causes of too few elements: constexprs not named as tiles, perhaps sizes of the data."""
+    for name, larger in _larger(compiled, factor):
+        if not named_as_tile(name):
+            remedy = f"If {name} is a free choice, use {name}={larger}"
+            yield Cause(TOO_FEW, Change(constexprs=((name, larger),), resizes=True), remedy)
+
+
 def _larger(compiled: Compiled, factor: int) -> Iterator[tuple[str, int]]:
     """Constexprs that may be sizes, each with the size that would suffice.
 
@@ -384,6 +391,16 @@ def with_divisible(cause: Cause, names: Sequence[str]) -> Cause:
         f"{cause.clause}, and {not_known_divisible(names)}",
         replace(cause.change, divisible=tuple(names)),
         f"{cause.remedy}, and pad or align {in_words(names)} to a multiple of 16",
+    )
+
+
+def both(cause: Cause, few: Cause) -> Cause:
+    """A cause together with that of too few elements per thread."""
+    change, more = cause.change, few.change
+    return Cause(
+        f"{cause.clause}, and {few.clause}",
+        replace(more, divisible=change.divisible, constexprs=change.constexprs + more.constexprs),
+        f"{cause.remedy}, and use {few.remedy}",
     )
 
 
@@ -461,6 +478,12 @@ def _is_integer(argument: Argument) -> bool:
 def _may_be_divisible(argument: Argument) -> bool:
     """Whether an argument is a pointer or an integer; others have no divisibility."""
     return argument.type.startswith(("*", "i", "u")) and argument.type != "i1"
+
+
+def _halvings(warps: int, factor: int) -> Iterator[int]:
+    """The number of warps divided by a factor, at least one; none for a single warp."""
+    if warps > 1:
+        yield max(1, warps // factor)
 
 
 def in_words(names: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from traceview.kernels.inspect.rules.vector_width.causes import (
     Narrow,
     NarrowReason,
     all_divisible,
+    both,
     divisible_and_few,
     every_constant,
     fixed_strides,
@@ -28,6 +29,7 @@ from traceview.kernels.inspect.rules.vector_width.causes import (
     no_multiple,
     not_declared_divisible,
     padded,
+    perhaps_too_few,
     run_time_integers,
     stride,
     too_few_elements,
@@ -213,6 +215,7 @@ class _Case:
         layout = self.narrow.layout
         if layout.scattered:
             yield list(self._strides())
+            yield list(self._strides_and_others())
             return
         few = list(self._too_few(self.narrow.width))
         constants = self._constants()
@@ -240,6 +243,18 @@ class _Case:
                 yield stride(step.parameter)
         elif step and not step.parameter:
             yield from fixed_strides(self.compiled, apart)
+
+    def _strides_and_others(self) -> Iterator[Cause]:
+        """Causes that a stride hides: a stride of 1 alone does not help."""
+        for cause in self._strides():
+            strides = {name for name, _ in cause.change.constexprs}
+            undeclared = not_declared_divisible(self.narrow.suspects)
+            names = [each.name for each in undeclared if each.name not in strides]
+            few = next(self._too_few(self.narrow.width), None)
+            if names:
+                yield with_divisible(cause, names)
+            if few:
+                yield both(with_divisible(cause, names) if names else cause, few)
 
     def _too_few(self, width: int) -> Iterator[Cause]:
         if self.narrow.moved < WIDE_BITS:
@@ -304,6 +319,11 @@ class _Case:
         remedy = self._use(best) if alone else " or ".join(cause.remedy for cause in best)
         changes = " or ".join(cause.change.description for cause in best)
         price = self._price(best)
+        costs = alone and (price or width < WIDE_BITS)
+        if costs and not any(cause.change.constexprs for cause in best):
+            other = self._another_size(width)
+            remedy += f". {other.cause.remedy}" if other else ""
+            price += f"; with {other.cause.change.description}: {other.width} bits" if other else ""
         bounds = {argument.name for argument in self.narrow.suspects.mask}
         reduces = "tt.reduce" in (self.compiled.stages.get("ttgir") or "")
         remedy += _FILLED * bool(reduces and bounds.intersection(best[0].change.divisible))
@@ -433,6 +453,14 @@ class _Case:
         """The causes, as functions of their names, that take arguments to be divisible by 16."""
         few = self._too_few(self.narrow.width)
         return [all_divisible, *(partial(divisible_and_few, cause) for cause in few)]
+
+    def _another_size(self, width: int) -> _Widened | None:
+        """A larger constexpr, perhaps a free choice, that widens the access as much; or None."""
+        for cause in perhaps_too_few(self.compiled, WIDE_BITS // self.narrow.width):
+            widened = self._widened(cause) if self.narrow.tiles else None
+            if widened and not widened.harm and widened.width >= width:
+                return widened
+        return None
 
     def _at_a_price(self, widened: Sequence[_Widened]) -> NarrowReason:
         best = max(widened, key=lambda each: each.width)
