@@ -142,12 +142,13 @@ def _held_up_by(trace: Trace) -> Integers:
     Another one than the launching thread may take its turn, such as the one that pins batches.
     Where ranges tell that the launching thread waited for it, and nothing what it did, that counts.
     """
-    every, told, sampled_as = gaps.gaps(trace), [*range_waits(trace)], sampled_threads(trace)
+    every, told = gaps.gaps(trace), np.zeros(len(trace.threads), bool)
     result, calls = every.thread.astype(np.int64), api_calls(trace)
-    rows = np.flatnonzero((result >= 0) & (every.call >= 0) & ~np.isin(result, told))
-    rows = rows[sampled_as[result[rows]] < 0]
+    told[[*range_waits(trace)]] = True
+    rows = np.flatnonzero((result >= 0) & (every.call >= 0))
+    rows = rows[~told[result[rows]] & (sampled_threads(trace)[result[rows]] < 0)]
     launching = calls.thread[every.call[rows]]
-    waits = np.isin(launching, told)
+    waits = told[launching]
     result[rows[waits]] = launching[waits]
     return result
 
