@@ -402,13 +402,15 @@ def test_where_a_few_steps_take_most_of_the_time_savings_are_those_of_the_mean(m
     [
         (1_500_000, ["save about 4.0 ± 1.5 of 10.0 ms per step (40 %)", "1.3 to 2.2× as fast"]),
         (4 * MS, ["save up to 8.00 of 10.0 ms per step (80.0 %)"]),
-        (9 * MS, ["save about 4 ± 4 of 10.0 ms per step (40 %)"]),
+        # Then all of the step may be saved, which says nothing.
+        (9 * MS, None),
     ],
 )
 def test_a_saving_that_may_be_nothing_is_a_bound(error_ns, claimed):
     one = forecast(finding("high", 40 * MS, 40.0), [loop(10 * MS)])
     saving = replace(one, saving="about", error_ns=error_ns)
-    assert claim(finding("high", 40 * MS, 40.0), saving).parts() == claimed
+    said = claim(finding("high", 40 * MS, 40.0), saving)
+    assert (said.parts() if said else None) == claimed
 
 
 def test_no_more_per_step_than_there_is_to_save():
