@@ -537,7 +537,8 @@ def test_the_error_that_ended_a_program_is_told_first(printed, error, after, tmp
 
     found = [each for each in ask(ANALYSIS, export, tmp_path).findings if "ended" in each.message]
 
-    assert bool(found) == (bool(error) and after <= 2)
+    ends = printed.startswith(("thread", "Traceback", "terminate", "FATAL"))
+    assert bool(found) == (ends and after <= 2)
     assert all(each.severity == "high" and error in each.message for each in found)
 
 

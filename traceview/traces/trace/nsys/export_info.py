@@ -218,8 +218,9 @@ def call_error(database: Database, present: Mapping[str, Table]) -> dict[str, st
 def program_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
     """The error that a program printed, whose output nsys keeps.
 
-    Where kernels ran, only one at the end of the output: a program goes on after others. That of
-    the loader counts where nothing was recorded: a child may fail to load.
+    Where kernels ran, only one that ends a program, at the end of its output: it may go on after
+    others, as an allocator does that tries again. That of the loader counts where nothing was
+    recorded: a child may fail to load.
     """
     streams, strings = "ProcessStreams", "StringIds"
     if streams not in database.tables:
@@ -229,7 +230,8 @@ def program_error(database: Database, present: Mapping[str, Table]) -> dict[str,
     rows = [row for (row,) in database.lines(streams, ("contentId",)) if isinstance(row, int)]
     texts = database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]})
     printed = [str(text)[-_MOST_PRINTED:].rstrip() for (text,) in texts]
-    for name, sign in _ERRORS if ran else ((LOADER_ERROR, _LOADER_ERROR), *_ERRORS):
+    signs = _ERRORS if ran else ((LOADER_ERROR, _LOADER_ERROR), *_ERRORS)
+    for name, sign in signs[:-1] if has_kernels else signs:
         for text in printed:
             *_, found = (None, *sign.finditer(text))
             behind = text[found.end() :].split("\n") if found else []
