@@ -188,7 +188,8 @@ def test_no_vector_is_advised_where_data_place_each_element(tmp_path):
     for found, by_data in zip(kernels(tmp_path, bodies), [*PLACES.values()] * 2, strict=True):
         said = [f for f in found if "apart" in f.message or "scatter" in f.message]
         ordered = [f.severity for f in said if "order the block's values" in f.action]
-        assert ordered == ["medium"] * (by_data is True)
+        assert len(ordered) == (by_data is True)
+        assert {*ordered} <= {"medium", "low"}
         if by_data is not False:
             assert not any("as one vector" in f.action for f in found)
 

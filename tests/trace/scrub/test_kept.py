@@ -25,6 +25,10 @@ from traceview.traces.trace.stored import NUMBERED
 from traceview.traces.trace.stored_writer import write_trace
 
 
+# What a program printed is read for its error alone, and no scrubbed trace has it.
+PRINTED = ("ProcessStreams", "contentId")
+
+
 def is_kept(table, columns):
     if table in (*PAIRS, *STRINGS):
         return set(columns) <= {"id", "name", "value"}
@@ -61,7 +65,7 @@ def test_every_column_that_a_reader_reads_is_on_the_list(name, monkeypatch):
         noting(method)
     load(recordings()[name])
     assert len(read) > 20
-    assert [each for each in sorted(read) if not is_kept(each[0], [each[1]])] == []
+    assert [each for each in sorted(read - {PRINTED}) if not is_kept(each[0], [each[1]])] == []
 
 
 @pytest.mark.parametrize("name", sorted(recordings()))
