@@ -24,7 +24,6 @@ from traceview.traces.trace.sqlite.file import Database
 from traceview.traces.trace.stored import NUMBERED
 from traceview.traces.trace.stored_writer import write_trace
 
-
 # What a program printed is read for its error alone, and no scrubbed trace has it.
 PRINTED = ("ProcessStreams", "contentId")
 
