@@ -66,8 +66,7 @@ _REMEDIES = {
     "often: results can stay on the GPU.",
 }
 _ONCE = {
-    "H2D": "Make the data on the GPU where that is possible, or give the GPU more work on it: what "
-    "is copied once and used little costs more than it saves.",
+    "H2D": "Make the data on the GPU where that is possible, such as zeros and first values.",
     "D2H": "Read back only what the CPU needs, such as a sum that the GPU computes.",
 }
 """Of what directives copy, where nothing copies it again."""

@@ -274,8 +274,8 @@ _TIMES_MORE, _NEARLY_EQUAL = 8, 1.2
 """A solver takes 53 to 64 µs for each of 1,221 levels, of 1 to 120 blocks (a public recording)."""
 _LATENCY = (
     "Shorten what a block does one after another: more warps for it, fewer loads that wait for "
-    "others. Where calls depend on each other, do several in one launch (cooperative groups, or a "
-    "kernel whose blocks wait for each other's results)."
+    "others. Where calls depend on each other, do several in one cooperative launch, whose blocks "
+    "all run at once and may wait for each other."
 )
 
 

@@ -230,8 +230,8 @@ def program_error(database: Database, present: Mapping[str, Table]) -> dict[str,
     rows = [row for (row,) in database.lines(streams, ("contentId",)) if isinstance(row, int)]
     texts = database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]})
     printed = [str(text)[-_MOST_PRINTED:].rstrip() for (text,) in texts]
-    signs = _ERRORS if ran else ((LOADER_ERROR, _LOADER_ERROR), *_ERRORS)
-    for name, sign in signs[:-1] if has_kernels else signs:
+    signs = _ENDS if has_kernels else _ERRORS
+    for name, sign in signs if ran else ((LOADER_ERROR, _LOADER_ERROR), *signs):
         for text in printed:
             *_, found = (None, *sign.finditer(text))
             behind = text[found.end() :].split("\n") if found else []
@@ -248,18 +248,29 @@ _LOADER_ERROR = re.compile(
     r"(?:symbol lookup error|error while loading shared libraries): (.{1,500}?)(?:, version \S+)?$",
     re.MULTILINE,
 )
-_ERRORS = tuple(
+_ENDS = tuple(
     (PROGRAM_ERROR, re.compile(sign, re.MULTILINE))
     for sign in (
-        # Rust, its older form included, Python, C++, OpenACC, and what checks of CUDA's results
-        # print.
+        # Rust, its older form included, Python, OpenACC, C++.
         r"panicked at (?:\S+:\n)?(.{1,500})$",
         r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+"
         r"(?!KeyboardInterrupt|SystemExit)(\S.{1,500})$",
         r"^FATAL ERROR: (.{1,500}(?:\n\s*file:.{1,500})?)$",
         r"^terminate called .*\n\s*what\(\):\s+(.{1,500})$",
-        r"^(?!.*no error)(.{0,200}\b(?:CUDA_ERROR_|cudaError[A-Z]|(?i:cuda error|gpuassert)).*)$",
     )
+)
+"""What a program prints that ends with it."""
+_ERRORS = (
+    *_ENDS,
+    # What checks of CUDA's results print: the program may go on.
+    (
+        PROGRAM_ERROR,
+        re.compile(
+            r"^(?!.*no error)"
+            r"(.{0,200}\b(?:CUDA_ERROR_|cudaError[A-Z]|(?i:cuda error|gpuassert)).*)$",
+            re.MULTILINE,
+        ),
+    ),
 )
 
 
