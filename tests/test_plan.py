@@ -1,6 +1,7 @@
 """The plan of a report: remedies replayed one after the other, each the best of the rest."""
 
 import re
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import traceview
+from tests import places
 from tests.facts.dependencies.test_savings import program, steady
 from traceview.base.findings import Finding, Forecast, Subject
 from traceview.base.vocabulary.remedies import SHORT
@@ -18,7 +20,7 @@ from traceview.traces.facts import savings
 from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
 from traceview.traces.facts.operations import operations
-from traceview.traces.plan import PlanStep, RankedFinding, Won, plan
+from traceview.traces.plan import REACH, PlanStep, RankedFinding, Won, plan
 from traceview.traces.ranking import ranked
 from traceview.traces.reporting import Report, analyze
 from traceview.traces.trace.load import load
@@ -262,3 +264,20 @@ def test_no_more_than_all_can_be_saved(saved_ms, error_ms, said):
         None, None, factor, "about", share_of_run_pct=10.0 * saved_ms, error_ns=error_ns
     )
     assert ranked_claim(RankedFinding("a", finding, of_run)).parts() == said
+
+
+def test_general_savings_count_as_they_were_measured():
+    """Four of five programs of docs/accuracy.md saved as much of the bound on late launches."""
+    page = (places.REPOSITORY / "docs/accuracy.md").read_text(encoding="utf-8")
+    shares = [
+        float(saved) / float(bound)
+        for bound, saved in re.findall(
+            r"^\| [^|]+ \| gpu-idle: late launches \| at most ([\d.]+) (?:[^|]+ )?"
+            r"\|[^|]+\|[^|]+\|[^|]+\| (-?[\d.]+)[^|]*\|",
+            page,
+            re.MULTILINE,
+        )
+    ]
+    assert len(shares) >= 15
+    assert REACH == pytest.approx(statistics.quantiles(shares, n=5)[0], abs=0.1)
+    assert statistics.median(shares) == pytest.approx(0.5, abs=0.06)

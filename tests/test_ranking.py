@@ -209,8 +209,8 @@ def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
 
 def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
     late = replace(finding("high", 300, cause="launch-late"), general=True)
-    found = severities({"gpu-idle": (late, finding("high", 80)), "memory": (finding("high", 70),)})
-    assert [each[2] for each in found] == [80, 300, 70]
+    found = severities({"gpu-idle": (late, finding("high", 130)), "memory": (finding("high", 110),)})
+    assert [each[2] for each in found] == [130, 300, 110]
 
 
 @pytest.mark.parametrize("severity", ["high", "medium", "low"])
@@ -241,7 +241,7 @@ def test_a_kernel_comes_before_the_little_that_its_own_tail_costs(severity, kern
 
 def test_a_larger_loss_that_comes_second_is_said_to_be_saved_in_part():
     late = replace(finding("high", 300, cause="launch-late"), general=True, share_of_step_pct=30.0)
-    one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (80, 70))
+    one, other = (replace(finding("high", ns), share_of_step_pct=8.0) for ns in (130, 110))
     found = ranked({"gpu-idle": Result({}, (late, one)), "memory": Result({}, (other,))})
     assert [each.forecast.is_partial for each in found] == [False, True, False]
     assert claim(found[1].finding, found[1].forecast).parts() == [
@@ -283,12 +283,12 @@ def test_a_wait_for_something_outside_makes_nothing_faster(outside, saving, shar
 
 def test_the_surest_part_of_a_loss_is_as_severe_as_the_whole():
     late = replace(finding("high", 300, cause="launch-late"), general=True)
-    slept, small = (finding("medium", ns, cause="launch-late") for ns in (80, 70))
+    slept, small = (finding("medium", ns, cause="launch-late") for ns in (130, 110))
     found = severities({"gpu-idle": (late, slept, small)})
     assert found == [
-        ("high", "gpu-idle", 80),
+        ("high", "gpu-idle", 130),
         ("high", "gpu-idle", 300),
-        ("medium", "gpu-idle", 70),
+        ("medium", "gpu-idle", 110),
     ]
 
 

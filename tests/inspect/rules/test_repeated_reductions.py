@@ -39,7 +39,6 @@ CASES = [
     ({"start": "tl.program_id(0) * B"}, []),
     ({"guard": "if tl.program_id(0) > k:"}, []),
     ({"summed": "tile * points"}, []),
-    ({"summed": "tl.load(c + at)"}, []),
     # What other blocks may have stored.
     ({"to": "c"}, []),
 ]
