@@ -279,5 +279,5 @@ def test_general_savings_count_as_they_were_measured():
         )
     ]
     assert len(shares) >= 15
-    assert REACH == pytest.approx(statistics.quantiles(shares, n=5)[0], abs=0.1)
+    assert pytest.approx(statistics.quantiles(shares, n=5)[0], abs=0.1) == REACH
     assert statistics.median(shares) == pytest.approx(0.5, abs=0.06)

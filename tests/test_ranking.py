@@ -209,7 +209,9 @@ def test_what_one_line_loses_is_one_finding(ms, sum_ms, errors, swap):
 
 def test_what_names_a_single_thing_goes_before_what_sums_up_a_cause():
     late = replace(finding("high", 300, cause="launch-late"), general=True)
-    found = severities({"gpu-idle": (late, finding("high", 130)), "memory": (finding("high", 110),)})
+    found = severities(
+        {"gpu-idle": (late, finding("high", 130)), "memory": (finding("high", 110),)}
+    )
     assert [each[2] for each in found] == [130, 300, 110]
 
 
