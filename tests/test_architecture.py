@@ -72,6 +72,8 @@ DOORS = {
         "headless.worker.forked_task",
         "inspect.kernel_report",
         "inspect.launched_widths",
+        "inspect.running_kernel",
+        "inspect.targets",
     },
     # A recording or a report of ncu is a target of `traceview ptx`: its kernels, their launches and
     # samples.

@@ -4,6 +4,9 @@ import pytest
 
 from tests.analyses.single_answer import ask
 from tests.build import Export
+from tests.inspect.rules.written_ptx import need
+from tests.ptx.compiled_kernels import ptx_kernel
+from traceview.kernels.toolchain.listings import assemble
 from traceview.traces.analyses.kernel_share.analysis import ANALYSIS
 
 GPUS = {
@@ -269,3 +272,60 @@ def test_calls_that_take_as_long_in_any_grid(tmp_path, gpu, base_us, per_block_u
     assert ("of 1 block as of 108 blocks" in text) is alike
     assert ("Shorten what a block does" in text) is alike
     assert ("Use fp32" in text) is (not alike and gpu in SLOW_AT_FP64)
+
+
+WORKING = """
+    mul.wide.s32 %rd5, %r1, {apart}; add.s64 %rd5, %rd1, %rd5;
+    mov.u32 %r4, 0; mov.f32 %f2, 0f00000000;
+$L__loop:
+    .loc 1 40 0
+    ld.global.f32 %f1, [%rd5];
+    {work}
+    add.s64 %rd5, %rd5, {next};
+    add.s32 %r4, %r4, 1;
+    setp.lt.s32 %p1, %r4, %r2;
+    @%p1 bra $L__loop;
+    st.global.f32 [%rd4], %f2;
+"""
+FP64 = "cvt.f64.f32 %fd1, %f1; " + "fma.rn.f64 %fd1, %fd1, %fd1, %fd1; " * 60
+WORK = {
+    "fp64 operations": FP64 + "cvt.rn.f32.f64 %f1, %fd1; add.f32 %f2, %f2, %f1;",
+    "": "add.f32 %f2, %f2, %f1;",
+}
+
+
+@pytest.mark.parametrize("name", ["k", "gather_rows", "_Z6gatherPfS_i"])
+@pytest.mark.parametrize("said", WORK)
+def test_what_the_code_shows_is_said_of_the_kernel(tmp_path, name, said):
+    """A finding of `traceview ptx` that the launches do not show is that of the report."""
+    need("ptxas")
+    ptx = ptx_kernel(WORKING.format(apart=4, next=4_096, work=WORK[said]))
+    ptx = ptx.replace(".reg .pred", ".reg .f32 %f<9>; .reg .f64 %fd<9>; .reg .pred")
+    ptx = ptx.replace(" k(", f" {name}(")
+    found = {}
+    for code in (None, assemble(ptx).cubin):
+        export = Export()
+        for number in range(40):
+            at = number * 2_000_000
+            launch = (at, at + 5_000), (at + 10_000, at + 1_900_000)
+            names = {"name": name, "mangledName": export.string(name)}
+            export.launch(*launch, **names, gridX=4096, blockX=256, registersPerThread=16)
+        if code:
+            export.code(name, ptx, code)
+        findings = ask(ANALYSIS, export, tmp_path).findings
+        (found[bool(code)],) = (each for each in findings if " of kernel time" in each.message)
+    assert ("fp64" in found[True].message) is bool(said), found[True].message
+    assert found[True].severity == ("medium" if said else "info")
+    assert found[False].severity == "info"
+    for each, counts in ((found[True], not said), (found[False], True)):
+        assert each.action.startswith("Record its counters") is counts
+
+
+def test_code_that_cannot_be_read_changes_nothing(tmp_path):
+    export = Export()
+    for number in range(40):
+        at = number * 2_000_000
+        export.launch((at, at + 5_000), (at + 10_000, at + 1_900_000), gridX=4096, blockX=256)
+    export.code("k", "no PTX at all")
+    findings = ask(ANALYSIS, export, tmp_path).findings
+    assert any(each.action.startswith("Record its counters") for each in findings)

@@ -15,6 +15,7 @@ from tests.analyses.load_widths.recorded_loads import (
     ptx,
 )
 from tests.build import Export
+from tests.ptx.compiled_kernels import ptx_kernel
 from traceview import analyze
 from traceview.traces.analyses.load_widths_findings import NEAR_PEAK
 
@@ -125,3 +126,38 @@ def test_elements_that_lie_apart_are_a_proven_cause(tmp_path):
     (finding,) = answer(built, tmp_path).findings
     assert "k.cu:8, because neighbouring threads are 16 bytes apart. It" in finding.message
     assert finding.action.startswith("Store each member of the structure as an array")
+
+
+ROWS = """
+    mul.wide.s32 %rd5, %r1, {apart}; add.s64 %rd5, %rd1, %rd5;
+    mov.u32 %r4, 0;
+M:
+    ld.global.b32 %r3, [%rd5];
+    add.s64 %rd5, %rd5, {next};
+    add.s32 %r4, %r4, 1;
+    setp.lt.s32 %p1, %r4, %r2;
+    @%p1 bra M;
+    st.global.b32 [%rd4], %r3;
+"""
+
+
+@pytest.mark.parametrize(("apart", "sectors"), [(4, 4), (16, 16), (512, 32), (4_096, 32)])
+@pytest.mark.parametrize("part", [0.2, 0.8])
+def test_threads_that_read_apart_cost_what_their_sectors_hold_beside(
+    tmp_path, apart, sectors, part
+):
+    """A row per thread: the trip count is not known, but how much of what is moved is used is."""
+    built = export().code("k", ptx_kernel(ROWS.format(apart=apart, next=4 if apart > 4 else 4_096)))
+    for number in range(20):
+        call, at = 1_000 * number, 100_000 + 100_000 * number
+        own = at + round(100_000 * part)
+        built.launch((call, call + 300), (at, own), gridX=1_000, blockX=128)
+        built.launch((call + 400, call + 700), (own, at + 100_000), name="cub::lib", gridX=1_000)
+    findings = [f for f in answer(built, tmp_path).findings if f.subject.name == "k"]
+    said = [f for f in findings if "sectors instead of 4" in f.message]
+    assert len(said) == (sectors > 4)
+    for finding in said:
+        assert f"touches {sectors} sectors" in finding.message
+        assert (finding.severity, finding.saving) == ("medium", "at-most")
+        saved = 20 * 100_000 * part * (1 - 4 / sectors)
+        assert finding.time_at_stake_ns == pytest.approx(saved, rel=0.15)

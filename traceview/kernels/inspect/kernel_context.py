@@ -198,7 +198,7 @@ class KernelContext:
             access
             for access in self.accesses
             if (access.level, access.space) == ("sass", "global")
-            and (access.loop_depth or not loop)
+            and access.loop_depth >= (loop.depth if loop else 0)
         ]
         if any(a.kind not in _GLOBAL_MOVES or a.width_bits is None for a in moves):
             return {}

@@ -35,6 +35,10 @@ _ELF = b"\x7fELF"
 _MACHINE_AT, _CUDA = 18, (190).to_bytes(2, "little")
 
 
+_MOST_PTX_BYTES = 8_000_000
+"""Beside a cubin more PTX is not read: parsing it would take longer than the whole report."""
+
+
 def binary_kernels(paths: Sequence[str | Path]) -> list[Compiled]:
     """The kernels of .cubin and .ptx files, and of extension modules, programs and fatbins.
 
@@ -59,11 +63,13 @@ def _kernels(path: Path) -> Iterator[Compiled]:
         if raw.startswith(_ELF) and raw[_MACHINE_AT : _MACHINE_AT + 2] == _CUDA:
             yield from _in_code(raw, "cubin", path)
             return
-        # What nvcc embedded in a host file: the cubins, or the PTX if there are none.
+        # What nvcc embedded in a host file: the cubins with their PTX, or the PTX of all without.
         entries = cubin_file.entries(path) if cubin_file.has_fatbin(path) else []
-        cubins = [entry for entry in entries if entry.kind == "cubin"]
-        for entry in cubins or entries:
-            yield from _in_entry(entry, path)
+        run = {entry.arch for entry in entries if entry.kind == "cubin"}
+        for entry in entries:
+            large = entry.kind == "ptx" and entry.size > _MOST_PTX_BYTES
+            if not run or entry.kind == "cubin" or (entry.arch in run and not large):
+                yield from _in_entry(entry, path)
     if not entries:
         raise InputError(f"{path} holds no GPU code", "name a cubin, or what nvcc made")
 

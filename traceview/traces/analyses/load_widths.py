@@ -85,8 +85,8 @@ KERNELS = TableSpec(
 _STEPS = (32, 64, 128)
 _MOST_NAMES = 3
 _RECORD = (
-    "traceview record stores the code of Triton kernels and of CUDA C++ that torch compiles "
-    "at run time"
+    "traceview record stores the code of Triton kernels, of CUDA C++ that torch compiles at run "
+    "time, and of what nvcc built into the program"
 )
 _GIVE = "traceview report --cubin FILE adds the code of other CUDA C++ kernels"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from traceview.base import units
-from traceview.base.findings import Evidence, Severity, Subject, field_names, shortened
+from traceview.base.findings import Clause, Evidence, Severity, Subject, field_names, shortened
 from traceview.base.records import record
 from traceview.base.tables import Integers
 from traceview.base.units import Value
@@ -326,7 +326,35 @@ def _unknown_cost(trace: Trace) -> Iterator[TimeClaim]:
     ]
     for bound in unknown[:_MOST_FINDINGS]:
         if _kernel_pct(trace, bound) >= _REPORTED_FROM_PCT:
-            yield _claim(trace, bound, {"why_unknown": bound.why})
+            yield _of_sectors(trace, bound) or _claim(trace, bound, {"why_unknown": bound.why})
+
+
+_WASTED = 2
+"""Times as many sectors as hold the data, of a warp's request: fewer may be unaligned rows."""
+
+
+def _of_sectors(trace: Trace, bound: WidthBound) -> TimeClaim | None:
+    """A kernel whose requests touch more sectors than hold their data: that part of its time.
+
+    A bound: what one request brings into the cache, the next ones may use.
+    """
+    rules = [finding for finding in bound.widths.narrow if finding.severity in ("high", "medium")]
+    told = rules[0].evidence.values if rules else {}
+    sectors, ideal = (told.get(f"{which}sectors_per_request") for which in ("", "ideal_"))
+    if not sectors or not ideal or float(sectors) < _WASTED * float(ideal):
+        return None
+    rows = _rows(bound.code)
+    rows = rows[~kernels_in_warm_up(trace)[rows]]
+    part = 1 - float(ideal) / float(sectors)
+    less_ns = (trace.recorded("kernels").duration_ns[rows] * part).astype(np.int64)
+    gain = of_kernels(trace, rows, faster(less_ns))
+    claim = _claim(
+        trace,
+        replace(bound, gain=gain),
+        {"sectors": sectors, "ideal_sectors": ideal, "saved_ns": gain.saved_ns},
+        lost_ns=gain.own_ns,
+    )
+    return replace(claim, at_most="medium", saving="at-most")
 
 
 def _of_program(trace: Trace) -> Iterable[WidthBound]:
@@ -443,5 +471,12 @@ RULES = (
         f"faster) at best.[ {{wide_kernel}} reaches {{wide_bytes_per_s}} in this run with "
         f"{WIDE_BITS} bits.]",
     ),
-    FindingRule(_unknown_cost, f"{_NARROW} The cost is unknown: {{why_unknown}}."),
+    FindingRule(
+        _unknown_cost,
+        _NARROW,
+        clauses=(
+            Clause(" A warp's request touches {sectors} sectors instead of {ideal_sectors}."),
+            Clause(" The cost is unknown: {why_unknown}."),
+        ),
+    ),
 )

@@ -20,7 +20,8 @@ from traceview.base.vocabulary import amounts, libraries
 from traceview.kernels.ptx.model import Argument, Compiled, ptx_text
 from traceview.traces.facts.ranges.selection import selected_kernels
 from traceview.traces.trace import Trace, fact, model
-from traceview.traces.trace.nsys.added_tables import packed, unpacked
+from traceview.traces.trace.nsys import added_tables
+from traceview.traces.trace.nsys.added_tables import unpacked
 from traceview.traces.trace.schema import KERNEL_CODE
 
 # Names by which compilers are recognized: Python source files, processes, ranges and kernels.
@@ -437,23 +438,8 @@ def with_code(trace: Trace, given: Sequence[Compiled]) -> Trace:
         more = " …" if len(different) > _MOST_NAMES else ""
         what = "no kernel of the files given with --cubin ran in the trace"
         raise errors.InputError(what, f"they have {listed}{more}")
-    # A file with many kernels is packed once.
-    blobs = {code: packed(code) for code in {kernel.cubin for kernel in ours} if code}
-    codes = {text: packed(text.encode()) for text in {kernel.ptx for kernel in ours} if text}
     rows: list[Mapping[str, Any]] = list(trace.recorded("kernel_code").rows())
-    rows += [
-        {
-            "name": kernel.name,
-            "arch": kernel.arch,
-            "signature": "[]",
-            "constexprs": "{}",
-            "options": "{}",
-            "source_file": kernel.source_file,
-            "ptx": codes.get(kernel.ptx or ""),
-            "cubin": blobs.get(kernel.cubin or b""),
-        }
-        for kernel in ours
-    ]
+    rows += added_tables.code_rows(ours)
     columns = {
         column.name: [row.get(column.name) for row in rows] for column in KERNEL_CODE.columns
     }

@@ -182,6 +182,10 @@ def _export(
     # If no hook ran, nobody looked for kernels: write no table rather than an empty one.
     if has_started(gathered):
         written_tables.write_kernels(raw, gathered)
+    elif options.kernels and python_of(job.command) is None:
+        from traceview.traces.recorders.program_code import write_program_code
+
+        write_program_code(raw, job.command)
     written_tables.write_python_samples(raw, gathered)
     written_tables.write_python_events(raw, gathered)
     if options.source_lines:

@@ -34,6 +34,8 @@ from traceview.traces.trace.schema import KERNEL_CODE
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
+    from traceview.kernels.ptx.model import Compiled
+
 
 RUN_TABLE = "TRACEVIEW_RUN"
 _TYPES = {"text": "TEXT", "int32": "INTEGER", "int64": "INTEGER", "bytes": "BLOB"}
@@ -105,9 +107,18 @@ def write_kernels(database: Path, folder: Path) -> int:
     RecordingError if the database is damaged.
     """
     rows = list(_kernels(folder))
+    _write_code_rows(database, rows)
+    return len(rows)
+
+
+def write_code(database: Path, kernels: Sequence[Compiled]) -> None:
+    """Add the table of kernels of which code alone is known, as `write_kernels` does."""
+    _write_code_rows(database, added_tables.code_rows(kernels))
+
+
+def _write_code_rows(database: Path, rows: Sequence[Row]) -> None:
     columns = {column.name: _TYPES[column.dtype] for column in KERNEL_CODE.columns}
     write_table(database, added_tables.KERNELS_TABLE, columns, rows)
-    return len(rows)
 
 
 def _kernels(folder: Path) -> Iterator[Row]:

@@ -398,8 +398,9 @@ DIAGNOSTICS = TableSchema(
 )
 KERNEL_CODE = TableSchema(
     "kernel_code",
-    "code of the Triton kernels, and of the CUDA C++ kernels that torch compiles at run time",
-    "traceview record SCRIPT (without --no-kernels); for code built by nvcc, add it with "
+    "code of the Triton kernels, of the CUDA C++ kernels that torch compiles at run time, and of "
+    "the longest kernels that nvcc built into a recorded program",
+    "traceview record SCRIPT (without --no-kernels); for libraries built by nvcc, add it with "
     "traceview report TRACE --cubin FILE",
     column_list("""
         name text: compiled name, as in the kernels table

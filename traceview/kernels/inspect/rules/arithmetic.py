@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from traceview.kernels.inspect.kernel_context import KernelContext
@@ -26,11 +27,13 @@ _LONG = Diagnosis(
 _POWERS = Diagnosis(
     "The general power function (pow) takes {instructions} of {all_instructions} instructions"
     "{where}, at {places}",
-    "Multiply where the exponent is a small whole number (x * x * x), take powers of 2 from "
+    "Multiply where the exponent is a small whole number (x * x * x), use rsqrt where it is a half "
+    "of one (x ** -1.5 is r * r * r), and take powers of 2 from "
     "{exp2} or, as integers, from a shift (1 << i){before}",
 )
-# The last coefficient of 2^x in libdevice's powf. Its pow in fp64 is a finding on fp64.
-_OF_POWER = "0f391FCB8E"
+# Coefficients in libdevice's powf: of CUDA 13 and, before, of the one that Triton comes with. Its
+# pow in fp64 is a finding on fp64.
+_OF_POWER = re.compile("0f391FCB8E|0f3B18F0FE")
 _TABLE = Diagnosis(
     "Threads of a warp load different elements of a __constant__ array at {places}, and constant "
     "memory serves one address at a time",
@@ -96,7 +99,7 @@ def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
 def powers(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Powers that make up much of the hottest loop, or of a kernel without a loop."""
     ptx, sass, mix = kernel.code.ptx, kernel.code.sass, kernel.mix
-    found = [i for i in ptx.instructions if _OF_POWER in i.operands] if ptx else []
+    found = [i for i in ptx.instructions if _OF_POWER.search(i.operands)] if ptx else []
     if not found or sass is None or mix is None:
         return
     loop, listed = mix.hottest_loop, sass.instructions

@@ -71,9 +71,11 @@ def advice_by(rule: Rule, kernel: KernelContext) -> list[Advice]:
 def _advice(claim: CodeClaim, compiled: Compiled, rule: str) -> Advice:
     places, lines = lines_in_message(claim.lines, claim.leads) if claim.lines else ("", {})
     values, words = {**lines, **claim.values}, {"places": places, **claim.words}
-    message, remedy = (
-        sentence(text, {**values, **words}) for text in (claim.says.message, claim.says.remedy)
-    )
+    says = claim.says.message
+    if not any(claim.lines) and not claim.leads:
+        # Code without a line table: "at an unknown line" says nothing.
+        says = says.replace(f",{_AT}{{places}}", "").replace(f"{_AT}{{places}}", "")
+    message, remedy = (sentence(text, {**values, **words}) for text in (says, claim.says.remedy))
     for name, word in words.items():
         message, remedy = (text.replace(f"{{{name}}}", word) for text in (message, remedy))
     remedy, helped = claim.remedy or remedy, tuple(each.remedy for each in claim.helped)

@@ -21,6 +21,7 @@ from traceview.base.tables import RowNumbers
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
 from traceview.traces.facts import delays, launch_configurations, operations, savings
+from traceview.traces.facts.code import gathered_code
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
 from traceview.traces.facts.idle import launching
 from traceview.traces.facts.idle.gaps import steady_span_ns
@@ -133,7 +134,7 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     saved_ns = largest_ns if counts else min(gain.saved_ns, largest_ns)
     for each in shown:
         # It computes in any case, at the peak rate at best.
-        saved_ns = round(saved_ns * (1 - float(each.values.get("peak_pct") or 0) / 100))
+        saved_ns = round(saved_ns * (1 - float(each.values.get("peak_pct") or 0) / 100) * each.most)
     values = {
         "kernel": kernel_labels(trace)[first],
         "kernel_ns": largest_ns,
@@ -186,6 +187,7 @@ def _counters(trace: Trace, kernel: int) -> str:
 
 def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
     every = (
+        _by_code(trace, rows),
         _in_few_warps(trace, rows),
         _as_long_in_any_grid(trace, rows),
         _slow_product(trace, rows, name) or _without_shared_memory(trace, rows, name),
@@ -199,13 +201,54 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
 class Shown:
     """What launches of a kernel show against it, in `values` of a clause or `plain` words.
 
-    `sure` says that its remedy is known to help.
+    `sure` says that its remedy is known to help, `most` the part of the time that it saves at most.
     """
 
     values: Mapping[str, Value]
     remedy: str
     plain: str = ""
     sure: bool = False
+    most: float = 1.0
+
+
+def _by_code(trace: Trace, rows: RowNumbers) -> Shown | None:
+    """What its code shows, where that was recorded: the worst finding, or a limit by arithmetic."""
+    if "kernel_code" not in trace.tables:
+        return None
+    its = set(rows.tolist())
+    running = (
+        each
+        for each in gathered_code(trace).launched
+        if any(not its.isdisjoint(run.rows.tolist()) for run in each.runs)
+    )
+    code = next(running, None)
+    if code is None:
+        return None
+    # Most recordings have no code, and the import takes long.
+    from traceview.kernels.inspect.running_kernel import shown_by_code
+
+    sms = trace.devices.cells("sm_count")[code.device]
+    finding, arithmetic = shown_by_code(code.compiled, sms if isinstance(sms, int) else None)
+    if finding:
+        told = finding.evidence.values
+        part, whole = told.get("instructions"), told.get("all_instructions")
+        most = float(part) / float(whole) if part and whole else 1.0
+        return Shown({}, f"{finding.action}.", f" {finding.message}.", sure=True, most=most)
+    if arithmetic is None:
+        return None
+    values: dict[str, Value] = {
+        "pipe": arithmetic.pipe,
+        "pipe_instructions": arithmetic.instructions,
+        "loop_instructions": arithmetic.of,
+        **({"loop": str(arithmetic.source)} if arithmetic.source else {}),
+    }
+    return Shown(values, _FEWER_OPERATIONS)
+
+
+_FEWER_OPERATIONS = (
+    "Do less in that loop: fewer operations per element, or several elements per thread, which "
+    "share what each pass loads and counts."
+)
 
 
 def _in_few_warps(trace: Trace, rows: RowNumbers) -> Shown | None:
@@ -417,6 +460,10 @@ OWN_KERNEL = FindingRule(
     _own_kernel,
     "{kernel} takes {kernel_ns}, {kernel_pct} of kernel time{when}.{plain}",
     clauses=(
+        Clause(
+            " Arithmetic limits its hottest loop[, at {loop}]: {pipe_instructions} of "
+            "{loop_instructions} instructions are of {pipe}."
+        ),
         Clause(
             " It multiplies matrices at {flop_per_s}, {peak_pct} of what this GPU computes at most."
         ),

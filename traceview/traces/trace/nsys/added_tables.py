@@ -7,8 +7,10 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from traceview.traces.trace.nsys.tables import Reader
 from traceview.traces.trace.schema import KERNEL_CODE
 from traceview.traces.trace.sqlite.file import Database
 from traceview.traces.trace.staged import INT32, Staged, absent_texts, numbers_of, texts_of
+
+if TYPE_CHECKING:
+    from traceview.kernels.ptx.model import Compiled
 
 # TRACEVIEW_KERNELS: the kernel code that `traceview record` stored in the trace.
 #
@@ -53,6 +58,43 @@ def staged(database: Database) -> Staged | None:
 def packed(code: bytes) -> bytes:
     """Compress code for the table."""
     return zlib.compress(code, 9)
+
+
+_LONGEST = """
+    SELECT text.value FROM CUPTI_ACTIVITY_KIND_KERNEL AS kernel
+    JOIN StringIds AS text ON text.id = coalesce(kernel.mangledName, kernel.demangledName)
+    GROUP BY text.id ORDER BY sum(kernel.end - kernel.start) DESC LIMIT ?
+"""
+
+
+def longest_kernels(path: Path, most: int) -> list[str]:
+    """The symbols of the kernels of an export that take most time; none where it has none."""
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return [str(name) for (name,) in connection.execute(_LONGEST, (most,))]
+    except sqlite3.Error:
+        return []
+
+
+def code_rows(kernels: Sequence[Compiled]) -> list[dict[str, Any]]:
+    """Rows of the table for kernels of which code alone is known, as of what nvcc built."""
+    # A file with many kernels is packed once.
+    codes = {kernel.cubin for kernel in kernels if kernel.cubin}
+    codes |= {kernel.ptx.encode() for kernel in kernels if kernel.ptx}
+    blobs = {code: packed(code) for code in codes}
+    return [
+        {
+            "name": kernel.name,
+            "arch": kernel.arch,
+            "signature": "[]",
+            "constexprs": "{}",
+            "options": "{}",
+            "source_file": kernel.source_file,
+            "ptx": blobs.get((kernel.ptx or "").encode()),
+            "cubin": blobs.get(kernel.cubin or b""),
+        }
+        for kernel in kernels
+    ]
 
 
 def unpacked(blob: object) -> bytes | None:
