@@ -519,3 +519,26 @@ def test_where_the_elements_of_threads_lie(tmp_path, loop, read, severity, messa
     assert finding.severity == severity
     assert not any(f.severity == "high" for f in found if f is not finding)
     assert not any("tl." in f.action for f in found)
+
+
+@pytest.mark.parametrize(
+    ("block", "severity"),
+    [
+        ("1", "high"),
+        ("dim3(4, 4)", "high"),
+        ("dim3(10, 10)", "medium"),
+        ("48", "medium"),
+        ("250", ""),
+        ("dim3(16, 16)", ""),
+        ("n", ""),
+    ],
+)
+def test_blocks_that_leave_lanes_of_their_warps_idle(tmp_path, block, severity):
+    kernel = "__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1.5f; }"
+    launch = f"void run(float *x, int n) {{\n  k<<<64, {block}>>>(x, n);\n}}"
+    found = findings(tmp_path, f"{kernel}\n{launch}\n")
+    said = [f for f in found if "lanes of their warps idle" in f.message]
+    assert [f.severity for f in said] == [severity] * bool(severity)
+    for finding in said:
+        assert finding == found[0]
+        assert "launched at k.cu:3" in finding.message

@@ -114,6 +114,8 @@ def _block_threads(compiled: Compiled, code: Code) -> tuple[int | None, tuple[st
     if directives.get("reqntid"):
         # With warp specialization, this is more than num_warps × 32.
         return math.prod(directives["reqntid"]), ()
+    if compiled.block:
+        return math.prod(compiled.block), ()
     if compiled.num_warps:
         return compiled.num_warps * WARP_THREADS, ()
     most = math.prod(directives.get("maxntid", ())) if directives.get("maxntid") else None

@@ -24,7 +24,8 @@ from traceview.kernels.toolchain import listings
 _OF_THE_RUN = {
     rule.__name__
     for rule in (
-        *(launches.masked_blocks, launches.small_blocks, occupancy.small_launch),
+        *(launches.masked_blocks, launches.partial_warps, launches.small_blocks),
+        occupancy.small_launch,
         *(occupancy.low_occupancy, occupancy.tail_wave, narrow_global_accesses),
         *(global_memory.narrow_sass_accesses, global_memory.split_vectors),
     )

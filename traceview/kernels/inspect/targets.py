@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from traceview.base import units
 from traceview.base.errors import InputError, TraceFormatError, unreadable
+from traceview.base.vocabulary import amounts
 from traceview.kernels.headless.compile_options import CompileOptions
 from traceview.kernels.inspect import python_targets
 from traceview.kernels.ptx import cubin as cubin_file
@@ -21,7 +23,7 @@ from traceview.kernels.ptx.cubin import FatbinEntry, has_fatbin
 from traceview.kernels.ptx.model import Compiled, ptx_text
 from traceview.kernels.ptx.parser import parse_ptx
 from traceview.kernels.ptx.producers import own_name
-from traceview.kernels.toolchain import cuda_cpp, device_code, tools
+from traceview.kernels.toolchain import cuda_cpp, cuda_launches, device_code, tools
 from traceview.kernels.toolchain.listings import arch_for
 from traceview.traces.trace import ncu_report
 from traceview.traces.trace.load import is_trace
@@ -290,7 +292,9 @@ def _kernels_in_file(
         raise InputError(f"{target} is not a supported target", f"pass {_KINDS}")
     else:
         kernels = list(read(path, options))
-    return [replace(kernel, num_warps=options.num_warps) for kernel in kernels]
+    if options.num_warps is None:
+        return kernels
+    return [replace(kernel, num_warps=options.num_warps, block=None) for kernel in kernels]
 
 
 def _of_ptx(path: Path, options: CompileOptions) -> Iterator[Compiled]:
@@ -355,7 +359,14 @@ def _of_cuda(path: Path, options: CompileOptions) -> Iterator[Compiled]:
         compiled = Compiled(
             name, arch, "given", ptx, cubin, notes=tuple(notes), source_file=str(path)
         )
-        yield replace(compiled, parameter_names=parameters)
+        compiled = replace(compiled, parameter_names=parameters)
+        launch = cuda_launches.launch_of(path, _own(short))
+        if launch:
+            warps = -(-math.prod(launch.block) // amounts.WARP_THREADS)
+            compiled = replace(
+                compiled, block=launch.block, num_warps=warps, block_from=launch.source
+            )
+        yield compiled
 
 
 def _own(name: str) -> str:

@@ -179,18 +179,19 @@ class Argument:
 class Compiled:
     """A kernel compiled for one architecture.
 
-    `how` is the origin of its argument types: a launch by the user's program, a declared
-    signature, inference from the source, or none (an existing file). `grid` is that of the
-    launch, `launches` the number of launches of this variant. `notes` are compiler remarks, such
-    as that of ptxas on serialized wgmma. `variant` identifies the kernel in the worker process.
-    `source_text` is the text of `source_file` if that file is temporary. `stages` holds Triton's
-    intermediate code by stage: ttir, ttgir, llir. `configuration` is the autotuner's that it was
-    compiled with: constexprs and options by name. `launch` has the source and the arguments of a
-    launch, for a reproducer. `parameter_names` are those of CUDA C++. `plain_global` is a global
-    that Triton refuses to let the kernel read, and where it does; it was compiled all the same.
-    `assumed_sides` are the sides of its tiles that nobody gave, `guessed` the arguments that a
-    call in the source leaves open. `integers` are what such a call passes for others than
-    constexprs, and assumed sizes that it covers by one tile.
+    `how` is the origin of its argument types: a launch by the user's program, a declared signature,
+    inference from the source, or none (an existing file). `grid` is that of the launch, `block` the
+    sides of its block where CUDA C++ does not fix them, `launches` the number of launches of this
+    variant. `notes` are compiler remarks, such as that of ptxas on serialized wgmma. `variant`
+    identifies the kernel in the worker process. `source_text` is the text of `source_file` if that
+    file is temporary. `stages` holds Triton's intermediate code by stage: ttir, ttgir, llir.
+    `configuration` is the autotuner's that it was compiled with: constexprs and options by name.
+    `launch` has the source and the arguments of a launch, for a reproducer. `parameter_names` are
+    those of CUDA C++. `plain_global` is a global that Triton refuses to let the kernel read, and
+    where it does; it was compiled all the same. `assumed_sides` are the sides of its tiles that
+    nobody gave, `guessed` the arguments that a call in the source leaves open. `integers` are what
+    such a call passes for others than constexprs, and assumed sizes that it covers by one tile.
+    `block_from` is the line of a source that names the block.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Compiled:
     num_stages: int | None = None
     dynamic_shared_bytes: int | None = None
     grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
     launches: int = 0
     source_file: str | None = None
     source_line: int | None = None
@@ -217,6 +219,7 @@ class Compiled:
     assumed_sides: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
     integers: Mapping[str, int] = field(default_factory=dict, compare=False)
+    block_from: SourceLine | None = None
 
     @property
     def by_nvvm(self) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from traceview.base import units
-from traceview.kernels.inspect.kernel_report import KernelReport
+from traceview.kernels.inspect.kernel_report import KernelReport, line_name
 from traceview.kernels.ptx.accesses import COPIES
 from traceview.kernels.ptx.model import Argument, How, SourceLine
 from traceview.render.kernels.names import SourceNames
@@ -52,7 +52,13 @@ def _circumstances(kernel: KernelReport, among: Iterable[KernelReport]) -> list[
         parts.append(units.counted(compiled.launches, "launch", "launches"))
     if compiled.grid:
         parts.append("grid " + " × ".join(f"{size:,}" for size in compiled.grid))
-    if compiled.num_warps:
+    if compiled.block:
+        x, y, z = compiled.block
+        shown = (x, y, z) if z > 1 else (x, y) if y > 1 else (x,)
+        sides = " × ".join(f"{size:,}" for size in shown)
+        at = f" by {line_name(compiled.block_from)}" if compiled.block_from else ""
+        parts.append(f"block {sides}{at}")
+    elif compiled.num_warps:
         parts.append(units.counted(compiled.num_warps, "warp"))
     if compiled.num_stages:
         parts.append(units.counted(compiled.num_stages, "stage"))

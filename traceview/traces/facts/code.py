@@ -131,6 +131,7 @@ def tool_of_file(file: str) -> int:
 _REQUIRED = re.compile(r"^\s*\.reqntid\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", re.MULTILINE)
 # Observed on an H200: Nsight Systems and Nsight Compute report 16 where the cubin has 14.
 _LEAST_REGISTERS = 16
+_MOST_THREADS = 1024
 
 Grid = tuple[int, int, int]
 
@@ -146,13 +147,18 @@ class Launches:
     mangled: str | None
     short_name: str
     device: int
-    threads: int
+    block: Grid
     registers: int
     dynamic_bytes: int
     static_bytes: int
     total_ns: int
     grids: Mapping[Grid, int]
     rows: Integers = field(compare=False, repr=False)
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return math.prod(self.block)
 
     @property
     def count(self) -> int:
@@ -336,7 +342,7 @@ def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
     names, mangled = kernels.texts("name"), kernels.texts("mangled_name")
     properties = (
         kernels["device"],
-        kernels["block_x"].astype(np.int64) * kernels["block_y"] * kernels["block_z"],
+        *(kernels[f"block_{axis}"] for axis in "xyz"),
         kernels["registers_per_thread"],
         kernels["dynamic_shared_memory_bytes"],
         kernels["static_shared_memory_bytes"],
@@ -353,13 +359,13 @@ def _launches(everything: Table, rows: Integers) -> Iterator[Launches]:
     order = np.argsort(alike.ids, kind="stable")
     rows_of = np.split(rows[order], np.flatnonzero(np.diff(alike.ids[order])) + 1)
     for number, row in enumerate(alike.first.tolist()):
-        device, threads, registers, dynamic, static = (int(column[row]) for column in properties)
+        device, *block, registers, dynamic, static = (int(column[row]) for column in properties)
         yield Launches(
             str(names[row]),
             mangled[row],
             str(kernels.texts("short_name")[row]),
             device,
-            threads,
+            (block[0], block[1], block[2]),
             registers,
             dynamic,
             static,
@@ -402,8 +408,9 @@ def _launched(
         compiled,
         grid=grids.most_common(1)[0][0],
         launches=grids.total(),
-        # CUDA C++ code does not fix these two: the launch does.
+        # CUDA C++ code does not fix these: the launch does.
         num_warps=compiled.num_warps or -(-longest.threads // amounts.WARP_THREADS),
+        block=longest.block if not compiled.num_warps and _is_block(longest.block) else None,
         dynamic_shared_bytes=longest.dynamic_bytes if dynamic_bytes is None else dynamic_bytes,
     )
     return LaunchedCode(
@@ -415,6 +422,11 @@ def _launched(
         others,
         tuple(launches),
     )
+
+
+def _is_block(sides: Grid) -> bool:
+    """Whether a GPU can launch such blocks; a damaged trace may have any numbers."""
+    return min(sides) > 0 and math.prod(sides) <= _MOST_THREADS
 
 
 # Code given by the user for kernels that were recorded without it (--cubin).

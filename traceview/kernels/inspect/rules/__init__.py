@@ -28,6 +28,7 @@ from traceview.kernels.inspect.rules.vector_width.narrow_accesses import narrow_
 RULES: tuple[Rule, ...] = (
     launches.plain_globals,
     occupancy.small_launch,
+    launches.partial_warps,
     launches.masked_blocks,
     launches.small_blocks,
     launches.repeated_reductions,

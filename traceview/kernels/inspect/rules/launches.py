@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from traceview.base import units
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.inspect.kernel_context import KernelContext
 from traceview.kernels.inspect.kernel_report import line_name
 from traceview.kernels.inspect.rules.engine import CodeClaim, Diagnosis
@@ -53,6 +54,13 @@ _SMALL_BLOCKS = Diagnosis(
     "together move at most {most_bytes_per_s}, of 4.8 TB/s, however many warps they have",
     "Give each block more work, such as several rows: from 4 kB on, their starts limit nothing",
 )
+_PARTIAL = Diagnosis(
+    "Blocks of {threads:thread}[, launched at {line},] leave {idle_lanes} of the {lanes} lanes of "
+    "their warps idle",
+    "Launch blocks of a multiple of 32 threads, such as 128 or 256, and fewer of them",
+)
+# Of the lanes: a block of 500 threads leaves 12 of 512, which no one would see.
+_IDLE_LANES = 0.2
 # Fewer cost little beside those that work. Multiples of it fall evenly on all axes.
 _SAMPLES, _MOST_IDLE, _GOLDEN = 64, 0.5, 0.6180339887
 _WRITES = re.compile(r"(?:st|atom|red)\b(?!.*\.(?:shared|local|param)\b)|cp\..*bulk|multimem|call")
@@ -95,6 +103,27 @@ def masked_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
             _MASKED,
             {"sampled_blocks": len(places), "blocks": blocks, "idle_blocks": idle, "proven": True},
             "the masks in PTX for the launch's arguments",
+        )
+
+
+def partial_warps(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Blocks that fill no whole number of warps, by the launch in the source or as launched."""
+    block, line = kernel.compiled.block, kernel.compiled.block_from
+    threads = math.prod(block) if block else 0
+    lanes = -(-threads // WARP_THREADS) * WARP_THREADS
+    if threads and lanes - threads >= _IDLE_LANES * lanes:
+        yield CodeClaim(
+            _PARTIAL,
+            {
+                "threads": threads,
+                "idle_lanes": lanes - threads,
+                "lanes": lanes,
+                "line": line_name(line) if line else None,
+                "proven": True,
+            },
+            "the source of the launch" if line else "the launch",
+            line,
+            severity="high" if 2 * threads <= lanes else "medium",
         )
 
 

@@ -156,7 +156,7 @@ class RequestCosts:
         A kernel that declares no block size has 128 threads.
         """
         function = provenance.slices.function
-        shape = _shape(function, compiled.num_warps)
+        shape = compiled.block or _shape(function, compiled.num_warps)
         launches = as_launched(
             function.parameters, provenance.arguments_by_parameter, shape, compiled
         )
