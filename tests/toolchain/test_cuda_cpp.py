@@ -222,6 +222,49 @@ def test_a_missing_header_is_named_with_its_package(header, package, program):
         compile_cuda(program)
 
 
+@pytest.mark.parametrize("wait", ["", "cudaDeviceSynchronize();"])
+def test_a_kernel_that_launches_kernels(wait, program):
+    if not find("nvcc"):
+        pytest.skip("NVRTC compiles one kernel as nvcc does")
+    child = "__global__ void child(float* x) { x[threadIdx.x] *= 2; }\n"
+    launch = f"child<<<1, 64>>>(x); {wait}"
+    program.write_text(f"{child}__global__ void parent(float* x) {{ {launch} }}\n")
+    if not wait:
+        assert ".entry _Z6parentPf" in compile_cuda(program)[0]
+        return
+    with pytest.raises(TraceviewError, match="cudaDeviceSynchronize") as caught:
+        compile_cuda(program)
+    assert caught.value.remedy.startswith("CUDA 12 removed waiting for kernels inside a kernel")
+
+
+@pytest.mark.parametrize(
+    ("body", "remedy"),
+    [
+        ("x[0] = __shfl(x[1], 3);", "CUDA 9 replaced it"),
+        ("x[0] = cudaDeviceProp().clockRate;", "CUDA 13 removed it"),
+        ("x[0] = of_nobody(3);", ""),
+    ],
+)
+def test_what_cuda_removed_is_said_with_what_takes_its_place(body, remedy, program):
+    if not find("nvcc"):
+        pytest.skip("the errors are those of nvcc")
+    program.write_text(f"__global__ void k(float* x) {{ {body} }}\n")
+    with pytest.raises(TraceviewError) as caught:
+        compile_cuda(program)
+    assert caught.value.remedy.startswith(remedy)
+    assert bool(caught.value.remedy) == bool(remedy)
+
+
+@pytest.mark.parametrize("blank", ["{{N}}", "{{ TILE_M }}"])
+def test_a_template_of_a_file_says_so(blank, program):
+    need_compiler()
+    program.write_text(
+        f"#define N {blank}\n__global__ void k(float* x) {{ x[threadIdx.x % N] = N; }}\n"
+    )
+    with pytest.raises(TraceviewError, match=r"it is a template whose \{\{.*are not filled in"):
+        compile_cuda(program)
+
+
 @pytest.mark.parametrize("second", ["cuda/std/of_tomorrow", "folder/of_nobody.h"])
 def test_all_missing_headers_are_named_at_once(second, program):
     need_compiler()

@@ -68,6 +68,16 @@ def test_a_launch_in_another_file_of_the_project(tmp_path, name):
     assert found.source.file.endswith(name)
 
 
+@pytest.mark.parametrize("given", ["#define THREADS 96", "constexpr int THREADS = 3 * 32;"])
+def test_a_name_that_a_header_gives(tmp_path, given):
+    (tmp_path / "sizes.h").write_text(f"// THREADS\n{given}\n")
+    launch = "void run() { dim3 block(THREADS, 1, 1); step<<<4, block>>>(x); }"
+    (tmp_path / "step.cu").write_text(f'#include "sizes.h"\n{KERNEL}{launch}\n')
+    found = launch_of(tmp_path / "step.cu", "step")
+    assert found
+    assert found.block == (96, 1, 1)
+
+
 @pytest.mark.parametrize(("others", "expected"), [(["64", "64"], (64, 1, 1)), (["64", "32"], None)])
 def test_launches_that_differ_leave_it_open(tmp_path, others, expected):
     calls = "".join(f"step<<<n, {each}>>>(x);" for each in others)

@@ -190,6 +190,9 @@ def _with_nvcc(path: Path, asked: _Asked, note: Callable[[str], None]) -> tuple[
         also = f"; also missing: {', '.join(missing)}" if missing else ""
         remedy = missing_headers.remedy(error, tools.release_of(nvcc), missing)
         what = f"{error}{also}" if error else "no kernel is made of its template"
+        if blanks := list(dict.fromkeys(_BLANK.findall(source))):
+            what = f"it is a template whose {', '.join(blanks[:_MOST_BLANKS])} are not filled in"
+            remedy = "fill in the values that the program gives them, and pass the result"
         if is_late:
             what = f"{what}; not done within {asked.budget_s:g} s"
             longer = f"allow more time with --budget {asked.more_s:g}"
@@ -249,7 +252,7 @@ class _Attempt:
             absent = list(dict.fromkeys([header, *self._absent()])) if header else []
             if self._may_be_light and self._stands_in(absent, result.err):
                 continue
-            if self._finds(error, absent[1:]) or self._is_newer(result.err):
+            if self._finds(error, absent[1:]) or self._is_mended(result.err):
                 continue
             self.error = self.error or error
             if lacking := [each for each in absent if self._copies.stand_in(each, _MISSING)]:
@@ -303,11 +306,11 @@ class _Attempt:
         self._flags += more
         return bool(more)
 
-    def _is_newer(self, log: str) -> bool:
-        """Whether errors are of code of C++20, which is then compiled as such."""
-        newer = _CPP20 not in self._flags and bool(_OF_CPP20.search(log))
-        self._flags += [_CPP20] * newer
-        return newer
+    def _is_mended(self, log: str) -> bool:
+        """Whether errors are of code that needs a flag, with which it is then compiled."""
+        lacking = [f for f, errors in _BY_FLAG if f not in self._flags and errors.search(log)]
+        self._flags += lacking
+        return bool(lacking)
 
     def _run(self) -> tools.ProcessResult | None:
         """What nvcc says; None where there is no time left to compile what errors leave."""
@@ -409,10 +412,14 @@ _AS_TORCH = (
     "-D__CUDA_NO_HALF2_OPERATORS__",
 )
 # Words of C++20 in the lines that nvcc, which compiles C++17 by itself, does not understand.
-_CPP20 = "-std=c++20"
 _OF_CPP20 = re.compile(
     r"\b(?:concept|consteval|constinit)\b|\brequires\s*[({]|>\s*requires\b|[Cc]\+\+20"
     r'|"std" has no member "(?:bit_cast|span|type_identity_t|remove_cvref_t|popcount|countl_zero)"'
+)
+_BY_FLAG = (
+    ("-std=c++20", _OF_CPP20),
+    # A kernel that launches kernels.
+    ("-rdc=true", re.compile(r"\bseparate compilation mode\b")),
 )
 _AMBIGUOUS = re.compile(r"error: more than one \w+.*\n(?:.*\n){,12}?.*c10::(?:Half|BFloat16)")
 
@@ -476,6 +483,7 @@ def _users(path: Path, template: str) -> list[Path]:
     return list(islice(using, _MOST_USERS))
 
 
+_BLANK, _MOST_BLANKS = re.compile(r"\{\{ *[A-Za-z_]\w* *\}\}"), 4
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 

@@ -61,12 +61,22 @@ def _launches(path: Path, kernel: str) -> Iterator[CudaLaunch | None]:
     if f"{kernel}<" not in text.replace(" ", ""):
         return
     code = _HIDDEN.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    # Names that only a header of the project gives follow, so that lines keep their numbers.
+    names = "\n".join([code, *_included(path, code)])
     for found in re.finditer(rf"\b{re.escape(kernel)}\s*(?:<[^;{{}}()]*?>)?\s*<<<", code):
         end = code.find(">>>", found.end())
         arguments = split(code[found.end() : end].replace("<<", "\0")) if end > 0 else []
-        sides = _sides(arguments[1].replace("\0", "<<"), code) if len(arguments) > 1 else None
+        sides = _sides(arguments[1].replace("\0", "<<"), names) if len(arguments) > 1 else None
         line = SourceLine(str(path), code.count("\n", 0, found.start()) + 1)
         yield CudaLaunch(sides, line) if sides else None
+
+
+def _included(path: Path, code: str) -> Iterator[str]:
+    """The texts of the headers beside a source that it includes."""
+    for name in re.findall(r'^\s*#\s*include\s+"([^"\n]+)"', code, re.MULTILINE)[:_MOST_FILES]:
+        header = path.parent / name
+        if header.is_file() and header.stat().st_size <= _MOST_FILE_BYTES:
+            yield _HIDDEN.sub(" ", ptx_text(header.read_bytes()))
 
 
 def _sides(text: str, code: str) -> tuple[int, int, int] | None:

@@ -102,7 +102,7 @@ def remedy(error: str, release: tuple[int, int] | None, others: Sequence[str] = 
         old = "an nvcc of CUDA 12, such as of `pip install nvidia-cuda-nvcc-cu12`"
         return f"CUDA 13 removed names of its C++ libraries: set $TRACEVIEW_NVCC to {old}"
     if not missing:
-        return ""
+        return next((text for form, text in _GONE if re.search(form, error)), "")
     if missing["header"].startswith("__clang"):
         return "remove this #include, as editors with clangd add it"
     headers = [missing["header"], *others]
@@ -112,6 +112,25 @@ def remedy(error: str, release: tuple[int, int] | None, others: Sequence[str] = 
         flag = f'name their folders with NVCC_APPEND_FLAGS="{folders}"'
     packages = list(dict.fromkeys(filter(None, (_package(each, release) for each in headers))))
     return f"`pip install {' '.join(packages)}`, or {flag}" if packages else flag
+
+
+_GONE = (
+    (
+        r'identifier "__(?:shfl\w*|all|any|ballot)" is undefined',
+        "CUDA 9 replaced it by a function with the mask of the threads, such as "
+        "__shfl_sync(0xffffffff, …)",
+    ),
+    (
+        r"cudaDeviceSynchronize.*from a __global__",
+        "CUDA 12 removed waiting for kernels inside a kernel: launch them from the host",
+    ),
+    (
+        r'"cudaDeviceProp" has no member "(?:clockRate|memoryClockRate|deviceOverlap|computeMode'
+        r'|kernelExecTimeoutEnabled)"',
+        "CUDA 13 removed it: ask cudaDeviceGetAttribute for it",
+    ),
+)
+"""What CUDA removed, by nvcc's error, and what stands in its place (release notes of 9, 12, 13)."""
 
 
 def _package(header: str, release: tuple[int, int] | None) -> str:

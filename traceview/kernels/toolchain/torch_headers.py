@@ -19,7 +19,17 @@ _STANDARD = (
     "limits", "map", "memory", "mutex", "numeric", "optional", "sstream", "stdexcept", "string",
     "tuple", "type_traits", "unordered_map", "utility", "vector",
 )  # fmt: skip
-_NAMESPACES = "namespace at {}\nnamespace torch { using namespace at; }\n"
+# Host members of classes that kernels use take tensors; what they declare is never defined.
+_NAMESPACES = """namespace at {
+struct Tensor {
+  template <class T = void> T* data_ptr() const;
+  template <class T> T* data() const;
+  int64_t size(int64_t) const; int64_t stride(int64_t) const;
+  int64_t dim() const; int64_t numel() const;
+};
+}
+namespace torch { using namespace at; }
+"""
 # Headers of old versions, which only included others.
 _NOW = {"THC/THCAtomics.cuh": "ATen/cuda/Atomic.cuh"}
 PRELUDE = "traceview/torch.h"

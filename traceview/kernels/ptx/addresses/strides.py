@@ -283,8 +283,17 @@ class Samples:
     def _is_by_index(self, instruction: Instruction) -> bool:
         """Whether a predicate compares the thread's index with constants and nothing else."""
         of = self.slices.guard(instruction)
-        return of.per_thread and not (
-            of.per_block or of.loaded or of.through_shared or of.parameters
+        varies = of.per_block or of.loaded or of.through_shared or of.parameters
+        return of.per_thread and not varies and not self._counts(instruction)
+
+    def _counts(self, instruction: Instruction) -> bool:
+        """Whether a predicate depends on what a loop changes, such as its counter."""
+        slices = self.slices
+        return any(
+            len(slices.writers(register)) > 1 and register in slices.behind(reads(writer))
+            for register in slices.behind([instruction.predicate.lstrip("!")])
+            for writer in slices.writers(register)
+            if writer.loop_depth
         )
 
     def overlap(self, instructions: Sequence[Instruction], width: int) -> bool:
