@@ -17,8 +17,8 @@ from traceview.render.report.document import ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label, plan_text, telling
 from traceview.traces.analyses.base import Result
 from traceview.traces.facts import savings
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.operations import operations
 from traceview.traces.plan import REACH, PlanStep, RankedFinding, Won, plan
 from traceview.traces.ranking import ranked

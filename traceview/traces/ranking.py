@@ -38,8 +38,8 @@ from traceview.traces.analyses import (
     trace_health,
 )
 from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
-from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.forecast import Model, main_loop
 from traceview.traces.plan import (
     RankedFinding,
     accidents,

@@ -19,8 +19,8 @@ from traceview.traces.edits import cpu_time, gpu_work
 from traceview.traces.edits.requests import KINDS, EditRequest
 from traceview.traces.edits.scope import AppliedEdit, EditScope
 from traceview.traces.facts.dependencies import blame, replay
-from traceview.traces.facts.dependencies.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
+from traceview.traces.facts.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.trace import Trace
@@ -215,6 +215,7 @@ class WhatIfReport(display.Written):
 
     Times are per measured step, or of the run as a whole where `steps` is 0. `before` and `after`
     are the time of the GPU as recorded and with all edits, `next` what limits the program then.
+    `set_aside` steps, mostly of first uses and compilation, do not count.
     Of a job, `ranks` are those recorded and `edited_ranks` those edited if not all; `path` is that
     of one, and what edits touch and the time of the GPU are the mean of the ranks.
     """
@@ -232,6 +233,7 @@ class WhatIfReport(display.Written):
     quality: ReplayQuality
     ranks: tuple[int, ...] = ()
     edited_ranks: tuple[int, ...] = ()
+    set_aside: int = 0
 
     @property
     def forecast(self) -> StepForecast:
@@ -290,6 +292,7 @@ def replayed(
             recorded_items(trace),
             shows_first_calls_alone(trace),
         ),
+        set_aside=model.set_aside,
     )
 
 
