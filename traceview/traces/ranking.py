@@ -51,6 +51,7 @@ from traceview.traces.plan import (
     rank,
     whole,
 )
+from traceview.traces.rules import limit_sentence
 
 Outcome = base.Result | base.Skipped
 
@@ -92,7 +93,7 @@ def ranked(
         of = whole(model(), loops[0] if loops else None, steady_ns)
         times = of.per_ns * steady_ns / of.time_ns
         findings = [
-            _replayed(row, model(), times, accidents(findings), bool(loops))
+            _with_limit(_replayed(row, model(), times, accidents(findings), bool(loops)), model())
             if _in_steps(row.finding, loops)
             else replace(row, finding=replace(row.finding, edit=None))
             for row in findings
@@ -292,6 +293,19 @@ def _replayed(
             saving="at-most" if bounded else "about",
             error_ns=None if bounded else error_ns,
         ),
+    )
+
+
+def _with_limit(row: RankedFinding, model: Model) -> RankedFinding:
+    """A finding on lost time, of which its replayed edit saves much less, with what limits then."""
+    one = row.finding
+    if not one.edit or not one.lost or row.severity == "info" or one.saving == "at-most":
+        return row
+    own_ns = one.lost.time.total()
+    if 3 * one.time_at_stake_ns >= 2 * own_ns or not one.time_at_stake_ns:
+        return row
+    return replace(
+        row, finding=replace(one, template=one.template + limit_sentence(model, one.edit))
     )
 
 

@@ -284,7 +284,7 @@ def replayed(
         outcomes,
         before,
         gpu_time(model, changed, changed.replay()),
-        _next(model, changes, outcomes[-1].forecast.saved_ns),
+        NextLimit(*model.next_ns(*changes, recorder=True)),
         ReplayQuality(
             is_exact,
             before.inferred_pct,
@@ -305,21 +305,6 @@ def outcomes_of(model: StepModel, applied: Sequence[AppliedEdit]) -> tuple[EditO
         result.append(EditOutcome(each, forecast, forecast.saved_ns - saved))
         saved = forecast.saved_ns
     return tuple(result)
-
-
-def _next(model: Model, edits: Sequence[replay.Edit], saved_ns: int) -> NextLimit:
-    calls, items = model.graph.calls, len(model.graph)
-
-    def less_gpu(changed: replay.Changed) -> None:
-        changed.scale(np.arange(calls, items), 0.9)
-
-    def less_cpu(changed: replay.Changed) -> None:
-        changed.scale(np.arange(calls), 0.9)
-        changed.scale_pause(np.arange(calls), 0.9)
-
-    return NextLimit(
-        *(model.saved_ns(*edits, less, recorder=True) - saved_ns for less in (less_gpu, less_cpu))
-    )
 
 
 def recorded_items(trace: Trace) -> int:
