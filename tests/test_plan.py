@@ -160,8 +160,12 @@ def test_a_last_remedy_that_wins_next_to_nothing_beside_its_error_is_not_said():
     ("after_ms", "error_ms", "said"),
     [
         ((9, 6), (1, 2), "40.0 ms per step → do A: 9.0 → do B: 6.0 ± 2.0"),
-        ((9, 5.9), (6, 5.97), "40.0 ms per step → do A: 9 ± 6 → do B"),
-        ((9, 5.9, 3.5), (5.97, 5.97, 5.97), "40.0 ms per step → do A: 9 ± 6 → do B → do C"),
+        ((9, 5.9), (6, 5.97), "40.0 ms per step → do A: 9 ± 6 → do B (wins less than the error)"),
+        (
+            (9, 5.9, 3.5),
+            (5.97, 5.97, 5.97),
+            "40.0 ms per step → do A: 9 ± 6 → do B → do C (both win less than the error)",
+        ),
         ((9, 0.4), (1, 2), "40.0 ms per step → do A: 9.0 → do B: up to 2.40"),
         ((20, 19.6), (5, 5), ""),
         ((9, 6), (50, 50), ""),
