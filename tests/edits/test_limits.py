@@ -42,6 +42,6 @@ def test_what_limits_then(tmp_path, name, seed):
     # Calls are cheaper without the recorder.
     assert low - 0.03 <= part <= high + 0.1
     message = row.message
-    assert ("Then the CPU limits the step." in message) == (0.5 <= part < 2 / 3)
+    assert ("Once this is done, the CPU limits the step." in message) == (0.5 <= part < 2 / 3)
     assert ("For now the program would gain" in message) == (part < 0.5)
-    assert "other GPU work limits" not in message
+    assert "GPU work limits" not in message

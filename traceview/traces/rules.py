@@ -255,8 +255,8 @@ def limit_sentence(model: forecast.Model, edit: Edit) -> str:
     gpu_ns, cpu_ns = model.next_ns(edit)
     if max(gpu_ns, cpu_ns) <= 0:
         return ""
-    limit = "the CPU" if cpu_ns > gpu_ns else "other GPU work"
-    return f" Then {limit} limits the {'step' if len(model.follows) else 'run'}."
+    limit = "the CPU" if cpu_ns > gpu_ns else "GPU work"
+    return f" Once this is done, {limit} limits the {'step' if len(model.follows) else 'run'}."
 
 
 def gpu_limits(saved_ns: int, own_ns: int) -> bool:
