@@ -93,7 +93,7 @@ DOORS = {
     },
     ("trials", "traces"): {
         "facts.code",
-        "facts.dependencies.forecast",
+        "facts.forecast",
         "facts.work.from_ranges",
         "recorders.checks",
         "trace",

@@ -17,8 +17,8 @@ from traceview.render.report.document import ranked_claim
 from traceview.render.report.plan import LONGEST_LABEL, label, plan_text, telling
 from traceview.traces.analyses.base import Result
 from traceview.traces.facts import savings
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.operations import operations
 from traceview.traces.plan import REACH, PlanStep, RankedFinding, Won, plan
 from traceview.traces.ranking import ranked
@@ -160,8 +160,12 @@ def test_a_last_remedy_that_wins_next_to_nothing_beside_its_error_is_not_said():
     ("after_ms", "error_ms", "said"),
     [
         ((9, 6), (1, 2), "40.0 ms per step → do A: 9.0 → do B: 6.0 ± 2.0"),
-        ((9, 5.9), (6, 5.97), "40.0 ms per step → do A: 9 ± 6 → do B"),
-        ((9, 5.9, 3.5), (5.97, 5.97, 5.97), "40.0 ms per step → do A: 9 ± 6 → do B → do C"),
+        ((9, 5.9), (6, 5.97), "40.0 ms per step → do A: 9 ± 6 → do B (wins less than the error)"),
+        (
+            (9, 5.9, 3.5),
+            (5.97, 5.97, 5.97),
+            "40.0 ms per step → do A: 9 ± 6 → do B → do C (both win less than the error)",
+        ),
         ((9, 0.4), (1, 2), "40.0 ms per step → do A: 9.0 → do B: up to 2.40"),
         ((20, 19.6), (5, 5), ""),
         ((9, 6), (50, 50), ""),

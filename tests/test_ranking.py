@@ -473,3 +473,26 @@ def test_little_of_the_longest_steady_time_is_for_information(share, severity):
     short = replace(finding("medium", 9), share_of_step_pct=share)
     (found,) = ranked({"memory": Result({}, (short,))}, steady_ns=1000)
     assert found.finding.severity == severity
+
+
+@pytest.mark.parametrize("shares", [(87, 53), (53, 87), (60, 30), (100, 10), (40, 40), (87, 20)])
+@pytest.mark.parametrize("names", [("phases", "kernel-share"), ("gpu-idle", "gpu-idle")])
+@pytest.mark.parametrize("same_loop", [True, False])
+def test_two_that_save_more_than_a_step_are_alternatives(shares, names, same_loop):
+    """Of ten steps of 10 ms in each of two loops, whose steady time is 200 ms in all."""
+    loops = [loop(10 * MS, name="eager_#"), loop(10 * MS, begin=200 * MS, name="replay_#")]
+    outcomes: dict[str, Result] = {}
+    for name, share, begin in zip(names, shares, (0, 0 if same_loop else 200), strict=True):
+        one = finding("high", share * MS, share / 2)
+        time = lost((begin * MS, (begin + share) * MS))
+        earlier = outcomes[name].findings if name in outcomes else ()
+        outcomes[name] = Result({}, (*earlier, replace(one, work=time)))
+    found = ranked(outcomes, loops, time_of=lambda one: one.work)
+    assert [row.finding.share_of_step_pct for row in found] == sorted(shares, reverse=True)
+    less, most = sorted(shares)
+    both = less + most - 100
+    twice = same_loop and 2 * both > less
+    assert "Either" not in found[0].message
+    assert ("saves most of that time, not both" in found[1].message) == twice
+    if twice:
+        assert ("above" if len({*names}) == 1 else f"in {found[0].analysis}") in found[1].message

@@ -620,7 +620,7 @@ def share_left(trace: Any, ranked: Any) -> float:
 
     As recorded where the remedy is not replayed.
     """
-    from traceview.traces.facts.dependencies.forecast import model
+    from traceview.traces.facts.forecast import model
 
     if not ranked.finding.edit:
         return 1 - ranked.forecast.saved_per_step_ns / ranked.forecast.step_ns

@@ -253,6 +253,7 @@ def test_operators_and_libraries_are_no_places(tmp_path):
     assert {(part.kind, part.place) for part in run.parts} == {
         ("kernel", "forward"),
         ("idle", "forward"),
+        ("idle", ""),
     }
 
 

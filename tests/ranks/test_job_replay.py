@@ -14,7 +14,7 @@ from tests.ranks.simulated_export import write
 from tests.ranks.simulated_figures import Recorded
 from tests.ranks.simulated_jobs import with_straggler, worth_of_steady_steps
 from tests.ranks.simulation import COLLECTIVE, Operation, Pause, RankProgram, RankTimeline, schedule
-from traceview.traces.facts.dependencies import forecast
+from traceview.traces.facts import forecast
 from traceview.traces.facts.dependencies.replay import Changed, replay
 from traceview.traces.ranks import job_replay as replaying
 from traceview.traces.ranks.answer import job_facts

@@ -8,9 +8,9 @@ import pytest
 import traceview
 from tests.places import DATA, REPOSITORY
 from traceview.base.errors import TraceviewError
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.recorded_graph import dependencies
 from traceview.traces.facts.dependencies.replay import replay
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.idle.gap_bounds import gap_bounds
 from traceview.traces.facts.idle.gaps import every_gap
 

@@ -233,18 +233,20 @@ def rounded_times(
     largest_ns: float,
     telling_ns: float,
     fixed: Mapping[int, int] | None = None,
+    more_digits: int = 0,
 ) -> RoundedTimes:
     """Times whose printed values sum to their rounded sum, by largest remainder.
 
     The unit is the one for `largest_ns`. There are enough decimals for three digits of
-    `largest_ns` and of `telling_ns`, but none below a nanosecond. `fixed` has ticks of some rows,
-    which the others make up for, the largest first where that takes more than rounding up.
+    `largest_ns` and of `telling_ns`, and `more_digits`, but none below a nanosecond. `fixed` has
+    ticks of some rows, which the others make up for, the largest first where that takes more than
+    rounding up.
     """
     from fractions import Fraction
 
     factor, unit = _step(largest_ns, _TIMES)
     wanted = max(_decimals(largest_ns / factor, 3), _decimals(telling_ns / factor, 3))
-    digits = min(wanted, _least_digit(factor))
+    digits = min(wanted + more_digits, _least_digit(factor))
     exact = [Fraction(time) / Fraction(factor) * 10**digits for time in times_ns]
     # Each part is rounded down, or up by remainder where the rounded sum needs it.
     fixed = fixed or {}

@@ -21,7 +21,7 @@ from traceview.traces.edits.answer import (
     ReplayQuality,
     WhatIfReport,
 )
-from traceview.traces.facts.dependencies.forecast import StepForecast
+from traceview.traces.facts.forecast import StepForecast
 
 AS_RECORDED = "as recorded"
 
@@ -66,6 +66,9 @@ def facts(answer: WhatIfReport) -> tuple[str, ...]:
         # One fewer than the report has: the first only begins the second.
         each = "each " if answer.steps > 1 else ""
         steps = f"{units.counted(answer.steps, 'step')}, {each}from the end of the one before"
+        if answer.set_aside:
+            left_out = units.counted(answer.set_aside, "step")
+            steps += f"; {left_out} of mostly first uses and compilation left out"
     ranks = (units.counted(len(answer.ranks), "rank"),) if answer.ranks else ()
     return (*dict.fromkeys(answer.gpus), *ranks, steps)
 

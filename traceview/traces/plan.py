@@ -30,8 +30,8 @@ from traceview.base.tables import Integers
 from traceview.base.vocabulary.causes import CAUSES, Limit
 from traceview.traces.analyses import load_widths, trace_health
 from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
-from traceview.traces.facts.dependencies.forecast import Model
 from traceview.traces.facts.dependencies.replay import Changed, Edit
+from traceview.traces.facts.forecast import Model
 from traceview.traces.facts.steps.steps import steady_operations
 
 BOUND_ERROR = 0.2

@@ -38,8 +38,8 @@ from traceview.traces.analyses import (
     trace_health,
 )
 from traceview.traces.analyses.wave_quantization.analysis import ANALYSIS as WAVES
-from traceview.traces.facts.dependencies.forecast import Model, main_loop
 from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.forecast import Model, main_loop
 from traceview.traces.plan import (
     RankedFinding,
     accidents,
@@ -51,6 +51,7 @@ from traceview.traces.plan import (
     rank,
     whole,
 )
+from traceview.traces.rules import limit_sentence
 
 Outcome = base.Result | base.Skipped
 
@@ -92,7 +93,7 @@ def ranked(
         of = whole(model(), loops[0] if loops else None, steady_ns)
         times = of.per_ns * steady_ns / of.time_ns
         findings = [
-            _replayed(row, model(), times, accidents(findings), bool(loops))
+            _with_limit(_replayed(row, model(), times, accidents(findings), bool(loops)), model())
             if _in_steps(row.finding, loops)
             else replace(row, finding=replace(row.finding, edit=None))
             for row in findings
@@ -105,6 +106,7 @@ def ranked(
     in_order = [_forecast(row, loops, time_of, model) for row in in_order]
     if model and steady_ns and any(row.finding.edit for row in findings):
         in_order = planned(in_order, main_loop(model()), loops, steady_ns)
+    in_order = [*_with_alternatives(in_order)]
     in_order[MOST_ABOVE_INFO:] = map(_as_info, in_order[MOST_ABOVE_INFO:])
     partial = (_partial(row, in_order[:place]) for place, row in enumerate(in_order))
     return tuple(_of_step(row) if loops else row for row in _with_kernel([*partial], steady_ns))
@@ -295,6 +297,19 @@ def _replayed(
     )
 
 
+def _with_limit(row: RankedFinding, model: Model) -> RankedFinding:
+    """A finding on lost time, of which its replayed edit saves much less, with what limits then."""
+    one = row.finding
+    if not one.edit or not one.lost or row.severity == "info" or one.saving == "at-most":
+        return row
+    own_ns = one.lost.time.total()
+    if 3 * one.time_at_stake_ns >= 2 * own_ns or not one.time_at_stake_ns:
+        return row
+    return replace(
+        row, finding=replace(one, template=one.template + limit_sentence(model, one.edit))
+    )
+
+
 def _within(finding: Finding, steady_ns: int | None) -> Finding:
     """The finding, its time at stake limited to the steady time that it claims a share of.
 
@@ -450,6 +465,44 @@ def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding
                 np.concatenate([before.end, lost.time.end]),
             )
         yield row
+
+
+def _with_alternatives(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
+    """The findings; one says where most of what it saves of a step an earlier one saves, too.
+
+    Two that save 87 and 53 % of one step save at least 40 % twice. In a plan each has what those
+    before it leave.
+    """
+    earlier: list[RankedFinding] = []
+    for row in in_order:
+        share = _share_of_step(row)
+        same = next(
+            (
+                each
+                for each in earlier
+                if each.forecast and row.forecast and each.forecast.loop == row.forecast.loop
+                if not (_is_planned(row) and _is_planned(each))
+                if 2 * (_share_of_step(each) + share - 100) > share
+            ),
+            None,
+        )
+        if row.severity != "info" and share:
+            earlier.append(row)
+            if same:
+                where = "above" if same.analysis == row.analysis else f"in {same.analysis}"
+                text = f" Either this or the remedy {where} saves most of that time, not both."
+                row = replace(
+                    row, finding=replace(row.finding, template=row.finding.template + text)
+                )
+        yield row
+
+
+def _share_of_step(row: RankedFinding) -> float:
+    return (row.forecast.share_of_step_pct if row.forecast else None) or 0.0
+
+
+def _is_planned(row: RankedFinding) -> bool:
+    return row.won is not None and row.won.place >= 0
 
 
 def _as_info(ranked: RankedFinding) -> RankedFinding:

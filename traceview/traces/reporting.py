@@ -29,7 +29,7 @@ from traceview.traces.analyses.verdict import (
 )
 from traceview.traces.analyses.verdict.parts import loop_times
 from traceview.traces.facts import copies, kernel_classes, launches, operations
-from traceview.traces.facts.dependencies.forecast import model
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.idle import causes, gaps
 from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.kernel_classes import kernel_labels

@@ -31,6 +31,7 @@ from traceview.base.tables import NULL, Array, Integers, Mask, RowNumbers, picke
 from traceview.base.units import Value
 from traceview.base.vocabulary.frameworks import Framework
 from traceview.traces.facts import (
+    forecast,
     launch_lines,
     module_lines,
     operations,
@@ -151,8 +152,11 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
     known = {**figures, **claim.values, **claim.words}
     said = [each.text for each in rule.clauses if each.holds(known)]
     what = "copies" if claim.table == "copies" else "kernels"
-    limited = "" if claim.lost_ns is None else gain_sentence(claim.saved_ns, claim.lost_ns, what)
-    message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
+    message = sentence("".join([rule.message, *said, *claim.said]), known)
+    if claim.lost_ns is not None:
+        message += gain_sentence(claim.saved_ns, claim.lost_ns, what)
+        if is_cut(claim.saved_ns, claim.lost_ns) and claim.edit:
+            message += limit_sentence(forecast.model(trace), claim.edit)
     # A claim's remedy may be a kernel rule's, whose brackets are code.
     remedy = claim.remedy or sentence(
         rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace)), known
@@ -236,6 +240,23 @@ def gain_sentence(saved_ns: int, own_ns: int, what: str = "kernels") -> str:
         f" For now the program would gain {gains}: the GPU would wait longer for the CPU, or for "
         "other work."
     )
+
+
+def is_cut(saved_ns: int, own_ns: int) -> bool:
+    """Whether a replay wins much less than what a finding is about, but a good part of it.
+
+    Below half `gain_sentence` says so of work.
+    """
+    return own_ns <= 2 * saved_ns and 3 * saved_ns < 2 * own_ns
+
+
+def limit_sentence(model: forecast.Model, edit: Edit) -> str:
+    """A sentence on what limits the program once an edit is made; empty where neither side does."""
+    gpu_ns, cpu_ns = model.next_ns(edit)
+    if max(gpu_ns, cpu_ns) <= 0:
+        return ""
+    limit = "the CPU" if cpu_ns > gpu_ns else "GPU work"
+    return f" Once this is done, {limit} limits the {'step' if len(model.follows) else 'run'}."
 
 
 def gpu_limits(saved_ns: int, own_ns: int) -> bool:

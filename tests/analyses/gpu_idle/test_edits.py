@@ -16,8 +16,8 @@ from traceview.base.vocabulary.causes import (
 from traceview.render.report.document import claim
 from traceview.traces.analyses.gpu_idle import line_sites, remedies
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import replay
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.idle.gaps import gaps
 from traceview.traces.facts.idle.lines import IdleSamples
 from traceview.traces.facts.operations import CallKind, api_calls

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceview.traces.facts.dependencies import forecast
+from traceview.traces.facts import forecast
 
 
 @pytest.fixture(autouse=True)

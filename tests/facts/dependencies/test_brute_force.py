@@ -25,10 +25,10 @@ from traceview.traces.edits import gpu_work
 from traceview.traces.edits.requests import request
 from traceview.traces.edits.scope import EditScope
 from traceview.traces.facts.dependencies.blame import IdlePart
-from traceview.traces.facts.dependencies.forecast import Model
 from traceview.traces.facts.dependencies.graph import Dependencies
 from traceview.traces.facts.dependencies.recorded_graph import dependencies
 from traceview.traces.facts.dependencies.replay import Changed, Edit, replay
+from traceview.traces.facts.forecast import Model
 from traceview.traces.facts.idle.causes import idle_parts
 from traceview.traces.facts.idle.gap_bounds import gap_bounds
 from traceview.traces.facts.operations import Kind, operations

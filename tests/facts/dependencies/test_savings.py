@@ -5,11 +5,11 @@ import pytest
 
 from tests.build import Export
 from traceview.base import groups
+from traceview.traces.facts import forecast as forecasts
 from traceview.traces.facts import savings
 from traceview.traces.facts.copies import downloads, uploads
-from traceview.traces.facts.dependencies import forecast as forecasts
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.replay import Changed
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.launches import waits
 from traceview.traces.facts.operations import CallKind, api_calls, operations
 from traceview.traces.facts.steps.steps import steady_operations

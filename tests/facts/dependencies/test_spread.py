@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from traceview.traces.facts.dependencies.forecast import spread_of
+from traceview.traces.facts.forecast import spread_of
 
 RUNS, NEIGHBOURS = 4_000, 20
 

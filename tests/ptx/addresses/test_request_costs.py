@@ -132,3 +132,43 @@ def test_a_value_of_one_lane_is_the_same_for_its_warp():
     )
     (cost,) = costs(ptx_kernel(body))
     assert (cost.sectors, cost.ideal_sectors) == (1, 1)
+
+
+def brute_force(
+    stride: int, size: int, elements: int, grid: tuple[int, int], columns: int
+) -> float:
+    """The mean sectors of the requests of all blocks: one of 128 threads begins at its row."""
+    touched = []
+    for x in range(grid[0]):
+        for y in range(grid[1]):
+            for warp in range(4):
+                threads = range(32 * warp, min(32 * warp + 32, elements))
+                at = [(x * stride + y * columns + thread) * size for thread in threads]
+                if at:
+                    touched.append(len({byte // 32 for byte in at}))
+    return sum(touched) / len(touched)
+
+
+ROW = (
+    "mov.u32 %r20, %ctaid.x; mul.lo.s32 %r21, %r20, %r2; mov.u32 %r22, %ctaid.y; "
+    "mad.lo.s32 %r23, %r22, {columns}, %r21; mov.u32 %r25, %tid.x; add.s32 %r24, %r23, %r25; "
+    "setp.lt.s32 %p1, %r25, {elements}; mad.wide.s32 %rd5, %r24, {size}, %rd1; "
+    "@%p1 ld.global.b{bits} {register}, [%rd5];"
+)
+
+
+@pytest.mark.parametrize("stride", [1000, 1001, 1002, 1004, 1007, 1008])
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("grid", [(64, 1), (5, 1), (9, 1), (16, 16)])
+def test_sectors_are_the_mean_over_the_blocks_of_the_launch(stride, size, grid):
+    """Rows begin at a sector only where their stride is a multiple of it: row 0 always does."""
+    elements, columns = 100, 32
+    body = ROW.format(
+        columns=columns, elements=elements, size=size, bits=8 * size,
+        register="%r10" if size == 4 else "%rd6",
+    )  # fmt: skip
+    known = (*ARGUMENTS[:2], Argument("n", "i32", value=stride))
+    (cost,) = costs(ptx_kernel(body), known, how="launched", grid=(*grid, 1))
+    assert cost.sectors == pytest.approx(
+        brute_force(stride, size, elements, grid, columns), rel=0.03
+    )

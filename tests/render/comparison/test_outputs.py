@@ -18,6 +18,7 @@ from tests.comparison.sides import (
 )
 from tests.render.example_report import CONTROLS, HOSTILE
 from tests.render.schemas.strictness import validator
+from traceview.base import units
 from traceview.render.comparison.document import parts_table
 from traceview.render.comparison.html import render_html
 from traceview.render.comparison.text import render_text
@@ -63,6 +64,18 @@ def test_printed_differences_sum_up_at_every_level(seed):
     for line in lines:
         assert line.part.before_ns or not number(line.amounts.before)
         assert line.part.after_ns or not number(line.amounts.after)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_sums_are_the_times_of_the_headline(seed):
+    """12.12 ms is no 12.2 ms, as 33.36 and −21.24 ms would have it, each rounded."""
+    comparison = a_comparison(random_parts(seed))
+    total = parts_table(comparison, 5).total
+    times = units.durations(float(comparison.before_ns), float(comparison.after_ns))
+    for printed, said in zip((total.before, total.after), times, strict=True):
+        one, other = (text.partition(" ")[0].replace(",", "") for text in (printed, said))
+        digits = min(len(text.partition(".")[2]) for text in (one, other))
+        assert f"{float(one):.{digits}f}" == f"{float(other):.{digits}f}"
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -124,6 +124,18 @@ class PartsTable:
     has_shares: bool
 
 
+_MORE_DIGITS = 2
+"""The sums of the table are the times of the headline, if need be with so many more digits."""
+
+
+def _agree(one: str, other: str) -> bool:
+    """Whether two times in one unit are equal as far as both are printed."""
+    numbers = [text.partition(" ")[0].replace(",", "") for text in (one, other)]
+    digits = min(len(number.partition(".")[2]) for number in numbers)
+    first, second = (f"{float(number):.{digits}f}" for number in numbers)
+    return first == second
+
+
 def parts_table(comparison: RunComparison, most: int | None = None) -> PartsTable:
     """The table of a comparison, with at most `most` parts listed individually."""
     figures = _Figures.of(comparison)
@@ -169,17 +181,31 @@ class _Figures:
     def of(cls, comparison: RunComparison) -> _Figures:
         largest = max(float(comparison.before_ns), float(comparison.after_ns))
         delta = float(abs(comparison.delta_ns))
-        parts = comparison.parts
-        deltas = units.rounded_times([part.delta_ns for part in parts], largest, delta)
+        parts, more_digits = comparison.parts, 0
+        headline = units.durations(float(comparison.before_ns), float(comparison.after_ns))
+        for digits in range(_MORE_DIGITS + 1):
+            one, moved = (
+                units.rounded_times([whole], largest, delta, None, digits)
+                for whole in (comparison.before_ns, comparison.delta_ns)
+            )
+            sums = (one.number(0), one.plus(moved).number(0))
+            if all(map(_agree, sums, headline)):
+                more_digits = digits
+                break
+        deltas = units.rounded_times(
+            [part.delta_ns for part in parts], largest, delta, None, more_digits
+        )
         # What is on one side only takes nothing on the other.
         one_sided = {
             row: -deltas.ticks[row] if part.before_ns else 0
             for row, part in enumerate(parts)
             if not (part.before_ns and part.after_ns)
         }
-        before = units.rounded_times([part.before_ns for part in parts], largest, delta, one_sided)
-        moved = max((abs(part.delta_ns) for part in comparison.parts), default=Fraction(0))
-        shares = moved < _MOST_SHARE * abs(comparison.delta_ns)
+        before = units.rounded_times(
+            [part.before_ns for part in parts], largest, delta, one_sided, more_digits
+        )
+        most = max((abs(part.delta_ns) for part in comparison.parts), default=Fraction(0))
+        shares = most < _MOST_SHARE * abs(comparison.delta_ns)
         return cls(comparison, before, deltas, before.plus(deltas), shares)
 
     def amounts(self, rows: Sequence[int]) -> Amounts:

@@ -29,7 +29,8 @@ _TELL_APART = ("kernel", "direction")
 def plan_text(report: Report, most: int = MOST_STEPS) -> str:
     """`33.6 ms per step → use a CUDA graph: 20.1 → pad the vocabulary: 16.8 ± 0.4`, or nothing.
 
-    Last remedies after which a step takes next to nothing beside the error have no figure.
+    Last remedies after which a step takes next to nothing beside the error have no figure, and the
+    sentence says so.
     """
     plan = telling(report.plan)
     rows = plan[:most]
@@ -52,7 +53,10 @@ def plan_text(report: Report, most: int = MOST_STEPS) -> str:
         number, _, its_unit = time.rpartition(" ")
         texts.append(f"{label}{only}: {number if its_unit == unit else time}")
         unit = its_unit
-    more = len(plan) - len(rows)
+    silent, more = len(rows) - len(times), len(plan) - len(rows)
+    if silent:
+        which = {1: "wins", 2: "both win"}.get(silent, f"the last {silent} win")
+        texts[-1] += f" ({which} less than the error)"
     return " → ".join(texts) + (f", and {more} more" if more else "")
 
 

@@ -15,7 +15,7 @@ from traceview.base.tables import Array, Cell, Integers, Mask, Texts
 from traceview.base.vocabulary.causes import CAUSES, COPY_WAIT, LAUNCH_LATE, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.facts import copies, savings
-from traceview.traces.facts.dependencies.forecast import LEAST_STEPS, model
+from traceview.traces.facts.forecast import LEAST_STEPS, model
 from traceview.traces.facts.idle.gaps import every_gap, unknown_idle
 from traceview.traces.facts.idle.typical import typical_gap
 from traceview.traces.facts.kernel_classes import framework, terms

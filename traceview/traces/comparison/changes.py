@@ -22,8 +22,9 @@ _LEAST_LEADING = 0.25
 merely takes longer."""
 _LEAST_CALLS = 0.01
 """Of the calls: fewer more or less are those of a step cut by the window."""
-_MOST_PLACES, _LEAST_PLACE, _ONE_PLACE = 3, 0.05, 0.9
-"""Places of one cause, the share of it that one must have, and that of one that stands for all."""
+_MOST_PLACES, _LEAST_PLACE, _OTHER_PLACES = 3, 0.05, 0.005
+"""Places of one cause, the share of it that one must have, and that of others which go unsaid: no
+more than the rounding of its time."""
 _FEW, _MOST_OF_FEW = 3, 0.8
 """Changed kernels of a class are listed singly where so few account for so much of it."""
 _TALLY = {
@@ -145,8 +146,9 @@ def _idle_text(parts: Sequence[PartDifference], per: str) -> str:
     """The sentence of the whole cause, with the places that account for the difference."""
     delta, (before, after) = _delta(parts), _times(parts)
     whole = replace(parts[0], before_ns=before, after_ns=after)
-    # `parts` are largest first.
-    if parts[0].delta_ns * delta > 0 and parts[0].delta_ns / delta >= Fraction(_ONE_PLACE):
+    # `parts` are largest first. The times of a cause are those of one place only if all of it is.
+    others = sum((part.before_ns + part.after_ns for part in parts[1:]), Fraction(0))
+    if others <= (before + after) * Fraction(_OTHER_PLACES):
         return wording.sentence(whole, per)
     least = abs(delta) * Fraction(_LEAST_PLACE)
     placed = [part for part in parts if part.place and abs(part.delta_ns) > least]

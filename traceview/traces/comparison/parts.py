@@ -15,9 +15,9 @@ from traceview.traces.comparison.figures import AT_START, KernelShape, PartKind,
 from traceview.traces.comparison.window import (
     WindowWork,
     WorkKind,
-    gap_places,
     hash_of,
     place_texts,
+    placed_idle,
     run_window,
     window_work,
     work_places,
@@ -41,14 +41,16 @@ def idle_parts(trace: Trace) -> Iterator[StepPart]:
     window, every = run_window(trace), every_gap(trace)
     idle_ns = intervals.overlap(window.covered, every.start_ns, every.end_ns)
     rows = np.flatnonzero((every.device == window.device) & (idle_ns > 0))
-    place, code = gap_places(trace, rows)
+    idle = placed_idle(trace, rows)
+    rows, place, code = rows[idle.row], idle.place, idle.code
+    idle_ns = intervals.overlap(window.covered, idle.start_ns, idle.end_ns)
     by = groups.group(every.cause[rows], place.codes, code.codes)
     if by.size > MOST_PLACES:
         kept = np.zeros(by.size, bool)
-        kept[groups.most_first(groups.sums(by, idle_ns[rows]))[:MOST_PLACES]] = True
+        kept[groups.most_first(groups.sums(by, idle_ns))[:MOST_PLACES]] = True
         place, code = (only_where(texts, kept[by.ids]) for texts in (place, code))
         by = groups.group(every.cause[rows], place.codes, code.codes)
-    total, calls = groups.sums(by, idle_ns[rows]), groups.count(by)
+    total, calls = groups.sums(by, idle_ns), groups.distinct(by, rows)
     texts, codes = (column.take(by.first).decode() for column in (place, code))
     for part, first in enumerate(rows[by.first].tolist()):
         cause, time = causes.CAUSE_NAMES[every.cause[first]], int(total[part])

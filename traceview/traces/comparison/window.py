@@ -9,12 +9,14 @@ from hashlib import blake2b
 import numpy as np
 
 from traceview.base import errors, groups, intervals
-from traceview.base.intervals import Intervals
+from traceview.base.intervals import Intervals, Timed
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, Mask, RowNumbers, Texts, object_array
+from traceview.base.tables.arrays import row_numbers
 from traceview.base.vocabulary.activities import CPU
 from traceview.traces.facts import compilation, kernel_classes, launches, operations, waits
 from traceview.traces.facts.idle.causes import gap_causes
+from traceview.traces.facts.idle.cpu_activity import IN_FLIGHT, cpu_activity
 from traceview.traces.facts.idle.gaps import every_gap, main_device
 from traceview.traces.facts.idle.lines import idle_samples
 from traceview.traces.facts.idle.stack_sites import stack_sites
@@ -231,13 +233,29 @@ def place_texts(trace: Trace, place: Array) -> list[str]:
     return [texts[number] for number in place.tolist()]
 
 
-def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    """The place of the program in each of these gaps, and a hash of its code, absent for ranges.
+@record
+class PlacedIdle(Timed):
+    """Pieces of idle gaps, each with its place: a source line or a range; absent where unknown.
+
+    `row` is the index of the gap among those asked for. `code` is a hash of the code at a line,
+    equal for the same code at another line of the file; absent for ranges.
+    """
+
+    row: RowNumbers
+    start_ns: Integers
+    end_ns: Integers
+    place: Texts
+    code: Texts
+
+
+def placed_idle(trace: Trace, rows: Integers) -> PlacedIdle:
+    """The pieces of these gaps, with the place of the program in each.
 
     The line of the synchronization behind a gap, or the line that the launching thread was at in
-    most of a long gap; else the range of the synchronization or of the work that ended the gap. The
-    hash is equal for the same code at another line of the file.
+    most of a long gap; else the range of the synchronization, or that which the CPU was in, or of
+    the work that ended the gap.
     """
+    row, span, of_range = _by_range(trace, rows)
     every = np.ones(len(idle_samples(trace).gap), bool)
     # A thread that sleeps or waits for data after a synchronization loses the time there.
     off_cpu = idle_samples(trace).doing != CPU
@@ -247,13 +265,13 @@ def gap_places(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
     waited = waited[sites.file.codes[wait[waited]] >= 0]
     site = sites.take(wait[waited])
     sources = [
-        _ranges(trace, rows),
         _sampled_lines(trace, rows, every),
         _lines(len(rows), waited, site.file, site.line, site.source),
         _sampled_lines(trace, rows, off_cpu),
     ]
-    places, codes = zip(*sources, strict=True)
-    return _last_known(places, len(rows)), _last_known(codes, len(rows))
+    places, codes = ([text.take(row) for text in of_all] for of_all in zip(*sources, strict=True))
+    place = _last_known([of_range, *places], len(row))
+    return PlacedIdle(row, *span, place, _last_known(codes, len(row)))
 
 
 def _last_known(columns: Sequence[Texts], count: int) -> Texts:
@@ -267,17 +285,36 @@ def _last_known(columns: Sequence[Texts], count: int) -> Texts:
     return Texts(result, object_array(values))
 
 
-def _ranges(trace: Trace, rows: Integers) -> tuple[Texts, Texts]:
-    every = every_gap(trace)
+def _by_range(trace: Trace, rows: Integers) -> tuple[RowNumbers, Intervals, Texts]:
+    """The gaps cut where the CPU that launched too late came to another range, and these ranges."""
+    every, tree = every_gap(trace), range_tree(trace)
     ranges = attributed_operations(trace).range[every.after[rows]]
     waited = np.flatnonzero(every.wait[rows] >= 0)
     call = launches.waits(trace).call[every.wait[rows[waited]]]
     ranges[waited] = attributed_calls(trace).range[call]
+    row, start, end = row_numbers(np.arange(len(rows))), every.start_ns[rows], every.end_ns[rows]
+    index = np.full(len(every), -1, np.int64)
+    index[rows] = row
+    late = rows[every.wait[rows] < 0] if len(tree.row) else rows[:0]
+    pieces = list(cpu_activity(trace, late, every))
+    if pieces:
+        of, begin, until, inside, doing = (
+            np.concatenate([getattr(some, name) for some in pieces])
+            for name in ("row", "start_ns", "end_ns", "range", "activity")
+        )
+        of = index[of]
+        # What is on its way to the GPU waits on behalf of the range that launched it.
+        inside = np.where(doing == IN_FLIGHT, ranges[of], inside)
+        whole = np.ones(len(rows), bool)
+        whole[of] = False
+        row, start, end, ranges = (
+            np.concatenate((column[whole], cut))
+            for column, cut in ((row, of), (start, begin), (end, until), (ranges, inside))
+        )
     pattern = _patterns(trace, ranges)
     by = groups.group(pattern)
     texts = place_texts(trace, pattern[by.first])
-    place = Texts(by.ids.astype(np.int32), object_array(texts))
-    return place, Texts(np.full(len(rows), -1, np.int32), object_array([]))
+    return row, Intervals(start, end), Texts(by.ids.astype(np.int32), object_array(texts))
 
 
 def _sampled_lines(trace: Trace, rows: Integers, chosen: Mask) -> tuple[Texts, Texts]:

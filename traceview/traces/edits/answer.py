@@ -19,8 +19,8 @@ from traceview.traces.edits import cpu_time, gpu_work
 from traceview.traces.edits.requests import KINDS, EditRequest
 from traceview.traces.edits.scope import AppliedEdit, EditScope
 from traceview.traces.facts.dependencies import blame, replay
-from traceview.traces.facts.dependencies.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.dependencies.graph import INFERRED, Dependencies, Edge
+from traceview.traces.facts.forecast import Model, StepForecast, StepModel
 from traceview.traces.facts.idle.first_calls import shows_first_calls_alone
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.trace import Trace
@@ -215,6 +215,7 @@ class WhatIfReport(display.Written):
 
     Times are per measured step, or of the run as a whole where `steps` is 0. `before` and `after`
     are the time of the GPU as recorded and with all edits, `next` what limits the program then.
+    `set_aside` steps, mostly of first uses and compilation, do not count.
     Of a job, `ranks` are those recorded and `edited_ranks` those edited if not all; `path` is that
     of one, and what edits touch and the time of the GPU are the mean of the ranks.
     """
@@ -232,6 +233,7 @@ class WhatIfReport(display.Written):
     quality: ReplayQuality
     ranks: tuple[int, ...] = ()
     edited_ranks: tuple[int, ...] = ()
+    set_aside: int = 0
 
     @property
     def forecast(self) -> StepForecast:
@@ -282,7 +284,7 @@ def replayed(
         outcomes,
         before,
         gpu_time(model, changed, changed.replay()),
-        _next(model, changes, outcomes[-1].forecast.saved_ns),
+        NextLimit(*model.next_ns(*changes, recorder=True)),
         ReplayQuality(
             is_exact,
             before.inferred_pct,
@@ -290,6 +292,7 @@ def replayed(
             recorded_items(trace),
             shows_first_calls_alone(trace),
         ),
+        set_aside=model.set_aside,
     )
 
 
@@ -302,21 +305,6 @@ def outcomes_of(model: StepModel, applied: Sequence[AppliedEdit]) -> tuple[EditO
         result.append(EditOutcome(each, forecast, forecast.saved_ns - saved))
         saved = forecast.saved_ns
     return tuple(result)
-
-
-def _next(model: Model, edits: Sequence[replay.Edit], saved_ns: int) -> NextLimit:
-    calls, items = model.graph.calls, len(model.graph)
-
-    def less_gpu(changed: replay.Changed) -> None:
-        changed.scale(np.arange(calls, items), 0.9)
-
-    def less_cpu(changed: replay.Changed) -> None:
-        changed.scale(np.arange(calls), 0.9)
-        changed.scale_pause(np.arange(calls), 0.9)
-
-    return NextLimit(
-        *(model.saved_ns(*edits, less, recorder=True) - saved_ns for less in (less_gpu, less_cpu))
-    )
 
 
 def recorded_items(trace: Trace) -> int:

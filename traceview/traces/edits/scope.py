@@ -19,8 +19,8 @@ from traceview.base.errors import InputError
 from traceview.base.records import record
 from traceview.base.tables import Array, Mask, RowNumbers, picked
 from traceview.traces.edits.requests import EditRequest
-from traceview.traces.facts.dependencies.forecast import Model, model
 from traceview.traces.facts.dependencies.replay import Edit
+from traceview.traces.facts.forecast import Model, model
 from traceview.traces.facts.ranges import selection
 from traceview.traces.facts.ranges.ranges import attributed_calls, patterns_of, range_tree
 from traceview.traces.facts.samples import LEAST_FRACTION, LEAST_SAMPLES, sample_waits, stack_lines

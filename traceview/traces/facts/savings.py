@@ -17,8 +17,8 @@ from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Array, Integers, RowNumbers, row_numbers
 from traceview.traces.facts.copies import downloads, uploads
-from traceview.traces.facts.dependencies.forecast import Model, model
 from traceview.traces.facts.dependencies.replay import Changed, Edit, UsualTimes, on_last
+from traceview.traces.facts.forecast import Model, model
 from traceview.traces.facts.idle.gaps import steady_span_ns, steady_spans_ns
 from traceview.traces.facts.launches import between, waits
 from traceview.traces.facts.operations import CallKind, Kind, api_calls, operations

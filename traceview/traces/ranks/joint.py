@@ -14,7 +14,8 @@ import numpy as np
 
 from traceview.base.records import record
 from traceview.base.tables import Integers, Mask, RowNumbers, row_numbers
-from traceview.traces.facts.dependencies import forecast, replay
+from traceview.traces.facts import forecast
+from traceview.traces.facts.dependencies import replay
 from traceview.traces.facts.dependencies.graph import Dependencies, Edge, Edges
 
 

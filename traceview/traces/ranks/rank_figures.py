@@ -16,7 +16,7 @@ from traceview.base.tables import NULL, Integers, Texts
 from traceview.base.vocabulary.activities import ACTIVITIES, SLEEP
 from traceview.base.vocabulary.causes import CAUSE_NAMES
 from traceview.traces.comparison import run_figures
-from traceview.traces.comparison.window import gap_places
+from traceview.traces.comparison.window import placed_idle
 from traceview.traces.facts import kernel_classes, memory, operations
 from traceview.traces.facts.collectives import transfers
 from traceview.traces.facts.idle import first_calls, lines, stack_sites
@@ -55,10 +55,11 @@ def idle_places(trace: Trace, device: int, before: Integers, start: Integers) ->
     most, time = np.full(len(start), figures.UNKNOWN, np.int64), np.zeros(len(start), np.int64)
     if not len(rows):
         return IdlePlaces((), most, time)
-    text, _ = gap_places(trace, rows)
+    idle = placed_idle(trace, rows)
+    rows, window, text = rows[idle.row], window[idle.row], idle.place
     placed = ~text.isin([""]) & (text.codes >= 0)
     pairs = groups.group(window[placed], text.codes[placed])
-    total = groups.sums(pairs, every.idle_ns[rows[placed]])
+    total = groups.sums(pairs, idle.duration_ns[placed])
     # Ascending, so that the last to write is the place with most time.
     order = np.argsort(total, kind="stable")
     of = window[placed][pairs.first[order]]
@@ -75,7 +76,7 @@ def idle_places(trace: Trace, device: int, before: Integers, start: Integers) ->
 
 
 def _place_of_text(trace: Trace, rows: Integers, text: Texts, code: int) -> figures.Place:
-    """The place for a text from gap_places: a source line or a range."""
+    """The place for a text from placed_idle: a source line or a range."""
     name, gaps = str(text.values[code]), rows[text.codes == code]
     match = _LINE.fullmatch(name)
     samples, sites = lines.idle_samples(trace), stack_sites.stack_sites(trace)

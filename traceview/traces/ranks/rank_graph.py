@@ -8,8 +8,8 @@ import numpy as np
 
 from traceview.base.tables import Array, Integers, RowNumbers
 from traceview.traces.facts import kernel_classes, operations
-from traceview.traces.facts.dependencies.forecast import model
 from traceview.traces.facts.dependencies.graph import Dependencies, Edge
+from traceview.traces.facts.forecast import model
 from traceview.traces.facts.steps.steps import step_of_operations, steps
 from traceview.traces.ranks import rank_windows, sent
 from traceview.traces.trace import Trace

@@ -92,7 +92,7 @@ class Pool(IntEnum):
 
 @record
 class RankGraph:
-    """The graph of a rank's model (facts.dependencies.forecast.model), packed until it is needed.
+    """The graph of a rank's model (facts.forecast.model), packed until it is needed.
 
     By item, `step` is a row of RankSteps (−1: none), `pool` a Pool. `collective` has the item of
     each row of RankCollectives, −1 outside of the graph. Ranks of one recording share `packed`.

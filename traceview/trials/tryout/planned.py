@@ -157,7 +157,7 @@ def together(report: Report | None, kept: Sequence[Planned]) -> Planned:
     trace = report.recording if report else None
     if trace is None or not edits or len(edits) < len(ranked):
         return Planned(TOGETHER, remedies)
-    from traceview.traces.facts.dependencies.forecast import model
+    from traceview.traces.facts.forecast import model
 
     def apply(changed: object) -> None:
         for edit in edits:

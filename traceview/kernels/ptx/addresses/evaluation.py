@@ -79,7 +79,7 @@ def as_launched(
     shape: tuple[int, int, int],
     compiled: Compiled,
 ) -> list[Launch]:
-    """Launches of the first and the middle block, with the arguments that the kernel has.
+    """Launches of some blocks, the first and the middle one first, with the kernel's arguments.
 
     Integers are as passed, arrays aligned as far as declared; unknown integers are multiples of 16.
     Without a grid there is only the first block.
@@ -88,14 +88,33 @@ def as_launched(
         name: _as_passed(at, known.get(name), compiled.how == "launched")
         for at, name in enumerate(order)
     }
-    sizes = compiled.grid or (1, 1, 1)
-    middle = (sizes[0] // 2, sizes[1] // 2, sizes[2] // 2)
-    blocks = dict.fromkeys([(0, 0, 0), middle])
+    blocks = _sample_blocks(compiled.grid or (1, 1, 1))
     threads = shape[0] * shape[1] * shape[2]
     unknown = frozenset(name for name in order if name not in known)
     return [
         Launch(values, block, threads, seed, shape, unknown) for seed, block in enumerate(blocks)
     ]
+
+
+# Rows of 4-byte elements start at up to 8 places of a sector of 32 bytes.
+_SPREAD = 8
+_ORDERS = (1, 3, 5)
+
+
+def _sample_blocks(sizes: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    """The first block, the middle one, and 8 that begin at each place modulo 8 along each axis.
+
+    Half of these are the first ones of an axis, half are in its middle; an axis has its own order.
+    """
+    middle = (sizes[0] // 2, sizes[1] // 2, sizes[2] // 2)
+    blocks = [(0, 0, 0), middle]
+    for number in range(_SPREAD):
+        x, y, z = (
+            (number * order % _SPREAD + (size // 2 // _SPREAD * _SPREAD) * (number % 2)) % size
+            for size, order in zip(sizes, _ORDERS, strict=True)
+        )
+        blocks.append((x, y, z))
+    return blocks
 
 
 def _as_passed(at: int, argument: Argument | None, launched: bool) -> int:

@@ -143,11 +143,13 @@ class RequestCosts:
     """The request costs of one kernel's accesses, averaged over the warps of sample blocks.
 
     They hold for the first iteration of each loop. Masks count where the code determines them;
-    otherwise all threads take part.
+    otherwise all threads take part. `each` are the first and the middle block; `spread` those that
+    sectors are counted for, whose rows begin anywhere in a sector.
     """
 
     provenance: Provenance
     each: Sequence[Registers]
+    spread: Sequence[Registers]
 
     @classmethod
     def of(cls, provenance: Provenance, compiled: Compiled) -> RequestCosts:
@@ -160,7 +162,14 @@ class RequestCosts:
         launches = as_launched(
             function.parameters, provenance.arguments_by_parameter, shape, compiled
         )
-        return cls(provenance, [Registers(provenance.slices, launch) for launch in launches])
+        by_block = {
+            launch.block: Registers(provenance.slices, launch) for launch in reversed(launches)
+        }
+        first, spread = (
+            [by_block[block] for block in dict.fromkeys(launch.block for launch in some)]
+            for some in (launches[:2], launches[2:])
+        )
+        return cls(provenance, first, spread)
 
     def cost(self, access: Access) -> RequestCost | None:
         """The cost of the instructions counted as this access; None where it is not known."""
@@ -177,7 +186,7 @@ class RequestCosts:
             return None
         moved_sectors = passes = None
         if access.space == "global":
-            moved_sectors = self._mean(_sectors, -1, spread, width)
+            moved_sectors = self._mean(_sectors, -1, spread, width, self.spread)
         if access.space == "shared" or is_copy:
             passes = self._mean(_wavefronts, 0, spread, width)
         if moved_sectors is None and passes is None:
@@ -245,14 +254,19 @@ class RequestCosts:
         return total / len(spread)
 
     def _mean(
-        self, cost_of: _Cost, address_at: int, instructions: Sequence[Instruction], width: int
+        self,
+        cost_of: _Cost,
+        address_at: int,
+        instructions: Sequence[Instruction],
+        width: int,
+        blocks: Sequence[Registers] = (),
     ) -> tuple[float, float] | None:
         """The mean cost per request and the mean of the least possible cost; None if not known.
 
         `address_at` is the index of the address among the operands in brackets.
         """
         cost, least, requests = 0, 0, 0
-        for registers in self.each:
+        for registers in blocks or self.each:
             for instruction in instructions:
                 warps = self._warps(registers, instruction, _brackets(instruction)[address_at])
                 if warps is None:

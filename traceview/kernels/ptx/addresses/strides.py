@@ -348,6 +348,18 @@ class Samples:
         """Whether whatever runs one of the instructions runs all of them."""
         return len({self._block_of[each.line] for each in instructions}) == 1
 
+    def in_order(self, instructions: Sequence[Instruction]) -> Sequence[Instruction]:
+        """These accesses by address, where that order is known; else as the code has them."""
+        places = range(len(instructions))
+        firsts = [[_first(each, i) for i in instructions] for each in self.each]
+        orders = {tuple(sorted(places, key=first.__getitem__)) for first in firsts}
+        return [instructions[at] for at in orders.pop()] if len(orders) == 1 else instructions
+
+    def are_steadily_apart(self, instructions: Sequence[Instruction]) -> bool:
+        """Whether neighbouring threads are a constant, non-zero number of bytes apart in each."""
+        lanes = (self._lane(each) for each in instructions)
+        return all(lane is not None and lane.of and not lane.parameter for lane in lanes)
+
     def are_members(self, instructions: Sequence[Instruction]) -> bool:
         """Whether a thread accesses several elements within a sector, once each."""
         if any(each.loop_depth for each in instructions):

@@ -13,8 +13,9 @@ from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import late_parts, line_sites
+from traceview.traces.facts import forecast
 from traceview.traces.facts.copies import uses_managed_memory
-from traceview.traces.facts.dependencies import forecast, replay
+from traceview.traces.facts.dependencies import replay
 from traceview.traces.facts.dependencies.blame import IdlePart
 from traceview.traces.facts.dependencies.graph import Edge
 from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, lines

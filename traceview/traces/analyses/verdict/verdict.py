@@ -22,8 +22,7 @@ from traceview.traces.analyses.verdict.parts import (
     steady_parts,
     steady_rows,
 )
-from traceview.traces.facts import copies, cpu_work, operations, pacing
-from traceview.traces.facts.dependencies import forecast
+from traceview.traces.facts import copies, cpu_work, forecast, operations, pacing
 from traceview.traces.facts.idle import cpu_activity, first_calls, gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource

@@ -48,12 +48,13 @@ class CpuActivity(Timed, ColumnRecord):
     activity: RowNumbers
 
 
-def cpu_activity(trace: Trace, rows: Integers) -> Iterator[CpuActivity]:
+def cpu_activity(trace: Trace, rows: Integers, of: Gaps | None = None) -> Iterator[CpuActivity]:
     """Yield the pieces of those idle times among `rows` whose cause is on the CPU, in batches.
 
-    A batch is of one device and thread, and holds all that these have of a gap.
+    A batch is of one device and thread, and holds all that these have of a gap. `of` are the gaps
+    that `rows` are rows in, if not those of the selection.
     """
-    every = gaps(trace)
+    every = of or gaps(trace)
     chosen = row_numbers(rows[np.isin(every.cause[rows], CPU_CAUSES)])
     for of_device in groups.rows_of(every.device[chosen]).values():
         on_device = chosen[of_device]

@@ -57,10 +57,11 @@ class Narrow:
     `fraction` is their share of the bits that the line moves to or from the array, `moved` the bits
     that a thread moves through them in one pass. `cost` is the request cost of the most frequent of
     them. `helpers` are the lines of inlined helpers that make them. `used`: all of the array's
-    accesses together need all that they move. `shared`: neighbouring threads of the kernel read
-    the same elements, shifted, as in a stencil; `overlapping`: all of them store to the same.
-    `assembled`: the line shifts the loaded bytes into words. `paced`: each iteration moves on by a
-    value known at run time, as from row to row; `reread`: the next outer loop reads the same again.
+    accesses together need all that they move; `used_fraction`: the fraction of it that they need,
+    if known. `shared`: neighbouring threads of the kernel read the same elements, shifted, as in a
+    stencil; `overlapping`: all of them store to the same. `assembled`: the line shifts the loaded
+    bytes into words. `paced`: each iteration moves on by a value known at run time, as from row to
+    row; `reread`: the next outer loop reads the same again.
     """
 
     place: Place
@@ -79,6 +80,7 @@ class Narrow:
     assembled: bool = False
     paced: bool = False
     reread: bool = False
+    used_fraction: float | None = None
 
     @property
     def coalesced(self) -> bool:

@@ -143,6 +143,7 @@ _EXCHANGED = (
 _MOST_KNOWN_BYTES = 1 << 20
 # Of a structure of a few members, such as positions and velocities; more is rather a row.
 _MOST_STRUCTURE_BYTES = 64
+_MOSTLY_USED = 0.5
 _OF_THEIR_OWN = "Store these elements, such as a diagonal, as an array of their own"
 _AS_ARRAYS = (
     "Store each member of the structure as an array of its own, so that neighbouring threads "
@@ -380,6 +381,12 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         shown = units.count(int(shared) if shared.is_integer() else shared)
         sectors = f"{shown} of them share a sector"
     by_data = cuda and _placed_by_data(narrow, step)
+    if (used := narrow.used_fraction if cuda else None) is not None:
+        sectors += (
+            "; accesses to the other members use the rest of its bytes, through L1"
+            if narrow.used
+            else f"; all accesses together use {units.percent(100 * used)} of the bytes moved"
+        )
     return NarrowReason(
         f"neighbouring threads are {far} apart{' or more, by what they load' * by_data}",
         _adjacent(narrow, step) if cuda else _ROWS_AS_TILE,
@@ -387,7 +394,10 @@ def threads_apart(narrow: Narrow, *, cuda: bool) -> NarrowReason | None:
         proven=not by_data,
         # The cache serves the other members: an array per member saved 17 and 21 % of the time of
         # such kernels on an H200; whole vectors instead of bytes 66 %.
-        uncertain=cuda and not by_data and narrow.used and narrow.width > 8,
+        uncertain=cuda
+        and not by_data
+        and (narrow.used or (used or 0) >= _MOSTLY_USED)
+        and narrow.width > 8,
     )
 
 

@@ -47,13 +47,11 @@ def _of_threads(narrow: Narrow) -> NarrowReason:
     is_far = SECTOR_BYTES * (sectors or 0) >= 2 * WARP_THREADS * narrow.moved / 8
     is_far |= layout.lane is not None and layout.lane.parameter is not None
     known = layout.step is not None and layout.step.parameter is None
-    # Unrolled or not, a run's elements may be named in any order.
-    if narrow.assembled and known and not is_far and abs(layout.apart) <= narrow.count:
+    if narrow.assembled and known and not is_far and layout.apart <= narrow.count:
         return _ASSEMBLED
     repeated = layout.scattered and layout.apart == 0
-    backwards = known and layout.apart == -1 and narrow.count > 1
     # What is far from thread to thread costs more than how a thread's own elements lie.
-    apart = None if repeated or backwards else threads_apart(narrow, cuda=True)
+    apart = None if repeated else threads_apart(narrow, cuda=True)
     if apart:
         return apart
     if address.counted:
@@ -68,7 +66,7 @@ def _of_threads(narrow: Narrow) -> NarrowReason:
     starts = layout.starts_wide and not (address.loaded or address.picked or address.divided)
     if starts and narrow.coalesced:
         return _coalesced(narrow)
-    run = layout.lane and not layout.lane.parameter and (layout.consecutive or backwards)
+    run = layout.lane and not layout.lane.parameter and layout.consecutive
     return _one_by_one(narrow) if starts and run else UNPROVEN
 
 

@@ -148,6 +148,7 @@ def narrow_global_accesses(kernel: KernelContext) -> Iterator[CodeClaim]:
                 reason = replace(reason, remedy=remedy, kept=bool(leave), basis=proof)
             lane = narrow.layout.lane
             served = given and reason.uncertain and lane is not None and not lane.parameter
+            served &= narrow.used
             # A small type beside larger ones, or an index, is a small part of all bytes.
             sent = hottest[stream] * (1.0 if narrow.used else _waste(narrow))
             small = sent < _SMALL_SHARE * sum(hottest.values())
@@ -227,7 +228,10 @@ def _narrow(
     looped = [c for c in narrow if c.access.kind == "async-copy" and c.access.loop_depth]
     most = max(looped or narrow, key=lambda context: context.access.count)
     element_bits = provenance.element_bits_at(most.address)
-    layout = samples.layout(most.access, most.instructions, element_bits)
+    is_cuda = kernel.compiled.is_cuda(place[0])
+    # The compiler orders the loads of CUDA C++, such as those of a structure, at will.
+    ordered = samples.in_order(most.instructions) if is_cuda else most.instructions
+    layout = samples.layout(most.access, ordered, element_bits)
     fraction = _bits(accesses) / _bits(every)
     costs = kernel.request_costs
     cost = costs.cost_of(most.access, most.instructions) if costs else None
@@ -237,13 +241,14 @@ def _narrow(
     alike = (layout.lane == Stride(0) and not unknown) or 0 < 2 * served <= WARP_THREADS * (
         most.access.width_bits or 0
     )
-    if alike and kernel.compiled.is_cuda(place[0]):
+    if alike and is_cuda:
         return None
     helpers = helper_lines(each for context in narrow for each in context.instructions)
+    used, used_fraction = _use(kernel, most, samples)
     found = causes.Narrow(
         place, array, tuple(accesses), fraction, moved, address, suspects, layout, cost, helpers,
-        _may_use_all(kernel, most, samples), shared, _overlap(most, samples),
-        _assembled(kernel, most), *_pace(kernel, most),
+        used, shared, _overlap(most, samples),
+        _assembled(kernel, most), *_pace(kernel, most), used_fraction,
     )  # fmt: skip
     limit = limit_of(found, kernel.compiled) if layout.scattered else None
     # Copies to a transposed tile are in the tile's order, not in memory's.
@@ -278,24 +283,31 @@ def _overlap(most: AccessContext, samples: Samples) -> bool:
     return runs and samples.overlap(stores, (most.access.width_bits or 0) // 8)
 
 
-def _may_use_all(kernel: KernelContext, context: AccessContext, samples: Samples) -> bool:
-    """Whether an array's accesses together may need nearly all of the sectors that they touch.
+def _use(
+    kernel: KernelContext, context: AccessContext, samples: Samples
+) -> tuple[bool, float | None]:
+    """Whether an array's accesses together may need all of the sectors that they touch.
 
-    So may adjacent members of structures whose size is a parameter, such as the channels of pixels,
-    and what is accessed through a pointer of which the array is not known.
+    And the fraction that they need, where it is known. So may adjacent members of structures whose
+    size is a parameter, such as the channels of pixels, and what is accessed through a pointer of
+    which the array is not known.
     """
     if kernel.request_costs is None or not context.array:
-        return kernel.request_costs is not None
-    listed = [
-        i
+        return kernel.request_costs is not None, None
+    every = [
+        each
         for (_, array), contexts in kernel.global_accesses.items()
         if array == context.array
         for each in contexts
-        for i in each.instructions[:_MOST_OF_ARRAY]
     ]
+    listed = [i for each in every for i in each.instructions[:_MOST_OF_ARRAY]]
     width = (context.access.width_bits or 8) // 8
     used = kernel.request_costs.used_fraction(listed, width)
-    return (used is not None and used >= _USED) or samples.are_members(listed)
+    alike = {each.access.width_bits for each in every} == {context.access.width_bits}
+    whole = len(listed) == sum(len(each.instructions) for each in every)
+    if used is not None and alike and whole and samples.are_steadily_apart(listed):
+        return used >= _USED, used
+    return (used is not None and used >= _USED) or samples.are_members(listed), None
 
 
 def _is_merged(narrow: causes.Narrow, sass: Sequence[Access]) -> bool:
@@ -405,7 +417,9 @@ def _claim(
         values["sectors_per_request"] = worst.sectors
         values["ideal_sectors_per_request"] = worst.ideal_sectors
     apart = (n for n in group if n.layout.scattered or n.layout.threads_apart)
-    far = any(n.cost and n.cost.is_uncoalesced for n in apart)
+    # Sectors whose rest the other members of a structure use are no loss.
+    whole = [n.used and n.used_fraction is not None for n in group]
+    far = any(n.cost and n.cost.is_uncoalesced for n in apart) and not all(whole)
     likely = "" if reason.proven else "likely "
     because = f", {likely}because {reason.cause}" if reason.cause else ". The cause is not known"
     inlined = inlined_text(list(dict.fromkeys(line for each in group for line in each.helpers)))
