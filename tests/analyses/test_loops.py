@@ -112,8 +112,8 @@ def test_what_comes_after_the_loop_is_said_to_be_outside_of_it(
 
     text = verdict(with_steps(export.load(tmp_path))).text
 
-    assert ("in copies or waiting for them outside the steps" in text) is said
-    assert ("in copies" in text) is said
+    assert (" copies alone outside the steps)" in text) is said
+    assert ("copies" in text) is said
 
 
 @pytest.mark.parametrize(

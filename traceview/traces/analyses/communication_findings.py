@@ -151,7 +151,8 @@ _LARGER = (
 )
 _AND_OVERLAP = " And overlap it with compute."
 _LITTLE_BESIDE = " Without it, other kernels run for {compute_ns}: overlap saves no more than that."
-_NOTHING_BESIDE = (
+_NO_OTHER = " No other work is left to overlap it with."
+_LEAST_BESIDE = (
     " Without it, other kernels run for {compute_ns}: there is next to nothing to overlap it with."
 )
 _FEWER = "Exchange fewer bytes (a narrower type, or less often), in fewer and larger calls."
@@ -216,8 +217,9 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         values, remedy = {**message, **values}, larger if small else overlap
         if not small and free_ns < exposed_ns:
             # Overlap hides communication behind other work, and no more than there is.
-            values["compute_ns"], part = free_ns, free_ns / exposed_ns if may_overlap else 1.0
-            said = _LITTLE_BESIDE if may_overlap else _NOTHING_BESIDE
+            part = free_ns / exposed_ns if may_overlap else 1.0
+            values |= {"compute_ns": free_ns} if free_ns > 0 else {}
+            said = _LITTLE_BESIDE if may_overlap else _LEAST_BESIDE if free_ns > 0 else _NO_OTHER
             remedy = remedy if may_overlap else _FEWER
     # Only the GPU that the others wait for can save what they wait.
     beyond = "beyond_fastest_ns" in values
@@ -228,9 +230,9 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         less_ns = np.round(operations.operations(trace).duration_ns[work] * part)
         beside = savings.faster(less_ns.astype(np.int64))
         hidden = savings.of_operations(trace, work, beside, round(exposed_ns * part))
-    gain = gained(hidden)
+    gain, nothing_beside = gained(hidden), said in (_LEAST_BESIDE, _NO_OTHER)
     gain["lost_ns"] = hidden.own_ns
-    if said == _NOTHING_BESIDE:
+    if nothing_beside:
         # How much shorter fewer bytes make it is not known.
         gain["edit"] = gain["error_ns"] = None
     severity: Severity | None = None
@@ -266,7 +268,7 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         remedy=remedy,
         said=(said,) if said else (),
         severity="info" if lost else severity,
-        at_most="medium" if said == _NOTHING_BESIDE else "high",
+        at_most="medium" if nothing_beside else "high",
         words={
             "alone": "{exposed_ns}" if alone else "",
             "in_all": "" if alone else "{communication_ns}",

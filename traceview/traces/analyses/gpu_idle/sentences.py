@@ -140,7 +140,8 @@ def _in_pauses(idle: IdleClaim) -> None:
     each_ns = np.sort(gaps.gaps(idle.trace).idle_ns[idle.gaps])
     middle_ns = each_ns[np.searchsorted(np.cumsum(each_ns), each_ns.sum() / 2)]
     long_ns = each_ns[2 * each_ns >= middle_ns]
-    if 2 * len(long_ns) < len(each_ns) and middle_ns > cpu_activity.ELSEWHERE_NS:
+    few = gap_evidence.MANY <= len(long_ns) < len(each_ns) / 2
+    if few and middle_ns > cpu_activity.ELSEWHERE_NS:
         idle.say(
             " {pauses:gap} of {pause_ns} (median) {pauses?is|are} {paused_pct} of the idle time.",
             pauses=len(long_ns),
