@@ -51,8 +51,9 @@ def test_communication_hidden_by_compute(tmp_path):
     assert finding.time_at_stake_ns == 150
     assert finding.message == (
         "GPU 0 communicates for 250 ns, 150 ns of it without computing, most of it in all-reduce "
-        "(150 ns in 2 calls)."
+        "(150 ns in 2 calls). No other work is left to overlap it with."
     )
+    assert finding.action.startswith("Exchange fewer bytes")
     assert finding.share_of_step_pct == pytest.approx(50.0)
 
 
@@ -313,13 +314,14 @@ def test_of_lost_work_no_communication_is_known_to_be_exposed(tmp_path, lost, ki
     """It may have hidden the communication, on GPUs of which nothing is left."""
     export, at = Export(), 0
     for number in range(60):
-        export.launch((at, at + 5_000), (at + 6_000, at + 30_000), name="stencil")
+        took = MS if number % 2 else 100_000
+        begin = at + 10_000 + took
+        export.launch((at, at + 5_000), (at + 6_000, begin - 4_000), name="stencil")
         for each in range(lost):
             export.launch_without_kernel((at + 6_000 + 500 * each, at + 6_400 + 500 * each))
-        took = MS if number % 2 else 100_000
-        span = at + 40_000, at + 40_000 + took
+        span = begin, begin + took
         export.launch((at + 10_000, at + 15_000), span, name=f"ncclDevKernel_{kind}(args)")
-        at += 50_000 + took
+        at = begin + took + 10_000
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 

@@ -233,20 +233,55 @@ def test_random_calls_and_groups_against_a_plain_loop(tmp_path):
     assert moved.bytes[order].tolist() == [size for _, _, size in sorted(expected)]
 
 
-@pytest.mark.parametrize(
-    ("size", "remedy"), [(10**5, "Exchange more per call"), (10**7, "Overlap it with compute")]
-)
-def test_the_finding_names_size_and_bandwidth(tmp_path, size, remedy):
+@pytest.mark.parametrize("computes", [False, True])
+@pytest.mark.parametrize("size", [10**5, 10**7])
+def test_the_finding_names_size_and_bandwidth(tmp_path, size, computes):
     export = joined(0, of=2)
     for step in range(5):
         at = 10_000_000 * (step + 1)
         call(export, "ncclAllReduce", at - 500, size, (at, at + 5_000_000))
+        if computes:
+            export.launch((at + 5_000, at + 9_000), (at + 5_000_000, at + 10_000_000 - 1))
+    remedy = "Overlap it with compute" if computes else "Exchange fewer bytes"
+    remedy = "Exchange more per call" if size < 10**6 else remedy
 
     [finding] = ask(ANALYSIS, export, tmp_path).findings
 
     assert finding.evidence.values["message_bytes"] == size
     assert finding.evidence.values["bus_bytes_per_s"] == size * 200
     assert finding.action.startswith(remedy)
+    assert ("verlap it with compute" in finding.action) == computes
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_overlap_saves_no_more_than_there_is_other_work(tmp_path, seed):
+    """Exchanges of 2 to 5 ms, each behind 0 to 4 ms of other work, some of which hides them."""
+    draw = np.random.default_rng(seed)
+    export, at, exposed_ns, free_ns = joined(0, of=2), 10**6, 0, 0
+    for _ in range(6):
+        lasts, works = (int(draw.integers(2, 6)) * 10**6, int(draw.integers(0, 5)) * 10**6)
+        works = works if seed % 3 else works // 400
+        hidden = min(int(draw.integers(0, 2)) * 10**6, works)
+        call(export, "ncclAllReduce", at - 500, 10**7, (at, at + lasts))
+        if works:
+            begin, where = at + lasts - hidden, {"stream": 8, "name": f"k{draw.integers(3)}"}
+            export.launch((begin - 9_000, begin - 5_000), (begin, begin + works), **where)
+        exposed_ns, free_ns = exposed_ns + lasts - hidden, free_ns + works - hidden
+        at += lasts + works - hidden + 100_000
+
+    [finding] = ask(ANALYSIS, export, tmp_path).findings
+
+    if free_ns * 50 < exposed_ns:
+        assert "next to nothing to overlap" in finding.message
+        assert finding.action.startswith("Exchange fewer bytes")
+        assert finding.severity != "high"
+        assert finding.edit is None
+    else:
+        assert finding.time_at_stake_ns <= min(exposed_ns, free_ns) * 1.001
+        assert finding.action.startswith("Overlap it")
+        assert ("Overlap saves" in finding.message or "overlap saves" in finding.message) == (
+            free_ns < exposed_ns
+        )
 
 
 def test_the_call_tells_what_a_generic_kernel_runs(tmp_path):

@@ -1,5 +1,7 @@
 """The loops of a recording with their shares, and what the report leaves out."""
 
+import re
+
 import pytest
 
 import traceview
@@ -112,8 +114,8 @@ def test_what_comes_after_the_loop_is_said_to_be_outside_of_it(
 
     text = verdict(with_steps(export.load(tmp_path))).text
 
-    assert ("in copies or waiting for them outside the steps" in text) is said
-    assert ("in copies" in text) is said
+    assert (" copies alone outside the steps)" in text) is said
+    assert ("copies" in text) is said
 
 
 @pytest.mark.parametrize(
@@ -214,3 +216,30 @@ def test_the_cpu_work_of_a_compiled_program_is_named(tmp_path, module, where, to
     named = known and took_s > 1 and ("libc" in (module or "") or where == "after")
     assert ("% CPU work)" in text) is named
     assert ("% in nanosleep)" in text) is (does == "sleeps" and took_s > 0)
+
+
+@pytest.mark.parametrize("steps", [6, 9])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_steps_are_counted_by_thread_as_the_opening_counts_them(tmp_path, threads, steps):
+    export, at = Export(), 0
+    for number in range(steps):
+        for thread in range(threads):
+            begin, own = at + 10 * US * thread, {"thread": 100 + thread}
+            export.range(f"train_{number}", begin, begin + 900 * US, **own)
+            call, stream = begin + 20 * US, 7 + thread
+            span = (call + 5 * US, call + 800 * US)
+            export.launch((call, call + 4 * US), span, stream=stream, **own)
+        at += MS
+    for number in range(4):
+        export.range(f"test_{number}", at, at + 90 * US, thread=100)
+        export.launch((at, at + 4 * US), (at + 5 * US, at + 80 * US), thread=100)
+        at += 100 * US
+
+    told = verdict(with_steps(export.load(tmp_path)))
+
+    counted = re.search(r"train_# [\d.]+ % \((\d+) steps? of [\d.]+ \w+(.*?)\)", told.shares_text)
+    assert counted
+    # The first step may be warm-up to one and not to the other.
+    assert told.text.startswith(f"{steps} steps of")
+    assert int(counted[1]) in (steps - 1, steps)
+    assert counted[2] == (f" on each of {threads} threads" if threads > 1 else "")

@@ -127,6 +127,27 @@ def test_the_limit_the_launches_and_the_idle_time_agree(report: Report):
     assert board.launch == "unknown" or all(words in each.message for each in own), own
 
 
+def test_the_shares_of_the_opening_are_no_more_than_the_whole(report: Report):
+    text = report.verdict.text if report.verdict else ""
+    busy, _, others = text.partition("GPU busy ")[2].partition(" %")
+    # What is in brackets is a part of the busy time, what is of kernel time a share of that.
+    lost = re.findall(r"· <?([\d.]+) %(?! of kernel time)", others)
+    assert not busy or sum(map(float, [busy.strip("<"), *lost])) <= 100.5
+    for part in re.findall(r"\(<?([\d.]+) % \w+ alone", others):
+        assert float(part) <= float(busy.strip("<"))
+
+
+def test_a_finding_that_sums_up_others_is_no_worse_without_them(report: Report):
+    trace, severity = recording(report), {}
+    for row in report.findings:
+        if row.finding.general and not row.finding.cause:
+            severity[row.analysis, row.message] = row.severity
+    for name in {analysis for analysis, _ in severity}:
+        for row in traceview.analyze(trace, [name], tables=False).findings:
+            told = severity.get((name, row.message), row.severity)
+            assert told != "info" or row.severity == "info"
+
+
 def test_each_idle_nanosecond_is_in_one_finding(report: Report):
     claimed: dict[int, intervals.Intervals] = {}
     for analysis, finding in above_info(report):

@@ -164,7 +164,7 @@ def test_the_slow_batch_of_each_epoch_is_found_over_the_epochs():
 
     [finding] = result.findings
     assert finding.message.startswith(
-        "2 of 16 steps of epoch_#/batch_# are outliers, 101 ms over the median in total."
+        "2 of 15 steps of epoch_#/batch_# are outliers, 101 ms over the median in total."
     )
     assert finding.action.endswith("--range 'epoch_0/batch_5'.")
 

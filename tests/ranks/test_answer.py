@@ -8,6 +8,7 @@ import pytest
 from tests.ranks.hand_made import MS, SLEEP, Call, Made, job, late_in_every_third, rows
 from traceview.base.findings import field_names
 from traceview.traces.facts.idle.first_calls import ColdPasses
+from traceview.traces.ranks import job_replay
 from traceview.traces.ranks.answer import job_facts, job_report
 from traceview.traces.ranks.critical_path import critical_path
 from traceview.traces.ranks.figures import (
@@ -177,6 +178,50 @@ def test_what_the_cpu_does_instead_comes_from_the_report_of_a_rank(message, said
     rest = message.partition("sat idle")[2].replace("{ranks}", "{ ranks }")
     assert finding.message.endswith(f"6.00 ms without waits. On rank 0: {said}{rest}")
     assert finding.action == found.action
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_what_makes_a_rank_late_leads_if_it_wins_more(monkeypatch, seed):
+    """The late rank's CPU is late all step long; a replay says what it wins to be as the others."""
+    draw = np.random.default_rng(seed)
+    ranks, extra = int(draw.integers(2, 6)), int(draw.integers(8, 30)) * MS
+    late, won, error = int(draw.integers(ranks)), float(draw.uniform(0.2, 1.0)), 0.05
+    made = [
+        Made([[Call(5 * MS, 5 * MS + (extra if rank == late else 0))] for _ in range(13)])
+        for rank in range(ranks)
+    ]
+    span_ns = job_facts(job(made)).span_ns
+    explains, share = bool(seed % 4), float(draw.uniform(20, 70))
+    found = RankFinding(
+        analysis="gpu-idle",
+        severity="high",
+        message="The GPU sat idle at train.py:7 (`log(f'{rank}')`).",
+        action="Launch less often.",
+        time_at_stake_ns=int(share / 100 * span_ns),
+        share_of_step_pct=share,
+        cause="launch-late" if explains else "sync-drain",
+    )
+    figures = [replace(each, findings=(found,)) for each in job(made)]
+    steps = 12
+
+    def with_savings(facts):
+        saved_ns, error_ns = round(won * extra) * steps, round(error * extra) * steps
+        told = (replace(each, saved_ns=saved_ns, error_ns=error_ns) for each in facts.stragglers)
+        return replace(facts, stragglers=tuple(told))
+
+    monkeypatch.setattr(job_replay, "with_savings", with_savings)
+
+    first, *others = job_report(figures).result.findings
+
+    own_ns = min(share / 100 * span_ns, extra * steps)
+    leads = explains and own_ns > (1.2 * won + error) * extra * steps
+    assert first.message.startswith(f"Rank {late}")
+    assert ("is slow by itself: the GPU sat idle at train.py:7" in first.message) == leads
+    assert (first.action == found.action) == leads
+    assert any("waits" in each.message or "wait" in each.message for each in (first, *others))
+    if leads:
+        assert first.time_at_stake_ns == pytest.approx(own_ns, rel=0.02)
+        assert first.saving == "at-most"
 
 
 def test_ranks_that_disagree_are_a_finding_and_match_no_further():

@@ -18,7 +18,7 @@ from traceview.base.findings import LEAST_LOW_NS
 from traceview.render.base.safe_text import shortened, visible
 from traceview.render.base.text import SENTENCE, cut, drawn, joined_within, whole_sentences, wrapped
 from traceview.render.document import ScoreTile
-from traceview.render.report.document import header_facts, nothing_found, tiles
+from traceview.render.report.document import header_facts, nothing_found, tiles, warnings
 from traceview.render.report.plan import plan_text
 from traceview.render.report.text import ARROW, INDENT, WIDEST, FindingText
 from traceview.traces.analyses.base import Skipped
@@ -212,8 +212,7 @@ def _plan_lines(report: Report, width: int) -> Iterator[Text]:
 
 def _opening(report: Report, width: int) -> Iterator[Text]:
     yield Text(_what_ran(report, width), "dim")
-    warnings = [visible(text, SENTENCE) for text in report.trace.warnings]
-    for text in warnings[:2]:
+    for text in [visible(each, SENTENCE) for each in warnings(report)[:2]]:
         first, *rest = wrapped(text, width - len(_WARNING), _WARNING_LINES)
         yield Text.assemble((_WARNING, "bold yellow"), first)
         yield from (Text(" " * len(_WARNING) + line) for line in rest)

@@ -445,7 +445,7 @@ def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding
     """
     claimed: dict[int, Intervals] = {}
     kernels, remedies = set[tuple[str, str]](), set[tuple[str, str]]()
-    for row in sorted(in_order, key=lambda row: row.finding.general and not row.finding.cause):
+    for row in sorted(in_order, key=sums_up):
         finding, lost = row.finding, row.finding.lost
         kernel = (row.analysis, finding.subject.name)
         repeats = finding.subject.kind == "kernel" and kernel in kernels
@@ -503,6 +503,24 @@ def _share_of_step(row: RankedFinding) -> float:
 
 def _is_planned(row: RankedFinding) -> bool:
     return row.won is not None and row.won.place >= 0
+
+
+def sums_up(row: RankedFinding) -> bool:
+    """Whether a finding is worth its severity only where no other one is about its time."""
+    finding = row.finding
+    return finding.general and not finding.cause and finding.severity != "info"
+
+
+def beside(
+    rows: Sequence[RankedFinding], every: Sequence[RankedFinding]
+) -> tuple[RankedFinding, ...]:
+    """Findings of some analyses; those that sum up are notes where they are among those of all."""
+    notes = {(row.analysis, row.message) for row in every if row.severity == "info"}
+    kept, noted = list[RankedFinding](), list[RankedFinding]()
+    for row in rows:
+        repeats = sums_up(row) and (row.analysis, row.message) in notes
+        (noted if repeats else kept).append(_as_info(row) if repeats else row)
+    return (*kept, *noted)
 
 
 def _as_info(ranked: RankedFinding) -> RankedFinding:

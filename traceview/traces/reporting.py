@@ -18,6 +18,7 @@ from traceview.base.failures import REPORT_IT, AnswerParts, Failure, contained
 from traceview.base.records import record
 from traceview.base.tables import Table, column_list
 from traceview.traces import analyses as registered
+from traceview.traces import ranking
 from traceview.traces.analyses import base, wording
 from traceview.traces.analyses.verdict import (
     RunTime,
@@ -238,7 +239,8 @@ def analyze(
             analysis.name: running[analysis.name].result()
             for analysis in stages.in_stage("Analyzing", chosen)
         }
-    return report_of(trace, chosen, outcomes)
+    rivals = tuple(a for a in analyses if a not in chosen)
+    return report_of(trace, chosen, outcomes, rivals)
 
 
 def answered(analysis: base.Analysis, trace: Trace, *, tables: bool) -> Outcome | Failure:
@@ -248,9 +250,15 @@ def answered(analysis: base.Analysis, trace: Trace, *, tables: bool) -> Outcome 
 
 
 def report_of(
-    trace: Trace, analyses: tuple[base.Analysis, ...], outcomes: Mapping[str, Outcome | Failure]
+    trace: Trace,
+    analyses: tuple[base.Analysis, ...],
+    outcomes: Mapping[str, Outcome | Failure],
+    rivals: tuple[base.Analysis, ...] = (),
 ) -> Report:
     """The report with these outcomes, their findings in order, verdict and scoreboard.
+
+    `rivals` are analyses that did not run: where a finding depends on theirs, it is no worse than
+    beside them.
 
     An internal error in one part leaves the others as they are. The first warnings name it.
     """
@@ -268,7 +276,15 @@ def report_of(
         replayed = None if first_calls else lambda: model(trace)
         told = verdict(trace)
         time_of = partial(wording.time_of, trace)
-        rows = ranked(answers, loops, time_of, steady_ns, replayed, told.named)
+
+        def in_order(outcomes: Mapping[str, Outcome]) -> tuple[RankedFinding, ...]:
+            return ranked(outcomes, loops, time_of, steady_ns, replayed, told.named)
+
+        rows = in_order(answers)
+        if rivals and any(map(ranking.sums_up, rows)):
+            others = {each.name: answered(each, trace, tables=False) for each in rivals}
+            known = {name: one for name, one in others.items() if not isinstance(one, Failure)}
+            rows = ranking.beside(rows, in_order({**known, **answers}))
         rows = unrecorded(rows, told.step_median_ns or 0, told.step_unrecorded_ns)
         return as_notes(rows, facts.duration_ns) if first_calls else rows
 

@@ -14,6 +14,14 @@ TF32 = (
     "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x256x32_warpgroup"
     "size1x1x1_g1_execute_segment_k_off_kernel__5x_cudnn"
 )
+TF32_TEMPLATE = (
+    "void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::conv::kernel::ImplicitGemmConvolution<"
+    "cutlass__5x_cudnn::conv::threadblock::ImplicitGemmMultistage<cutlass__5x_cudnn::tfloat32_t>>>"
+)
+TF32_CUTLASS = (
+    "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_128x128_16x5_nhwc_"
+    "unity_stride_align4>(T1::Params)"
+)
 BF16 = TF32.replace("f32f32_tf32f32_f32", "bf16bf16_bf16f32_f32")
 VOLTA = "cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1"
 VOLTA_FP16 = "volta_fp16_s884cudnn_fp16_128x128_ldg8_wgrad_idx_exp_interior_nhwc_nt_v1"
@@ -50,6 +58,24 @@ def test_convolutions_in_tf32(tmp_path):
     assert finding.time_at_stake_ns == pytest.approx(2_000 * US, rel=1e-3)
     assert finding.saving == "at-most"
     assert "bf16" in finding.action
+
+
+@pytest.mark.parametrize("between", [1, 3])
+@pytest.mark.parametrize("name", [TF32, TF32_TEMPLATE, TF32_CUTLASS])
+def test_the_sum_of_best_cases_is_a_bound(tmp_path, name, between):
+    """Replayed or not, and however the library writes the type that it convolves."""
+    export = Export().gpu(0, **H200)
+    for number in range(40 * (1 + between)):
+        begin, kernel = number * 50 * US, RELU if number % (1 + between) else name
+        call = (begin // 10, begin // 10 + 4 * US)
+        export.launch(call, (begin + US, begin + 50 * US), name=kernel, gridX=1320)
+
+    [finding] = advice(export, tmp_path, "Convolutions in TF32")
+
+    assert finding.saving == "at-most"
+    assert finding.edit is not None
+    assert finding.time_at_stake_ns <= 40 * (1 + between) * 25 * US
+    assert f"({units.percent(100 / (1 + between))} of kernel time)" in finding.message
 
 
 def test_gemms_in_tf32_are_convolutions_of_one_by_one(tmp_path):

@@ -7,6 +7,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.analyses.trace_health.checks import status
 from tests.build import Export, without
 from tests.trace.kineto import traces
+from traceview.render.screen import render_screen
 from traceview.traces.analyses.trace_health import ANALYSIS
 from traceview.traces.reporting import analyze
 from traceview.traces.trace.load import load
@@ -175,6 +176,30 @@ def test_the_shipped_recording_that_nsys_failed_on_says_so_before_all_else(unpac
 
     assert "every figure covers only part of them" in report.trace.warnings[0]
     assert report.findings[0].analysis == "trace-health"
+
+
+@pytest.mark.parametrize("warm", [0, 1, 4])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_left_of_lost_events_proves_nothing_and_the_error_is_stated_once(
+    tmp_path, warm, fails
+):
+    """A start of 60 µs, after which later passes follow or were lost."""
+    error, export = "Cannot find string for an exterior index", Export()
+    export.call("cuModuleLoadData", 10_000, 60_000)
+    export.launch((61_000, 62_000), (63_000, 70_000), name="first")
+    for number in range(warm):
+        at = 80_000 + 10_000 * number
+        export.launch((at, at + 1_000), (at + 2_000, at + 9_000), name=f"later_{number}")
+    if fails:
+        export.diagnostic(f"Error when processing events: {error}")
+
+    report = analyze(export.load(tmp_path))
+
+    high = [row.message for row in report.findings if row.severity == "high"]
+    assert (len(high) == 1) if fails else all("first uses" in each for each in high)
+    assert any(error in each for each in high) == fails
+    shown = render_screen(report, width=200)
+    assert shown.count(error) == fails
 
 
 @pytest.mark.parametrize(

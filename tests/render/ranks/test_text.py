@@ -74,10 +74,24 @@ def test_a_rank_that_computes_longer_is_an_outlier():
 def test_no_more_of_the_waits_is_exposed_than_there_are(more_ns, all_of_it):
     """Found on symmetric.py: `Waiting 580 ns`, of which `581 ns exposed`."""
     job = a_job(Shape(8, late=3))
-    exposed_ns = round(float(job.result.tables["ranks"]["wait_ns"].mean())) + more_ns
+    wait_ns = float(job.result.tables["ranks"]["wait_ns"].mean())
+    exposed_ns = round(wait_ns) + more_ns
     verdict = replace(job.verdict, figures={"exposed_wait_ns": exposed_ns})
     details = {each.name: each.detail for each in job_tiles(replace(job, verdict=verdict))}
-    assert details["Waiting"] == f"{'all' if all_of_it else units.duration(exposed_ns)} exposed"
+    exposed = "all" if all_of_it else units.percent(100 * exposed_ns / wait_ns)
+    assert details["Waiting"] == f"mean, {exposed} exposed"
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_each_tile_says_of_whom_its_figure_is(ranks):
+    """`GPU busy 56.6 %  least: rank 1` read as that of rank 1."""
+    job = a_job(Shape(ranks, late=1))
+    table, tiles = job.result.tables["ranks"], {each.name: each for each in job_tiles(job)}
+    least = int(table["busy_pct"].argmin())
+    busy = units.percent(float(table["busy_pct"][least]))
+    assert tiles["GPU busy"].detail == f"mean; rank {table['rank'][least]}: {busy}"
+    for name in ("GPU busy", "Communication", "Waiting", "Late"):
+        assert "mean" in tiles[name].detail
 
 
 def test_all_tables_follow_on_request():

@@ -168,7 +168,10 @@ def _tiles(job: JobReport) -> Iterator[ScoreTile]:
     yield ScoreTile("ranks", "Ranks", units.count(len(job.ranks)), on)
     steps = f"median of {units.count(verdict.steps)}" if verdict.steps else "no steps found"
     yield ScoreTile("step_median_ns", "Step", units.duration(verdict.step_median_ns), steps)
-    least = f"least: rank {_rank_of(table, 'busy_pct', least=True)}" if len(table) else ""
+    least = ""
+    if len(table):
+        rank, busy = _rank_of(table, "busy_pct", least=True), float(table["busy_pct"].min())
+        least = f"mean; rank {rank}: {units.percent(busy)}"
     yield ScoreTile("gpu_busy_pct", "GPU busy", units.percent(verdict.gpu_busy_pct), least)
     mean = ", mean" if verdict.steps else ""
     yield _mean(table, "exposed_ns", "Communication", f"exposed{mean}")
@@ -180,11 +183,12 @@ def _exposed_wait(verdict: JobVerdict, table: Table) -> str:
     """The part of the waits that compute does not hide, and that costs time."""
     waited = verdict.figures.get("exposed_wait_ns")
     if waited is None:
-        return ""
+        return "mean"
+    wait_ns = _mean_over_ranks(table, "wait_ns") or 0
     # Both are rounded, each from its own sum.
-    if waited >= math.floor(_mean_over_ranks(table, "wait_ns") or 0):
-        return "all exposed"
-    return f"{units.duration(waited)} exposed"
+    if waited >= math.floor(wait_ns):
+        return "mean, all exposed"
+    return f"mean, {units.percent(100.0 * waited / wait_ns)} exposed"
 
 
 def _mean(table: Table, name: str, title: str, detail: str) -> ScoreTile:

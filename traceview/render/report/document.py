@@ -345,6 +345,13 @@ def _speedup(
 _FACTS = ("only ranges", "without ranges", "GPU", "duration", "contains", "recorded by")
 
 
+def warnings(report: Report) -> list[str]:
+    """What is wrong with the recording, without the errors that a finding above `info` states."""
+    rated = (row.finding for row in report.findings if row.severity != "info")
+    errors = [str(error) for each in rated if (error := each.evidence.values.get("error"))]
+    return [text for text in report.trace.warnings if not text.endswith(tuple(errors))]
+
+
 def report_document(report: Report) -> Document:
     """A recording's answers. Tables of details are left to the formats that show every table."""
     facts = dict(header_facts(report.trace))
@@ -354,7 +361,7 @@ def report_document(report: Report) -> Document:
         headline=report.verdict.text if report.verdict else "",
         shares=report.verdict.shares_text if report.verdict else "",
         tiles=tiles(report.scoreboard) if report.scoreboard else (),
-        warnings=tuple(("Warning", text) for text in report.trace.warnings),
+        warnings=tuple(("Warning", text) for text in warnings(report)),
         plan=plan_text(report),
         findings=report.findings,
         nothing_found=nothing_found(report),

@@ -293,7 +293,7 @@ def html_pieces(report: Report, version: str, most_rows: int | None) -> Iterator
         title=PurePath(trace.path).name,
         facts=document.header_facts(trace),
         run=sorted(trace.run.items()),
-        warnings=trace.warnings,
+        warnings=document.warnings(report),
         plan=plan,
         whole_plan=plan_text(report) if len(telling(report.plan)) > FIRST_CARDS else "",
         findings=[*first, *findings[len(first) :]],

@@ -228,7 +228,8 @@ def _header(report: Report) -> tuple[Text, RenderableType, list[RenderableType]]
     for name, value in document.header_facts(trace):
         rows.add_row(Text(name, "dim"), sentence(value))
     title = Text(visible(PurePath(trace.path).name), "bold")
-    return title, rows, [note_block("Warning: ", text, "yellow") for text in trace.warnings]
+    told = [note_block("Warning: ", text, "yellow") for text in document.warnings(report)]
+    return title, rows, told
 
 
 def _findings(report: Report, page: _Page, links: bool) -> RenderableType:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import Clause, LostTime, Severity, severity_of
+from traceview.base.findings import LOW, Clause, LostTime, Severity, severity_of
 from traceview.base.groups import Groups
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
@@ -26,9 +26,9 @@ from traceview.traces.facts.collectives import (
     waits_of,
 )
 from traceview.traces.facts.idle.first_calls import series
-from traceview.traces.facts.idle.gaps import steady_spans_ns, unknown_idle
+from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns, unknown_idle
 from traceview.traces.facts.savings import Gain
-from traceview.traces.facts.steps.steps import step_of_operations
+from traceview.traces.facts.steps.steps import steady_operations, step_of_operations
 from traceview.traces.rules import FindingRule, TimeClaim, gained, gpu_name, gpu_subject
 from traceview.traces.trace import Trace, fact
 
@@ -147,9 +147,15 @@ _OVERLAP = (
 )
 _LARGER = (
     "Exchange more per call, as small messages use little of the link: larger buckets (of "
-    "DistributedDataParallel: bucket_cap_mb), or one call for several tensors. And overlap it with "
-    "compute."
+    "DistributedDataParallel: bucket_cap_mb), or one call for several tensors."
 )
+_AND_OVERLAP = " And overlap it with compute."
+_LITTLE_BESIDE = " Without it, other kernels run for {compute_ns}: overlap saves no more than that."
+_NO_OTHER = " No other work is left to overlap it with."
+_LEAST_BESIDE = (
+    " Without it, other kernels run for {compute_ns}: there is next to nothing to overlap it with."
+)
+_FEWER = "Exchange fewer bytes (a narrower type, or less often), in fewer and larger calls."
 _BY_KIND = {
     "dispatch": " Alternate two micro-batches: one computes while the other is dispatched.",
     "combine": " Alternate two micro-batches: one computes while the other is combined.",
@@ -190,6 +196,8 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
     most = int(np.argmax(of_kind))
     kind = int(moved.kind[rows[by_kind.first[most]]])
     absent = beyond_fastest(trace, moved, waits, rows)
+    free_ns = _compute_ns(trace, device) - shares[device][0]
+    said, part, may_overlap = "", 1.0, free_ns >= LOW * span_ns
     values, remedy = _late(trace, moved, waits, rows, exposed_ns), _OVERLAP
     waits_mostly = bool(values) and int(values["wait_ns"] or 0) >= _MOSTLY * exposed_ns
     # The time of the fastest calls may be hidden or exposed; any other exposed time is waiting.
@@ -205,21 +213,35 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         small = bool(message) and int(message["message_bytes"] or 0) < _SMALL_BYTES
         of_fsdp = moved.kinds[kind] == "all-gather" and _uses_fsdp(trace)
         overlap = _OVERLAP + (_OF_FSDP if of_fsdp else _BY_KIND.get(moved.kinds[kind], ""))
-        values, remedy = {**message, **values}, _LARGER if small else overlap
+        larger = _LARGER + _AND_OVERLAP * may_overlap
+        values, remedy = {**message, **values}, larger if small else overlap
+        if not small and free_ns < exposed_ns:
+            # Overlap hides communication behind other work, and no more than there is.
+            part = free_ns / exposed_ns if may_overlap else 1.0
+            values |= {"compute_ns": free_ns} if free_ns > 0 else {}
+            said = _LITTLE_BESIDE if may_overlap else _LEAST_BESIDE if free_ns > 0 else _NO_OTHER
+            remedy = remedy if may_overlap else _FEWER
     # Only the GPU that the others wait for can save what they wait.
     beyond = "beyond_fastest_ns" in values
     single = beyond and not series(trace)
     hidden = Gain(0, 0) if single else Gain(exposed_ns, exposed_ns)
     if not waits_mostly and not beyond:
         work = moved.operation[steady]
-        beside = savings.faster(operations.operations(trace).duration_ns[work])
-        hidden = savings.of_operations(trace, work, beside, exposed_ns)
+        less_ns = np.round(operations.operations(trace).duration_ns[work] * part)
+        beside = savings.faster(less_ns.astype(np.int64))
+        hidden = savings.of_operations(trace, work, beside, round(exposed_ns * part))
+    gain, nothing_beside = gained(hidden), said in (_LEAST_BESIDE, _NO_OTHER)
+    gain["lost_ns"] = hidden.own_ns
+    if nothing_beside:
+        # How much shorter fewer bytes make it is not known.
+        gain["edit"] = gain["error_ns"] = None
     severity: Severity | None = None
     if single:
         severity, remedy = severity_of(exposed_ns, span_ns), f"{_SEVERAL}{remedy}"
         severity = "medium" if severity == "high" else severity
     if waits_mostly:
         remedy = _LESS_WORK if values["late_cause"] == "gpu-work" else _LATE_IDLE
+    idles = waits_mostly and values["late_cause"] == "gpu-idle"
     longest = rows[np.argmax(moved.duration_ns[rows])]
     alone = communication_ns <= _AS_LONG * exposed_ns
     works = values.get("late_cause") == "gpu-work"
@@ -236,12 +258,17 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
         },
         "ranks",
         {"rank": int(np.searchsorted(groups.different(moved.device), device))},
-        **gained(hidden),
+        **gain,
         span_ns=span_ns,
         window=(int(moved.start_ns[longest]), int(moved.end_ns[longest])),
         work=LostTime(device, intervals.union(start, end)),
+        # What is said of that idle time itself is the remedy, and goes before this.
+        lost=_lost_by(trace, str(values["late_gpu"]), start, end) if idles else None,
+        general=idles,
         remedy=remedy,
+        said=(said,) if said else (),
         severity="info" if lost else severity,
+        at_most="medium" if nothing_beside else "high",
         words={
             "alone": "{exposed_ns}" if alone else "",
             "in_all": "" if alone else "{communication_ns}",
@@ -249,6 +276,21 @@ def _exposed(trace: Trace) -> Iterator[TimeClaim]:
             "does": f"{'works' if works else 'is idle'} longer in between",
         },
     )
+
+
+def _compute_ns(trace: Trace, device: int) -> int:
+    """The steady time in which a GPU computes."""
+    ops, computes = operations.operations(trace), copies.compute_time(trace)
+    steady = intervals.covered(ops, steady_operations(trace) & (ops.device == device))
+    return intervals.intersection(computes.get(device, intervals.EMPTY), steady).total()
+
+
+def _lost_by(trace: Trace, gpu: str, start: Integers, end: Integers) -> LostTime:
+    """The time of these transfers in which the GPU that they wait for was idle."""
+    device = next(row for row in steady_spans_ns(trace) if gpu_name(trace, row) == gpu)
+    every = gaps(trace)
+    idle = intervals.covered(every, every.device == device)
+    return LostTime(device, intervals.intersection(idle, intervals.union(start, end)))
 
 
 def _uses_fsdp(trace: Trace) -> bool:

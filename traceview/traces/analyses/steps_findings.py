@@ -209,7 +209,7 @@ def _part(reason: Reason, number: int) -> str:
     why = f"after {{call_{number}}}" if reason.call else CAUSES[CAUSE_NAMES.index(name)].lost
     within = f" in {{range_{number}}}" if reason.range_path else ""
     between = " while the CPU was between steps" if reason.between_steps else ""
-    return f"idle time {why}{within}{between}"
+    return f"idle time{f' {why}' if why else ''}{within}{between}"
 
 
 @fact
@@ -266,7 +266,10 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
     once_ns = np.where(
         once_ns >= LEAST_FRACTION * (timed.duration_ns - timed.median_ns), once_ns, 0
     )
-    worst = int(rows[np.argmax(excess_ns)])
+    # What makes a step of first uses long does not come again: it shows nothing of the others.
+    apart = 2 * once_ns[rows] > (timed.duration_ns - timed.median_ns)[rows]
+    apart &= not apart.all()
+    worst = int(rows[np.argmax(np.where(apart, -1, excess_ns))])
     label, loop = steps.step_names(trace)[worst] or "", int(timed.loop[worst])
     why, why_values = reason_clause(reasons(trace).of(np.array([worst]))[0])
     argument = _range_argument(trace, worst, label)
@@ -281,7 +284,7 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
             "duration_ns": int(timed.duration_ns[worst]),
             "median_ns": int(timed.median_ns[worst]),
             "outliers": len(rows),
-            "steps": int(np.count_nonzero(timed.loop == loop)),
+            "steps": int(np.count_nonzero((timed.loop == loop) & ~timed.warm_up)),
             "lost_ns": lost_ns,
             "once_ns": int(once_ns[worst]),
             **why_values,
@@ -298,6 +301,7 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
             "which": _SEVERAL if len(rows) > 1 else "{step}",
             "of_series": "" if steps.steps_source(trace) == "repetition" else " of {series}",
             "aside": ", warm-up and first uses aside" if once_ns[rows].any() else "",
+            "longest": "longest without these" if apart.any() else "longest",
             "why": why,
         },
     )
@@ -305,7 +309,7 @@ def _claim(trace: Trace, rows: Integers, excess_ns: Integers) -> TimeClaim:
 
 _SEVERAL = (
     "{outliers} of {steps:step}{of_series} are outliers, {lost_ns} over the median in total{aside}."
-    " The longest, {step},"
+    " The {longest}, {step},"
 )
 
 

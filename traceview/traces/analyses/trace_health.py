@@ -270,8 +270,11 @@ _RECORD_MORE = "Record more passes, ten or so after those that load and compile 
 def _cold(trace: Trace) -> Iterator[Check]:
     """A warning where a start or first passes were recorded, which say nothing of the others.
 
-    Not where another finding says so: of compilation, or of CPU work that the run is about.
+    Not where another finding says so: of compilation, or of CPU work that the run is about. Nor
+    where much is missing: later passes may be.
     """
+    if any(each.all_in_doubt for each in lost_events(trace)):
+        return
     values: dict[str, Value] = {}
     if cold := cold_passes(trace):
         values = {"once_ns": cold.once_ns, "total_ns": cold.total_ns}

@@ -183,6 +183,7 @@ class RankFinding:
     action: str
     time_at_stake_ns: int
     share_of_step_pct: float | None
+    cause: str = ""
 
 
 @record

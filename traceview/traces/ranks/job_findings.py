@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -279,6 +279,7 @@ def findings_of(
     findings = [
         *(_inconsistent(job, inconsistency) for inconsistency in job.inconsistencies),
         *(each for one in job.stragglers if (each := _straggler(job, one)) is not None),
+        *(each for one in job.stragglers if (each := _own_loss(job, one)) is not None),
         *_cpu_bound(job),
         *_cold(job),
         *shared_waits(job),
@@ -380,6 +381,41 @@ def _straggler(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
     )
 
 
+_MORE_THAN_LATE = 1.2
+"""Times what the job wins if a rank is no longer late: less than that is the same story."""
+
+
+def _own_loss(job: JobFacts, late: stragglers.Straggler) -> Finding | None:
+    """What makes a rank late, by its own report, where that wins more than to be no longer late.
+
+    Sharing its work with the others leaves the work as slow as it is. The job wins no more than
+    what the other ranks wait.
+    """
+    own, placed = job.ranks[late.rank], late.place is not None and late.place.text
+    first = next(iter(own.findings), None)
+    if first is None or late.is_once or (placed and not late.more_work):
+        return None
+    others = [place for place in range(len(job.ranks)) if place != late.rank]
+    waits = [job.steady_ns(place, job.exposed_wait_ns(place)) for place in others]
+    saved_ns = min(round((first.share_of_step_pct or 0.0) / 100 * job.span_ns), *waits)
+    severity = severity_of(saved_ns, job.span_ns)
+    is_more = saved_ns > _MORE_THAN_LATE * late.saved_ns + (late.error_ns or 0)
+    if first.cause != late.cause or first.severity == "info" or not is_more or not severity:
+        return None
+    values = _straggler_values(job, late)
+    when = "late by {late_median_ns}" + (" in {steps}" if "steps" in values else "")
+    return Finding(
+        max(severity, first.severity, key=SEVERITIES.index),
+        f"Rank {{rank}}, {when}, is slow by itself: {_quoted(first.message, values)}",
+        first.action,
+        saved_ns,
+        Subject("rank", f"rank {own.name.rank}"),
+        Evidence(values, "stragglers", {"rank": own.name.rank}),
+        share_pct(saved_ns, job.span_ns),
+        cause=late.cause,
+    )
+
+
 def _straggler_values(job: JobFacts, late: stragglers.Straggler) -> dict[str, Value]:
     row, own, others = rank_rows.straggler_row(job, late), job.ranks[late.rank], len(job.ranks) - 1
     late_steps = max(int(late.late.sum()), 1)
@@ -439,9 +475,14 @@ _LAUNCH_LESS = (
 )
 
 
-def _continued(sentence: str) -> str:
-    """A sentence behind a colon: `the GPU sat idle`, but `GPU 1 sat idle`."""
-    return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+def _quoted(text: str, values: Mapping[str, Value]) -> str:
+    """A sentence of a rank's report behind a colon: `the GPU sat idle`, but `GPU 1 sat idle`.
+
+    It may quote a line of the program with `{ranks}`, which is no field of ours.
+    """
+    for name in values:
+        text = text.replace(f"{{{name}}}", f"{{ {name} }}")
+    return text[0].lower() + text[1:] if text[1:2].islower() else text
 
 
 def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
@@ -468,10 +509,7 @@ def _cpu_bound(job: JobFacts) -> Iterator[Finding]:
         "cpu_ns": round(float(np.nanmedian(cpu[bound]))),
         "step_ns": round(step_ns),
     }
-    of_rank = f" On rank {rank}: {_continued(found.message)}" if found else ""
-    # The message may quote a line of the program with {ranks}, which is no field of ours.
-    for name in values:
-        of_rank = of_rank.replace(f"{{{name}}}", f"{{ {name} }}")
+    of_rank = f" On rank {rank}: {_quoted(found.message, values)}" if found else ""
     which = "all {ranks:rank}" if bound.all() else "{ranks:rank}"
     if bound.all() and len(bound) == 2:
         which = "both ranks"

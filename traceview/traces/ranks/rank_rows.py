@@ -281,11 +281,10 @@ def _phrases(job: JobFacts, told: JobVerdict, waiting: float | None) -> Iterator
         # Of a mean step, where that is what savings are told of.
         mean_ns = told.step_mean_ns if told.is_uneven else None
         plain_ns = _unrecorded_ns(job, mean_ns or told.step_median_ns)
-        beside = [
-            *([f"mean {units.duration(mean_ns)}"] if mean_ns else []),
-            *([f"about {units.duration(plain_ns)} without nsys"] if plain_ns else []),
-        ]
-        aside = f" ({', '.join(beside)})" if beside else ""
+        plain = f"about {units.duration(plain_ns)} without nsys" if plain_ns else ""
+        mean = f"mean {units.duration(mean_ns)}" if mean_ns else ""
+        beside = f"{mean}, which is {plain}" if mean and plain else mean or plain
+        aside = f" ({beside})" if beside else ""
         steps = units.counted(told.steps, "steady step")
         yield f"{steps} of {units.duration(told.step_median_ns)}{aside}"
     else:

@@ -291,7 +291,7 @@ class Samples:
         slices = self.slices
         return any(
             len(slices.writers(register)) > 1 and register in slices.behind(reads(writer))
-            for register in slices.behind([instruction.predicate.lstrip("!")])
+            for register in slices.behind([(instruction.predicate or "").lstrip("!")])
             for writer in slices.writers(register)
             if writer.loop_depth
         )

@@ -32,6 +32,7 @@ from traceview.traces.analyses.gpu_idle import (
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.analyses.gpu_idle.late_parts import CpuPart, Habit, habit, is_other_work
 from traceview.traces.facts.idle import broken_graphs, gap_bounds, gaps, lines, stack_sites
+from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS
 from traceview.traces.facts.launches import loses_graphs, waits
 from traceview.traces.facts.memory import recurring
 from traceview.traces.facts.operations import Kind, gpu_cells, operations
@@ -151,7 +152,7 @@ def _rest(trace: Trace, cause: int, usual: Habit, severity: Severity, others: Ma
     severity = sentences.details(idle, cause, severity, by_line=line is not None)
     if late:
         severity = _behind_data(idle, severity, usual)
-    sentences.on_other_gpus(idle, others)
+    sentences.on_other_gpus(idle, others, late=late)
     claim = _shown(idle, severity, cause, line, usual.rest)
     if cause == causes.UNKNOWN or (edit is None and paced(trace, device)):
         # Passes take as long without this idle time. A better recording makes nothing faster.
@@ -278,6 +279,9 @@ def _edit(trace: Trace, cause: int, usual: Habit) -> Edit | None:
     # The time of a site is that of all late launches: the parts are in it.
     site = None if usual.parts else usual.site
     if cause == causes.LAUNCH_LATE and is_other_work(trace, line, site):
+        if not line:
+            # Shorter ones are the cost of launches, which stay.
+            rows = rows[gaps.gaps(trace).idle_ns[rows] > ELSEWHERE_NS]
         at_line = rest.take(lines.lines_of(trace, rest) == line.number) if line else None
         return remedies.remove_pauses(trace, rows, at_line)
     edit = remedies.of_cause(trace, cause, rows)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from traceview.base import groups
+from traceview.base import groups, intervals
 from traceview.base.findings import Edit
 from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary import activities, causes
-from traceview.traces.analyses import wording
+from traceview.traces.analyses import communication_findings, wording
 from traceview.traces.analyses.gpu_idle import late_parts, line_sites
 from traceview.traces.facts import forecast
+from traceview.traces.facts.collectives import transfers
 from traceview.traces.facts.copies import uses_managed_memory
 from traceview.traces.facts.dependencies import replay
 from traceview.traces.facts.dependencies.blame import IdlePart
@@ -137,7 +138,8 @@ def remove_pauses(
 ) -> Edit | None:
     """The threads do nothing outside of calls in these idle times.
 
-    With samples, each pause is shorter by the share of its idle time that these stand for.
+    With samples, each pause is shorter by the share of its idle time that these stand for. Other
+    GPUs that wait in collectives meanwhile wait as much less.
     """
     every = gaps.gaps(trace)
     share = np.ones(len(every))
@@ -148,11 +150,37 @@ def remove_pauses(
     less = share[row]
     if not len(call):
         return None
+    waiting, less_ns = _waiting_meanwhile(trace, rows, share)
 
     def edit(changed: replay.Changed) -> None:
         _shorten_pauses(changed, *_of_calls(trace, call, less))
+        item = forecast.model(trace).item_of_operation[waiting]
+        changed.shorten(item[item >= 0], less_ns[item >= 0])
 
     return edit
+
+
+def _waiting_meanwhile(trace: Trace, rows: Array, share: Array) -> tuple[Array, Integers]:
+    """Collectives of other GPUs that wait in these idle times, and how much less without them.
+
+    The graph of a recording does not know that collectives wait for each other.
+    """
+    every, device = gaps.gaps(trace), gaps.gaps(trace).device[rows]
+    moved, waited_ns = transfers(trace), communication_findings.waiting(trace).wait_ns
+    less_ns = np.zeros(len(moved), np.int64)
+    # A pause makes the next collective late, whether the others have begun it or not.
+    by_gpu = np.lexsort((moved.end_ns, moved.device))
+    since_ns = moved.start_ns.copy()
+    since_ns[by_gpu[1:]] = np.minimum(since_ns[by_gpu[1:]], moved.end_ns[by_gpu[:-1]])
+    since_ns[by_gpu[groups.opens(moved.device[by_gpu])]] = 0
+    for number in groups.different(device).tolist():
+        own = rows[device == number]
+        begin = every.end_ns[own] - np.round(share[own] * every.idle_ns[own]).astype(np.int64)
+        idle = intervals.union(begin, every.end_ns[own])
+        others = np.flatnonzero((moved.device != number) & (waited_ns > 0))
+        less_ns[others] += intervals.overlap(idle, since_ns[others], moved.end_ns[others])
+    chosen = np.flatnonzero(less_ns)
+    return moved.operation[chosen], np.minimum(less_ns, waited_ns)[chosen]
 
 
 def keep_pauses(trace: Trace, edit: Edit, samples: lines.IdleSamples) -> Edit:

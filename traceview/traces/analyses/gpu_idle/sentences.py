@@ -10,10 +10,11 @@ from traceview.base import groups, intervals
 from traceview.base.findings import SEVERITIES, Severity, Subject, sentence
 from traceview.base.tables import Cell, Mask, Table
 from traceview.base.vocabulary import activities, causes
-from traceview.traces.analyses import wording
+from traceview.traces.analyses import communication_findings, wording
 from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, line_sites, remedies
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
+from traceview.traces.facts.collectives import transfers
 from traceview.traces.facts.idle import cpu_activity, gaps
 from traceview.traces.facts.ranges.origins import calls_of_mpi
 from traceview.traces.facts.samples import (
@@ -130,7 +131,23 @@ def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     where = wording.inside(trace, pattern, "range_pattern")
     idle.say_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
     if late_parts.is_other_work(trace, None, site):
+        _in_pauses(idle)
         idle.remedy = remedies.in_operators(trace, pattern)
+
+
+def _in_pauses(idle: IdleClaim) -> None:
+    """Say that few long gaps among many make most of the idle time."""
+    each_ns = np.sort(gaps.gaps(idle.trace).idle_ns[idle.gaps])
+    middle_ns = each_ns[np.searchsorted(np.cumsum(each_ns), each_ns.sum() / 2)]
+    long_ns = each_ns[2 * each_ns >= middle_ns]
+    few = gap_evidence.MANY <= len(long_ns) < len(each_ns) / 2
+    if few and middle_ns > cpu_activity.ELSEWHERE_NS:
+        idle.say(
+            " {pauses:gap} of {pause_ns} (median) {pauses?is|are} {paused_pct} of the idle time.",
+            pauses=len(long_ns),
+            pause_ns=round(float(np.median(long_ns))),
+            paused_pct=100.0 * int(long_ns.sum()) / int(each_ns.sum()),
+        )
 
 
 def in_messages(idle: IdleClaim) -> bool:
@@ -473,8 +490,8 @@ def _by_nodes(idle: IdleClaim) -> bool:
     return 2 * int(every.idle_ns[nodes].sum()) >= int(every.idle_ns[idle.gaps].sum())
 
 
-def on_other_gpus(idle: IdleClaim, others: Mask) -> None:
-    """Say how long other GPUs sat idle for the same reason."""
+def on_other_gpus(idle: IdleClaim, others: Mask, *, late: bool = False) -> None:
+    """Say how long other GPUs sat idle for the same reason; of `late` launches, waited for them."""
     every = gaps.gaps(idle.trace)
     gpus = len(groups.different(every.device[others]))
     if gpus:
@@ -484,3 +501,8 @@ def on_other_gpus(idle: IdleClaim, others: Mask) -> None:
             other_gpus=gpus,
             other_idle_ns=int(every.idle_ns[others].sum()),
         )
+    moved, waits = transfers(idle.trace), communication_findings.waiting(idle.trace)
+    own = moved.steady & (moved.device == idle.device) & (waits.late_ns > 0)
+    waited_ns = int(waits.late_ns[own].sum())
+    if late and waited_ns and communication_findings.cause_of(waits, own) == "gpu-idle":
+        idle.say(" Other GPUs wait up to {waited_ns} for it in collectives.", waited_ns=waited_ns)

@@ -188,8 +188,12 @@ def _loops_parts(shares: RunShares, work: str) -> Iterator[str]:
         yield f"{what} {units.percent(100.0 * inside_ns / max(shares.run_ns, 1))}"
         return
     for loop in shares.loops[:_MOST_LOOPS]:
-        counted = f"{units.counted(loop.steps, 'step')} of {units.duration(loop.step_median_ns)}"
-        threads = f", on {units.count(loop.threads)} threads" if loop.threads > 1 else ""
+        # As the opening counts them: the steps of one thread.
+        each, rest = divmod(loop.steps, loop.threads)
+        counted = units.counted(loop.steps if rest else each, "step")
+        counted = f"{counted} of {units.duration(loop.step_median_ns)}"
+        threads = f"{', in all on' if rest else ' on each of'} {units.count(loop.threads)} threads"
+        threads = threads if loop.threads > 1 else ""
         share = units.percent(loop.share_of_run_pct)
         name = loop.name if len(loop.name) <= _LONGEST_NAME else loop.name.rpartition("/")[2]
         yield f"{shortened(name, _LONGEST_NAME)} {share} ({counted}{threads})"

@@ -98,6 +98,12 @@ class SteadyParts:
             if each.limit == limit
         ]
 
+    def busy_part_pct(self, limit: Limit) -> float:
+        """The share of the span in which the GPU communicates or copies, and does nothing else."""
+        busy_ns = self.busy_copies_ns if limit == "copies" else 0
+        busy_ns = self.parts_ns.get(limit, 0) if limit == "communication" else busy_ns
+        return 100.0 * busy_ns / max(self.span_ns, 1)
+
     def pct(self, *limits: Limit) -> float:
         """The share of the span that these parts take, in percent."""
         return 100.0 * sum(self.parts_ns.get(each, 0) for each in limits) / max(self.span_ns, 1)

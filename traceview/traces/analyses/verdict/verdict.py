@@ -265,7 +265,16 @@ def _phrases(
 ) -> Iterator[str]:
     yield _steps_phrase(trace, loop, parts)
     meanwhile = " meanwhile" if _small_part(trace, loop, parts) else ""
-    yield f"GPU busy {units.percent(parts.busy_pct)}{meanwhile}"
+    losses = _losses(parts, limit)
+    outside = {each: _where(trace, parts, each) for each in losses}
+    # They are parts of the busy time: beside it, all would be more than the whole.
+    alone = [
+        f"{units.percent(pct)} {each} alone{outside[each]}"
+        for each in ("communication", "copies")
+        if each in losses and (pct := parts.busy_part_pct(each)) >= WORTH_SAYING_PCT
+    ]
+    busy = f"GPU busy {units.percent(parts.busy_pct)}{meanwhile}"
+    yield f"{busy} ({', '.join(alone)})" if alone else busy
     if pace := pacing.paced(trace, parts.device):
         waited, period = map(units.duration, (pace.usual_wait_ns, pace.period_ns))
         yield f"paced: waits {waited} of the {period} of a pass"
@@ -275,14 +284,17 @@ def _phrases(
         name = _CLASSES[parts.largest.kind]
         fp32 = "fp32 " if parts.largest.fp32_on_cuda_cores else ""
         yield f"{units.percent(parts.largest.pct)} of kernel time in {fp32}{name}"
-    losses = _losses(parts, limit)
     for each in losses:
-        where = " outside the steps" if _is_outside(trace, parts.device, each) else ""
-        if each == "cpu-launch" and waits_in_pauses(trace, parts.device):
-            where = f", mostly in few long pauses{where}"
-        yield from _loss_phrases(parts, each, where)
+        yield from _loss_phrases(parts, each, outside[each])
     if drained and "synchronization" not in losses:
         yield "the CPU waits in each step"
+
+
+def _where(trace: Trace, parts: SteadyParts, limit: causes.Limit) -> str:
+    """Where a loss is, where that is not all over the steps."""
+    where = " outside the steps" if _is_outside(trace, parts.device, limit) else ""
+    pauses = limit == "cpu-launch" and waits_in_pauses(trace, parts.device)
+    return f", mostly in few long pauses{where}" if pauses else where
 
 
 def _no_work(trace: Trace) -> str:
@@ -427,8 +439,14 @@ def _outer_phrase(trace: Trace, parts: SteadyParts) -> Iterator[str]:
 def _loss_phrases(parts: SteadyParts, limit: causes.Limit, where: str = "") -> Iterator[str]:
     """Phrases on the share of the time of a limit, those of its named parts apart."""
     named = [each for each in parts.named_pct(limit) if each[0] >= WORTH_SAYING_PCT]
-    phrases = [(parts.pct(limit) - sum(pct for pct, _ in named), causes.LOST[limit]), *named]
-    if named:
+    busy_pct, lost = parts.busy_part_pct(limit), causes.LOST[limit]
+    if busy_pct >= WORTH_SAYING_PCT:
+        lost = f"waiting for {limit}"
+    else:
+        busy_pct = 0.0
+    left_pct = parts.pct(limit) - busy_pct - sum(pct for pct, _ in named)
+    phrases = [(left_pct, lost), *named]
+    if named or busy_pct:
         phrases = sorted((each for each in phrases if each[0] >= WORTH_SAYING_PCT), reverse=True)
     yield from (f"{units.percent(pct)} {phrase}{where}" for pct, phrase in phrases)
 

@@ -207,6 +207,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
             ranked.finding.action,
             ranked.finding.time_at_stake_ns,
             ranked.finding.share_of_step_pct,
+            ranked.finding.cause,
         )
         for ranked in report.findings[:_MOST_FINDINGS]
     )
