@@ -162,6 +162,10 @@ class Stride:
     more: int = 0
 
 
+# Such as positions and velocities; more is rather a row.
+MOST_STRUCTURE_BYTES = 64
+
+
 @record
 class Layout:
     """The stride of an access, and what could keep its elements from forming one vector.
@@ -355,10 +359,13 @@ class Samples:
         orders = {tuple(sorted(places, key=first.__getitem__)) for first in firsts}
         return [instructions[at] for at in orders.pop()] if len(orders) == 1 else instructions
 
-    def are_steadily_apart(self, instructions: Sequence[Instruction]) -> bool:
-        """Whether neighbouring threads are a constant, non-zero number of bytes apart in each."""
+    def are_structures(self, instructions: Sequence[Instruction]) -> bool:
+        """Whether neighbouring threads are as far apart in each as structures of a few members."""
         lanes = (self._lane(each) for each in instructions)
-        return all(lane is not None and lane.of and not lane.parameter for lane in lanes)
+        return all(
+            lane is not None and not lane.parameter and 0 < abs(lane.of) <= MOST_STRUCTURE_BYTES
+            for lane in lanes
+        )
 
     def are_members(self, instructions: Sequence[Instruction]) -> bool:
         """Whether a thread accesses several elements within a sector, once each."""

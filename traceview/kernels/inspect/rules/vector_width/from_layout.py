@@ -14,7 +14,7 @@ from traceview.kernels.inspect.rules.vector_width import causes
 from traceview.kernels.inspect.rules.vector_width.causes import Narrow, NarrowReason
 from traceview.kernels.ptx.addresses.request_costs import SECTOR_BYTES
 from traceview.kernels.ptx.addresses.slicing import Array
-from traceview.kernels.ptx.addresses.strides import Stride
+from traceview.kernels.ptx.addresses.strides import MOST_STRUCTURE_BYTES, Stride
 from traceview.kernels.ptx.model import Compiled
 from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import (
@@ -141,8 +141,6 @@ _EXCHANGED = (
     "where other arrays run along x, move tiles through shared memory"
 )
 _MOST_KNOWN_BYTES = 1 << 20
-# Of a structure of a few members, such as positions and velocities; more is rather a row.
-_MOST_STRUCTURE_BYTES = 64
 _MOSTLY_USED = 0.5
 _OF_THEIR_OWN = "Store these elements, such as a diagonal, as an array of their own"
 _AS_ARRAYS = (
@@ -412,7 +410,7 @@ def _adjacent(narrow: Narrow, step: Stride) -> str:
     if _placed_by_data(narrow, step):
         store = narrow.place[1] == "store"
         return _BY_DATA.format("store to adjacent elements" if store else "load adjacent elements")
-    if step.parameter is None and abs(step.of) <= _MOST_STRUCTURE_BYTES:
+    if step.parameter is None and abs(step.of) <= MOST_STRUCTURE_BYTES:
         return _of_structure(narrow, abs(step.of))
     if step.parameter and narrow.used and not any(a.loop_depth for a in narrow.accesses):
         return _AS_ARRAYS
@@ -429,7 +427,7 @@ def _adjacent(narrow: Narrow, step: Stride) -> str:
 def _of_structure(narrow: Narrow, size: int) -> str:
     """How to move structures of `size` bytes; as whole vectors where all of them is used."""
     whole = math.lcm(size, VECTOR_BYTES)
-    if not narrow.used or whole > _MOST_STRUCTURE_BYTES:
+    if not narrow.used or whole > MOST_STRUCTURE_BYTES:
         return _AS_ARRAYS
     vectors, each = units.counted(whole // VECTOR_BYTES, "vector"), whole // size
     what = f"{each} structures as {vectors} of {VECTOR_BYTES} bytes"

@@ -288,9 +288,9 @@ def _use(
 ) -> tuple[bool, float | None]:
     """Whether an array's accesses together may need all of the sectors that they touch.
 
-    And the fraction that they need, where it is known. So may adjacent members of structures whose
-    size is a parameter, such as the channels of pixels, and what is accessed through a pointer of
-    which the array is not known.
+    And the fraction that they need, where it is known: of structures in CUDA C++. All may be needed
+    of adjacent members of structures whose size is a parameter, such as the channels of pixels, and
+    of what is accessed through a pointer of which the array is not known.
     """
     if kernel.request_costs is None or not context.array:
         return kernel.request_costs is not None, None
@@ -305,7 +305,8 @@ def _use(
     used = kernel.request_costs.used_fraction(listed, width)
     alike = {each.access.width_bits for each in every} == {context.access.width_bits}
     whole = len(listed) == sum(len(each.instructions) for each in every)
-    if used is not None and alike and whole and samples.are_steadily_apart(listed):
+    structures = kernel.compiled.is_cuda(context.place[0]) and samples.are_structures(listed)
+    if used is not None and alike and whole and structures:
         return used >= _USED, used
     return (used is not None and used >= _USED) or samples.are_members(listed), None
 
