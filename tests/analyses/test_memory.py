@@ -77,8 +77,9 @@ def test_allocation_in_the_loop(tmp_path):
 
     [finding] = result.findings
     assert finding.severity == "medium"  # less than 1 ms
-    # Without these calls the kernel of 38 µs limits the step of 100 µs.
-    assert finding.time_at_stake_ns == pytest.approx(8 * 59 * US, rel=0.01)
+    # Without these calls the kernel of 38 µs limits the step of 100 µs; the step of first uses,
+    # which has such a gap, too, does not count.
+    assert finding.time_at_stake_ns == pytest.approx(8 * 59 * US * 13 / 12, rel=0.01)
     assert finding.saving == "about"
     assert finding.edit is not None
     assert finding.evidence.values["allocations"] == 1

@@ -254,10 +254,11 @@ def test_idle_time_while_pageable_bytes_are_moved_is_saved_by_pinning(source, tm
     saved_ns = 9 * 99_000 + 80_000 if source == "pageable" else 9 * 100_000
     assert finding.time_at_stake_ns == pytest.approx(saved_ns, rel=0.01)
     assert ("staging_ns" in finding.evidence.values) == (source == "pageable")
-    assert finding.message.endswith(
+    moving = (
         "No kernel runs in that time. Before them, the GPU idles for 891 µs more while the CPU "
         "moves the bytes to pinned memory."
-    ) == (source == "pageable")
+    )
+    assert (moving in finding.message) == (source == "pageable")
 
 
 def test_where_kernels_were_lost_no_copy_is_said_to_run_alone(tmp_path):

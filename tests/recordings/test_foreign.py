@@ -94,7 +94,7 @@ def test_a_pageable_upload_is_at_its_line():
 def test_steps_that_no_program_marks_have_no_name():
     report = report_of("foreign/mnist")
     [found] = [each.finding.message for each in report.findings if each.analysis == "steps"]
-    assert found.startswith("10 of 100 steps are outliers")
+    assert found.startswith("10 of 99 steps are outliers")
 
 
 def test_advised_ranges_select_one_step(program):

@@ -159,7 +159,8 @@ def finding_of(trace: Trace, rule: FindingRule, claim: TimeClaim) -> Finding | N
         if is_cut(claim.saved_ns, claim.lost_ns) and claim.edit:
             limited += limit_sentence(forecast.model(trace), claim.edit)
     message = sentence("".join([rule.message, *said, *claim.said]), known) + limited
-    message = _summed(message, known, claim.span_ns, len(gaps.steady_spans_ns(trace)))
+    if claim.table == "kernels":
+        message = _summed(message, known, claim.span_ns, len(gaps.steady_spans_ns(trace)))
     # A claim's remedy may be a kernel rule's, whose brackets are code.
     remedy = claim.remedy or sentence(
         rule.remedy if isinstance(rule.remedy, str) else rule.remedy(terms(trace)), known

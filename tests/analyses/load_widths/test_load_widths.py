@@ -51,7 +51,7 @@ def test_narrow_loads_of_a_memory_bound_kernel_cost_the_time_beyond_the_bound(tm
         "k (100.0 % of kernel time) loads and stores 32 bits per thread per instruction at k.cu:7 "
         "and k.cu:8, likely because each thread moves only 32 bits there. It reaches 400 GB/s of "
         "the GPU's 1,000 GB/s. A call takes 256 µs; at 128 bits it could take 102 µs (2.5× faster) "
-        "at best."
+        "at best. Once this is done, the CPU limits the run."
     )
     assert finding.subject == Subject("kernel", "k", "/home/user/k.cu", 7)
     assert finding.evidence.row["name"] == "k"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -240,11 +240,14 @@ class Model(StepModel):
 
     Of the steps that follow another, `set_aside` do not count: those mostly of first uses and
     compilation, which no longer run repeats, and of which no time per step is stated elsewhere.
+    `loop_ns` is the time of each loop with these: of ranks that take turns waiting, none is shorter
+    for having compiled.
     """
 
     trace: Trace
     loop: Integers
     set_aside: int = 0
+    loop_ns: Array = field(default_factory=lambda: np.zeros(0))
 
     def saved_time(self, edit: Edit) -> Intervals:
         """As much of the end of each step as the edit wins of it; empty without several loops.
@@ -420,6 +423,7 @@ def model(trace: Trace) -> Model:
     if trace.selection:
         selected = groups.different(step_of_operations(trace)[selected_operations(trace)])
         follows &= np.isin(rows, selected)
+    loop_ns = np.bincount(loop, np.where(follows, timed.duration_ns[rows], 0))
     once = follows & (2 * step_parts(trace).once_ns[rows] > timed.duration_ns[rows])
     set_aside = int(once.sum()) if (follows & ~once).any() else 0
     follows = follows & ~once if set_aside else follows
@@ -429,15 +433,14 @@ def model(trace: Trace) -> Model:
         step = step if (step >= 0).any() else np.zeros(len(step), np.int64)
     chosen = np.flatnonzero(step >= 0)
     last = row_numbers(chosen + graph.calls)
-    return Model(graph, last, step[chosen], follows, trace, loop, set_aside)
+    return Model(graph, last, step[chosen], follows, trace, loop, set_aside, loop_ns)
 
 
 def main_loop(of: Model) -> Model:
     """The model of the steps of the loop with most time alone."""
     if not len(of.follows) or (of.loop == of.loop[0]).all():
         return of
-    time_ns = np.bincount(of.loop[of.follows], of.recorded)
-    return replace(of, follows=of.follows & (of.loop == np.argmax(time_ns)))
+    return replace(of, follows=of.follows & (of.loop == np.argmax(of.loop_ns)))
 
 
 def _middle(trace: Trace, rows: Array) -> tuple[int, int | None, Array]:
