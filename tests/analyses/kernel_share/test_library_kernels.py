@@ -17,7 +17,7 @@ def messages(export, tmp_path):
     return [(each.severity, each.message) for each in ask(ANALYSIS, export, tmp_path).findings]
 
 
-def batched_products(launches, rest, *, passes=20, own_bytes=2 * 10**7, **columns):
+def batched_products(launches, rest, *, passes=40, own_bytes=2 * 10**7, **columns):
     """Passes of a batched product, with another kernel before each."""
     export, call, at = Export().memory(0, bytes=own_bytes), 0, 100_000
     for _ in range(passes):
