@@ -26,7 +26,7 @@ def program(kernel="add", *, beside=False):
 def test_copies_that_take_turns_with_kernels(tmp_path):
     [finding] = ask(ANALYSIS, program(), tmp_path).findings
     assert finding.message == (
-        "10 copies within the memory of the GPU (D2D, 10.7 GB) take 10.0 ms (1,074 GB/s). "
+        "10 copies within the memory of the GPU (D2D, 1.07 GB each) take 10.0 ms (1,074 GB/s). "
         "No kernel runs in that time."
     )
     assert finding.time_at_stake_ns == 10 * MS

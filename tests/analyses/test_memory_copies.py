@@ -6,7 +6,8 @@ import pytest
 import traceview
 from tests.analyses.single_answer import ask, rows
 from tests.build import Export
-from traceview.base.findings import Subject
+from traceview.base.findings import Subject, filled, sentence
+from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import ANALYSIS as IDLE
 from traceview.traces.analyses.memory_copies import ANALYSIS
 from traceview.traces.analyses.sync_stalls import ANALYSIS as SYNCS
@@ -289,10 +290,20 @@ def test_copies_under_kernels_are_no_loss(tmp_path):
     # No kernel is known to have waited for them.
     assert (finding.severity, finding.time_at_stake_ns) == ("info", 0)
     assert finding.message.startswith(
-        "2 copies of pinned memory (H2D, 2.00 MB) take 800 ns (2,500 GB/s). No kernel runs for "
-        "300 ns of it. For now the program would gain nothing"
+        "2 copies of pinned memory (H2D, 1.00 MB each) take 800 ns (2,500 GB/s). No kernel runs "
+        "for 300 ns of it. For now the program would gain nothing"
     )
     assert finding.action.startswith("Start the copies earlier on a stream of their own")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [([4], "4 B"), ([4] * 10_000, "4 B each"), ([4, 8, 4], "16 B in all"), ([0, 0], "0 B each")],
+)
+def test_the_size_of_copies_is_that_of_one_or_of_all(sizes, said):
+    figures = wording.sizes(np.array(sizes))
+
+    assert filled(sentence(wording.SIZE, figures), figures) == said
 
 
 def test_uploads_before_the_program_computes_are_start_up(tmp_path):
@@ -371,7 +382,7 @@ def test_uploads_of_a_single_pass_are_no_start_up(tmp_path, kernels, uploads):
 
     said = [finding.message for finding in ask(ANALYSIS, export, tmp_path).findings]
 
-    assert [message for message in said if f"(H2D, {uploads}00 kB)" in message]
+    assert [message for message in said if "(H2D, 100 kB" in message]
     assert not [message for message in said if "start-up" in message]
 
 

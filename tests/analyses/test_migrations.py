@@ -35,8 +35,7 @@ def test_pages_that_unified_memory_migrates_have_rows_of_their_own(tmp_path):
     assert 0 <= copied.time_at_stake_ns <= 100
     assert [finding.time_at_stake_ns for finding in migrated] == [300, 10, 50]
     assert migrated[0].message.startswith(
-        "2 migrations of unified memory by page faults (UVM H2D) take 300 ns for 6.40 kB, half of "
-        "them 3.20 kB or less each."
+        "2 migrations of unified memory by page faults (UVM H2D) take 300 ns for 3.20 kB each."
     )
     # The longest of these two.
     evidence = migrated[0].evidence
@@ -61,8 +60,8 @@ def test_pages_hit_and_pages_moved_beside_them_are_one_finding(tmp_path):
     [found] = ask(ANALYSIS, export, tmp_path).findings
 
     assert found.message == (
-        "3 migrations of unified memory by page faults (UVM H2D) take 250 ns for 600 B, half of "
-        "them 200 B or less each. Work on the GPU waits for pages during 250 ns of it."
+        "3 migrations of unified memory by page faults (UVM H2D) take 250 ns for 600 B in all, "
+        "half of them 200 B or less each. Work on the GPU waits for pages during 250 ns of it."
     )
     assert (found.time_at_stake_ns, found.share_of_step_pct) == (250, 25.0)
     assert found.evidence.row["migration_cause"] == "page fault"

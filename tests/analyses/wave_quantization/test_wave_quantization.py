@@ -94,6 +94,29 @@ def test_a_grid_smaller_than_the_gpu(tmp_path):
     assert result.summary == {"tail_loss_ns": 75_000, "in_grids_smaller_than_the_gpu_ns": 101_000}
 
 
+@pytest.mark.parametrize("threads", [64, 128, 256, 512, 1024])
+@pytest.mark.parametrize("others", [0, 1, 3])
+@pytest.mark.parametrize("blocks", [66, 99])
+def test_kernels_whose_grids_leave_few_warps_are_one_finding(tmp_path, threads, others, blocks):
+    """The sum of what their idle SMs cost is proven; what more warps save is not."""
+    export = kernel(Export(), 1000, 1056, **BIG)
+    for number in range(1 + others):
+        took = {"at": 400_000 * (number + 1), "name": f"own_{number}(float*)", "blockX": threads}
+        kernel(export, 301_000 - number, blocks, registersPerThread=32, **took)
+
+    found = ask(ANALYSIS, export, tmp_path).findings
+
+    few = threads <= 512
+    assert len(found) == (1 if few else 1 + others)
+    assert (f"the others hold {threads // 32} of 64 warps" in found[0].message) is few
+    if few:
+        each_ns = round(300_000 * (132 - blocks) / 132)
+        assert found[0].time_at_stake_ns == pytest.approx((1 + others) * each_ns, rel=0.01)
+        assert ("own_1 leaves SMs idle, too." in found[0].message) is (others == 1)
+        assert ("own_1 and 2 other kernels leave" in found[0].message) is (others == 3)
+        assert "Idle SMs alone cost up to" in found[0].message
+
+
 def test_a_program_of_one_long_kernel_in_one_block_leaves_the_other_sms_idle(tmp_path):
     """It is the shortest kernel itself; none takes 100 µs just to start and end."""
     result = ask(ANALYSIS, kernel(Export(), 132 * MS, 1, **ALONE), tmp_path)

@@ -478,7 +478,8 @@ RULES = (
     FindingRule(
         _exposed,
         "{calls:copy|copies} of {host_memory} memory "
-        "({direction}, {bytes}) {calls?takes|take} {total_ns} ({bytes_per_s})[ and "
+        f"({{direction}}, {wording.SIZE}) "
+        "{calls?takes|take} {total_ns} ({bytes_per_s})[ and "
         "{calls?blocks|block} the CPU {meanwhile}].[ {only} does nothing else for "
         "{exposed_ns}.][ {idle} for {exposed_ns} of it.]"
         "[ {idle_all_the_time} in that time.]",
@@ -497,7 +498,7 @@ RULES = (
     ),
     FindingRule(
         _within_gpu,
-        "{calls:copy|copies} within the memory of {where} ({direction}, {bytes}) "
+        f"{{calls:copy|copies}} within the memory of {{where}} ({{direction}}, {wording.SIZE}) "
         "{calls?takes|take} {total_ns} ({bytes_per_s}). No kernel runs {how_long}.",
     ),
     FindingRule(

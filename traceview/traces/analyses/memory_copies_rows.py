@@ -14,7 +14,7 @@ from traceview.base.records import record
 from traceview.base.tables import Cell, Table, TableSpec, Texts, column_list
 from traceview.base.tables.arrays import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary.causes import CAUSE_NAMES, PAGE_MIGRATION
-from traceview.traces.analyses.wording import lost_in
+from traceview.traces.analyses import wording
 from traceview.traces.facts import operations, savings
 from traceview.traces.facts.copies import (
     compute_time,
@@ -241,6 +241,8 @@ def copy_claim(
     """
     keys = {name: row[name] for name in _KEYS}
     of_row = {name: row[name] for name in figures if name not in without}
+    if figures:
+        of_row |= wording.sizes(copies["bytes"][rows_of(copies, row)])
     when = longest_of(copies, row)
     claim = TimeClaim(
         RECORDING, {**keys, **of_row, **values}, "copies", keys, exposed_ns, window=when
@@ -270,7 +272,7 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
     directions = copies.texts("direction")
     for direction in groups.different(directions.codes):
         alike = copies.take(directions.codes == direction)
-        moved, total_ns = lost_in(alike), int(alike.duration_ns.sum())
+        moved, total_ns = wording.lost_in(alike), int(alike.duration_ns.sum())
         assert moved
         saved_ns = total_ns if early else _in_use(trace, moved).total()
         if severity_of(saved_ns, span_ns):
@@ -278,8 +280,10 @@ def _on_demand(trace: Trace, early: bool) -> Iterator[TimeClaim]:
                 "calls": len(alike),
                 "bytes": int(alike["bytes"].sum()),
                 "total_ns": total_ns,
-                "median_bytes": int(np.median(alike["bytes"])),
+                **wording.sizes(alike["bytes"]),
             }
+            if len(groups.different(alike["bytes"])) > 1:
+                sums["median_bytes"] = int(np.median(alike["bytes"]))
             row = next(copies_by_kind(trace, alike).rows())
             ops = operations.operations(trace)
             own = ops.device == moved.device
@@ -317,8 +321,9 @@ def _prefetched(trace: Trace) -> Iterator[TimeClaim]:
         worst = int(np.argmax(exposed))
         alike, exposed_ns = copies.take(by_kind.ids == worst), int(exposed[worst])
         row = next(copies_by_kind(trace, alike).rows())
-        claim = copy_claim(alike, row, {**row, "exposed_ns": exposed_ns}, exposed_ns, figures=())
-        yield replace(claim, span_ns=steady_span_ns(trace), work=lost_in(alike))
+        values = {**row, **wording.sizes(alike["bytes"]), "exposed_ns": exposed_ns}
+        claim = copy_claim(alike, row, values, exposed_ns, figures=())
+        yield replace(claim, span_ns=steady_span_ns(trace), work=wording.lost_in(alike))
 
 
 def _outer(trace: Trace) -> Iterator[TimeClaim]:
@@ -359,7 +364,7 @@ def _outer(trace: Trace) -> Iterator[TimeClaim]:
 
 _ON_DEMAND_MESSAGE = (
     "{calls:migration} of unified memory by page faults ({direction}) {calls?takes|take} "
-    "{total_ns}{of_warm_up} for {bytes}, half of them {median_bytes} or less each."
+    f"{{total_ns}}{{of_warm_up}} for {wording.SIZE}[, half of them {{median_bytes}} or less each]."
     "[ Work on the GPU waits for pages during {held_ns} of it.]"
 )
 _PREFETCH_THEM = (
@@ -369,8 +374,8 @@ RULES = (
     FindingRule(lambda trace: _on_demand(trace, False), _ON_DEMAND_MESSAGE, _PREFETCH_THEM),
     FindingRule(
         _prefetched,
-        "{calls:prefetch|prefetches} of unified memory ({direction}, {bytes}) {calls?takes|take} "
-        "{total_ns} ({bytes_per_s}). No kernel runs for {exposed_ns} of it.",
+        f"{{calls:prefetch|prefetches}} of unified memory ({{direction}}, {wording.SIZE}) "
+        "{calls?takes|take} {total_ns} ({bytes_per_s}). No kernel runs for {exposed_ns} of it.",
         "Prefetch earlier and on a stream of its own, while kernels run, and keep on the GPU what "
         "it uses again.",
     ),

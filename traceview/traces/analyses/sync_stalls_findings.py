@@ -414,8 +414,10 @@ def _called(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, d
     if trips:
         sizes = trace.recorded("copies")["bytes"][operations(trace).row[trips.operation]]
         values = dict[str, Cell](bytes=int(sizes.sum()), copy_ns=place.copy_ns)
+        values |= wording.sizes(sizes)
         codes = site.site.codes[place.own]
-        what = ("{calls:copy|copies} of rows" if trips.of_rows else "{calls:read}") + " of {bytes}"
+        what = "{calls:copy|copies} of rows" if trips.of_rows else "{calls:read}"
+        what += " of {size_bytes}" + " {sized}" * (len(sizes) > 1)
         if trips.steps and (per_step := round(len(trips.operation) / trips.steps)):
             values["per_step"] = per_step
             what += " ({per_step} per step)"

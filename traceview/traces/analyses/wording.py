@@ -9,7 +9,8 @@ import numpy as np
 
 from traceview.base import groups, intervals, units
 from traceview.base.findings import Finding, LostTime
-from traceview.base.tables import Array, Mask, Table
+from traceview.base.tables import Array, Integers, Mask, Table
+from traceview.base.units import Value
 from traceview.base.vocabulary.causes import LAUNCH_LATE
 from traceview.traces.facts import kernel_classes, launches
 from traceview.traces.facts.idle import first_calls
@@ -49,6 +50,18 @@ def early_uploads(trace: Trace) -> str:
     source = copies.texts("source_memory").take(copies.texts("direction").isin(["H2D"]))
     pinned = len(source) and source.isin(["pinned"]).all()
     return "Copy early what is uploaded" if pinned and "pin" in remedy.lower() else remedy
+
+
+SIZE = "{size_bytes}[ {sized}]"
+"""How large copies are: `4 B each`, or where they differ `40.0 kB in all`."""
+
+
+def sizes(each: Integers) -> dict[str, Value]:
+    """The figures of SIZE, of copies of these bytes."""
+    alike = len(groups.different(each)) == 1
+    sized = "each" if alike else "in all"
+    size = int(each[0]) if alike else int(each.sum())
+    return {"size_bytes": size, "sized": sized if len(each) > 1 else None}
 
 
 _MADE = re.compile(r"\b(torch\.(?:zeros|ones|empty|full|eye|arange|linspace|rand\w*|normal))\(")

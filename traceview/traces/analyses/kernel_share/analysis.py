@@ -23,7 +23,7 @@ from traceview.base.tables.arrays import (
 )
 from traceview.base.vocabulary.libraries import tile
 from traceview.traces.analyses.base import Analysis, Chart, Deferred, Result
-from traceview.traces.analyses.kernel_share.rules import RULES
+from traceview.traces.analyses.kernel_share.rules import LAST, RULES
 from traceview.traces.analyses.wording import AS_NODES
 from traceview.traces.facts import kernel_classes, module_lines, operations
 from traceview.traces.facts.idle.gaps import busy_ns
@@ -165,9 +165,11 @@ def entered_ranges(trace: Trace, tree: RangeTree) -> Mask:
 
 def compute(trace: Trace) -> Result:
     chosen = selected_operations(trace)[operations.kernel_operations(trace)]
+    found = tuple(findings(trace, RULES))
+    last = () if any(each.severity != "info" for each in found) else findings(trace, (LAST,))
     return Result(
         Deferred(lambda: _tables(trace, chosen)),
-        tuple(findings(trace, RULES)),
+        (*found, *last),
         Deferred(lambda: _summary(trace, chosen)),
         _whole_graph_notes(trace),
     )

@@ -16,7 +16,7 @@ from traceview.base import groups
 from traceview.base.tables import NULL, Integers, Mask, RowNumbers
 from traceview.base.vocabulary.libraries import aligned_elements, architecture, classify, read
 from traceview.traces import rules
-from traceview.traces.analyses.kernel_share import fusion, own_kernels, products
+from traceview.traces.analyses.kernel_share import fusion, library_kernels, own_kernels, products
 from traceview.traces.analyses.wording import is_compiled
 from traceview.traces.facts import launches, savings
 from traceview.traces.facts.idle import launching
@@ -453,5 +453,8 @@ RULES = (
     fusion.LARGE_MEMSETS,
     TINY_KERNELS,
     own_kernels.OWN_KERNEL,
+    library_kernels.MISUSED,
 )
-"""All rules of kernel-share. A new one is one record more."""
+"""All rules of kernel-share but one. A new one is one record more."""
+LAST = library_kernels.LONGEST
+"""Of a kernel that takes most of the time, where nothing else says what to do about kernels."""

@@ -176,7 +176,13 @@ def _claim(
     )
 
 
+_ALSO = (
+    "",
+    " {other_kernel} leaves SMs idle, too.",
+    " {other_kernel} and {more_kernels:other kernel} leave SMs idle, too.",
+)
 _CAN_BE_SAVED = " Up to {lost_ns} of {total_ns} can be saved."
+_OF_IDLE_SMS = " Idle SMs alone cost up to {lost_ns} of {total_ns}."
 _ALL = 0.95
 """Of a kernel that is this part of the steady time, the finding's saving says the same."""
 
@@ -212,12 +218,19 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
                 "beside_blocks": of.beside_blocks or None,
                 "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
             }
+            if warps := losses.few_warps(worst):
+                values |= {"warps": warps[0], "most_warps": warps[1]}
         few = " of {threads:thread}" if of.threads < WARP_THREADS else ""
         rise = " Measured times rise in such steps." if worst.verdict and not worst.factor else ""
         if several and worst.factor:
             values |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
-        values |= {"kernel": of.label, "other_grids": loss.parts - 1}
-        claim = _claim(trace, loss, of, values, {"few": few, "rise": rise})
+        others = loss.kernels[1:]
+        values |= {"kernel": of.label, "other_grids": 0 if others else loss.parts - 1}
+        values |= {"other_kernel": others[0], "more_kernels": len(others) - 1} if others else {}
+        also = _ALSO[min(len(others), 2)]
+        claim = _claim(trace, loss, of, values, {"few": few, "rise": rise, "also": also})
+        if values.get("warps") and claim.words["can"]:
+            claim = replace(claim, words={**claim.words, "can": _OF_IDLE_SMS})
         if remedy is _MAY_DELAY:
             beside_ns = delays.beside_others_ns(trace, launched) or None
             values = {**claim.values, "lost_ns": None, "beside_ns": beside_ns}
@@ -290,9 +303,9 @@ PARTIAL_WAVES = FindingRule(
 SMALL_GRIDS = FindingRule(
     partial(_grids, several=False),
     "{kernel} launches {blocks:block}{few} for {sms} SMs[, beside {beside_blocks:block} of other "
-    "launches]: {idle_sms:SM} {idle_sms?stays|stay} idle"
-    "[ ({other_grids:other grid size} too)].[ Other work runs beside it for {beside_ns} of its "
-    "{total_ns}.]{can}",
+    "launches]: {idle_sms:SM} {idle_sms?stays|stay} idle[, and the others hold {warps} of "
+    "{most_warps} warps][ ({other_grids:other grid size} too)].{also}[ Other work runs beside it "
+    "for {beside_ns} of its {total_ns}.]{can}",
 )
 IDLE_LANES = FindingRule(
     _idle_lanes,

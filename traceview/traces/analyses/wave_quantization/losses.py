@@ -23,6 +23,7 @@ from traceview.traces.analyses.wave_quantization import sweeps
 from traceview.traces.facts import grid_waves, launch_configurations, savings
 from traceview.traces.facts.grid_waves import LaunchedGrid
 from traceview.traces.facts.idle import gaps, page_migrations
+from traceview.traces.facts.kernel_classes import KernelClass, KernelOwner, classify, owner_of
 from traceview.traces.facts.operations import HOST, gpu_cells
 from traceview.traces.rules import of_kernels, steady
 from traceview.traces.trace import Trace, fact
@@ -172,8 +173,9 @@ class Loss(Generic[Part]):
     """The time that one kernel loses at most, without its launches of warm-up.
 
     `worst` is the costliest of its `parts` grids, or GEMMs. Grids are either all of several waves
-    or all of less than one. `early_calls` are the launches of warm-up, `steady_ns` the time of the
-    others, and `gain` what the program gains if each of these takes the same part of its time less.
+    or all of less than one. Kernels with `few_warps` are one loss, their labels in `kernels`.
+    `early_calls` are the launches of warm-up, `steady_ns` the time of the others, and `gain` what
+    the program gains if each of these takes the same part of its time less.
     """
 
     lost_ns: int
@@ -182,6 +184,7 @@ class Loss(Generic[Part]):
     early_calls: int
     steady_ns: int
     gain: savings.Gain | None = None
+    kernels: tuple[str, ...] = ()
 
     @property
     def saved_ns(self) -> int:
@@ -262,12 +265,42 @@ def _of_threads(grid: grid_waves.LaunchedGrid, limits: SmLimits) -> float:
     return lanes * min(held / larger, 1.0) if larger else lanes
 
 
+_FEW_WARPS_PCT = 25.0
+"""Of those of an SM. Kernels of 99 blocks of 8 warps and of 128 of 4, of 64 on each of 132 SMs,
+move a tenth of what the memory does, or less (a public program, recorded on an H200)."""
+
+
+def few_warps(grid: grid_waves.LaunchedGrid) -> tuple[int, int] | None:
+    """Warps of a block and of an SM, where the program's kernel gives none more than one block.
+
+    None where the SMs with a block have warps enough. A kernel of one warp may be a delay.
+    """
+    of, held = grid.configuration, grid.occupancy
+    own = owner_of(of.name) is KernelOwner.PROGRAM and of.threads > WARP_THREADS
+    if held is None or not own or not 1 < of.blocks <= held.waves.sm_count:
+        return None
+    if classify(of.name) in (KernelClass.GEMM, KernelClass.ATTENTION):
+        # Their pipeline inside a warp hides latency, not other warps.
+        return None
+    warps = -(-of.threads // WARP_THREADS)
+    most = round(100 * warps * held.blocks_per_sm / max(held.theoretical_occupancy_pct, 1))
+    return (warps, most) if 100 * warps <= _FEW_WARPS_PCT * most else None
+
+
 def _by_kernel(
     trace: Trace, grids: grid_waves.LaunchedGrids, rows: Integers, lost: Integers
 ) -> tuple[Loss[grid_waves.LaunchedGrid], ...]:
-    """The losses of these grids by kernel, grids of one wave apart from those of several."""
+    """The losses of these grids by kernel, grids of one wave apart from those of several.
+
+    Kernels with few warps are one loss, as one change mends all.
+    """
     of = grids.configurations
-    by = groups.group(of.family[rows], grids.whole[rows] > 1)
+    family = of.family[rows].astype(np.int64)
+    small = np.flatnonzero((grids.idle_sms[rows] > 0) & (grids.blocks[rows] > 1))
+    for own in groups.rows_of(family[small]).values():
+        if few_warps(grids[rows[small[own[0]]]]):
+            family[small[own]] = -1 - of.device[rows[small[own]]]
+    by = groups.group(family, grids.whole[rows] > 1)
     totals = capped_losses(groups.sums(by, lost[rows]), of.device[rows[by.first]], _busy_ns(trace))
     early = groups.sums(by, (of.calls - of.steady_calls)[rows])
     steady_ns = groups.sums(by, of.steady_ns[rows])
@@ -279,15 +312,16 @@ def _by_kernel(
     ranked = first[groups.most_first(totals[first])]
     span_ns = gaps.steady_span_ns(trace)
     worth = takewhile(lambda place: severity_of(int(totals[place]), span_ns), ranked.tolist())
-    losses = [
-        Loss(
-            int(totals[place]),
-            grids[worst[place]],
-            *(int(parts[place]), int(early[place]), int(steady_ns[place])),
-        )
-        for place in worth
-    ]
-    return _gaining(trace, ((loss, [loss.worst.configuration]) for loss in losses))
+    losses = []
+    for place in worth:
+        figures = int(totals[place]), int(early[place]), int(steady_ns[place])
+        of_kernels = rows[order[by.ids[order] == place]]
+        of_kernels = of_kernels[np.sort(groups.group(of.family[of_kernels]).first)]
+        each = [of[row] for row in of_kernels.tolist()]
+        labels = tuple(one.label for one in each)
+        loss = Loss(figures[0], grids[worst[place]], int(parts[place]), *figures[1:])
+        losses.append((replace(loss, kernels=labels), each))
+    return _gaining(trace, losses)
 
 
 @fact
