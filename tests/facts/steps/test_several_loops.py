@@ -139,3 +139,50 @@ def test_the_report_is_about_the_longest(tmp_path, library):
         assert abs(verdict.steps - longest.passes) <= 2
         assert len(verdict.shares.loops) == len(loops)
         assert "Cold" not in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("warm", "waits", "number"), [(0, 0, 20), (8, 0, 20), (8, 3, 0), (28, 0, 0)]
+)
+def test_passes_of_a_model_that_events_time(tmp_path, warm, waits, number):
+    """Events that a stream waits for order work; passes that the host does not see may be layers.
+
+    So may those of which the fewer are timed.
+    """
+    program = Program(np.random.default_rng(0), "torch")
+    for count in range(warm + 20):
+        if count >= warm:
+            program.export.call("cudaEventRecord_v3020", program.at, program.at + US)
+            program.at += 2 * US
+        for name in range(9):
+            program.kernel(program.name.format(name), 100 * US, 256)
+            program.at += 5 * US
+    for _ in range(waits):
+        program.export.call("cudaStreamWaitEvent_v3020", program.at, program.at + US)
+        program.at += 2 * US
+    found = steps(with_steps(program.export.load(tmp_path)))
+    assert found.operations.tolist() == [9] * number
+
+
+@pytest.mark.parametrize(("longer_ns", "passes"), [(150, 170), (40 * US, 10)])
+def test_pauses_of_the_recorder_group_no_passes(tmp_path, longer_ns, passes):
+    """A program that never waits pauses before every 17th pass, by its own loop or by buffers."""
+    export, at = Export(), 1_000
+    for count in range(2 * 170):
+        at += 350 + (longer_ns if count % 34 == 0 else 0)
+        ready = 60 * US * (count + 1)
+        name = NAMES["native"].format(count % 2)
+        export.launch((at, at + 3 * US), (ready, ready + 50 * US), name=name)
+        at += 3 * US
+    assert len(steps(with_steps(export.load(tmp_path)))) == passes
+
+
+@pytest.mark.parametrize("loops", [7, 40])
+def test_many_loops_of_which_none_stands_out(tmp_path, loops):
+    """Letters name 27 of them, those with most time."""
+    program = Program(np.random.default_rng(0), "native")
+    for number in range(loops):
+        names = [program.name.format(number * 3 + kernel) for kernel in range(3)]
+        program.loop(names, 20, 512, "wait", (30 + number % 9) * MS)
+    found = steps(with_steps(program.export.load(tmp_path)))
+    assert len(np.unique(found.series)) == min(loops, 27)
