@@ -42,7 +42,7 @@ from traceview.traces.facts.steps.repetition import (
 )
 from traceview.traces.facts.steps.series import CALL, is_epoch, is_step
 from traceview.traces.facts.steps.steps import Steps, step_of_operations, steps, steps_source
-from traceview.traces.trace import Fact, Trace
+from traceview.traces.trace import Fact, Trace, fact
 from traceview.traces.trace.schema import TABLES, TORCH_PROFILER
 
 # The steps that `traceview record` adds to a program, used where it marks none of its own.
@@ -209,7 +209,7 @@ def _before(trace: Trace, loop: _Passes) -> Iterator[_Passes]:
     start launches other kernels (random weights, copies), its warm-up all of the loop's.
     """
     process, _, begin, end = loop
-    own, called_ns = _launches_of(trace, process)
+    own, called_ns = _launches(trace)[process]
     name = _kernel_names(trace, own)
     inside = intervals.inside(intervals.union(begin, end), called_ns)
     early = ~inside & (called_ns < end[-1])
@@ -233,7 +233,7 @@ those of the loop so many come with it, as the backward pass and the optimizer: 
 def _behind(trace: Trace, loop: _Passes, longest: _Passes) -> Iterator[_Passes]:
     """The passes of other loops behind one, unless they take next to nothing beside the longest."""
     process, _, _, end = loop
-    own, called_ns = _launches_of(trace, process)
+    own, called_ns = _launches(trace)[process]
     least_ns = _LEAST_BESIDE * _time_ns(trace, longest)
     yield from _stretches(trace, process, own[called_ns >= end[-1]], least_ns)
 
@@ -241,7 +241,7 @@ def _behind(trace: Trace, loop: _Passes, longest: _Passes) -> Iterator[_Passes]:
 def _early(trace: Trace, loop: _Passes, longest: _Passes) -> Iterator[_Passes]:
     """The passes of other loops before one, where these are no part of the start."""
     process, _, begin, _ = loop
-    (own, called_ns), ops = _launches_of(trace, process), operations(trace)
+    (own, called_ns), ops = _launches(trace)[process], operations(trace)
     least_ns = _LEAST_EARLY * _time_ns(trace, longest)
     least_work_ns = _LEAST_EARLY * ops.duration_ns[_in_passes(trace, longest)[0]].sum()
     for each in _stretches(trace, process, own[called_ns < begin[0]], least_ns):
@@ -299,7 +299,7 @@ def _longest_stretch(trace: Trace, process: int, rows: Array) -> _Passes | None:
 def _in_passes(trace: Trace, loop: _Passes) -> tuple[Array, Integers]:
     """The operations that the passes of a loop launch, in the order of the calls, and the pass."""
     process, _, begin, end = loop
-    own, called_ns = _launches_of(trace, process)
+    own, called_ns = _launches(trace)[process]
     of_pass = np.searchsorted(begin, called_ns, side="right") - 1
     inside = (of_pass >= 0) & (called_ns < end[of_pass])
     return own[inside], of_pass[inside]
@@ -382,14 +382,18 @@ _MOST_PARTS = 64
 """More loops than letters name are not told apart; behind each, a part without one is looked at."""
 
 
-def _launches_of(trace: Trace, process: int) -> tuple[Array, Integers]:
-    """The operations that a process launched outside of compilation, and the times of the calls."""
+@fact
+def _launches(trace: Trace) -> dict[int, tuple[Array, Integers]]:
+    """The operations that each process launches outside of compilation, and when it calls."""
     ops, calls = operations(trace), trace.recorded("api_calls")
-    own = np.flatnonzero((ops.process == process) & ops.launched)
-    called_ns = calls["start_ns"][ops.call[own]]
-    own, called_ns = (each[np.argsort(called_ns, kind="stable")] for each in (own, called_ns))
-    kept = ~intervals.inside(compilation(trace).of(process), called_ns)
-    return own[kept], called_ns[kept]
+    result = dict[int, tuple[Array, Integers]]()
+    for process in range(len(trace.processes)):
+        own = np.flatnonzero((ops.process == process) & ops.launched)
+        own = own[np.argsort(calls["start_ns"][ops.call[own]], kind="stable")]
+        called_ns = calls["start_ns"][ops.call[own]]
+        kept = ~intervals.inside(compilation(trace).of(process), called_ns)
+        result[process] = own[kept], called_ns[kept]
+    return result
 
 
 def _kernel_names(trace: Trace, own: Array) -> Integers:
