@@ -183,7 +183,11 @@ def _forecast(
     when = time_of(finding) if loops else None
     if when and finding.edit and model and len(loops) > 1:
         won = model().saved_time(finding.edit)
-        when = replace(when, time=won) if won.total() else when
+        # What the finding is about outside of all steps, such as warm-up that runs late, stays so.
+        steps = intervals.union(*map(np.concatenate, zip(*(x.time for x in loops), strict=True)))
+        beside = intervals.without(when.time, steps)
+        time = intervals.union(*map(np.concatenate, zip(won, beside, strict=True)))
+        when = replace(when, time=time) if won.total() else when
     saving = forecast(finding, loops, when)
     if not saving or row.analysis == trace_health.ANALYSIS.name:
         return row

@@ -24,7 +24,13 @@ from traceview.traces.facts.steps.inferred import (
     NEXT_TO_NOTHING,
 )
 from traceview.traces.facts.steps.series import COMPARABLE_STEPS, WARMED_UP_STEPS
-from traceview.traces.facts.steps.steps import pace, steady_operations, steps, steps_source
+from traceview.traces.facts.steps.steps import (
+    pace,
+    steady_operations,
+    steps,
+    steps_source,
+    time_by_series,
+)
 from traceview.traces.trace import Trace, fact
 
 COLD_FRACTION = 0.5
@@ -274,7 +280,7 @@ def after_warm_up(trace: Trace, rows: Integers) -> Integers:
 def _every_series(trace: Trace) -> list[Integers]:
     all_steps, timed = steps(trace), pace(trace)
     rows = np.flatnonzero(timed.timed & selected(trace, all_steps.process, all_steps.cpu_start_ns))
-    total_ns = np.bincount(all_steps.series[rows], timed.duration_ns[rows])
+    total_ns = time_by_series(trace, rows)
     there = groups.different(all_steps.series[rows])
     order = np.argsort(-total_ns[there], kind="stable")
     return [rows[all_steps.series[rows] == each] for each in there[order].tolist()]

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -32,10 +34,15 @@ from traceview.traces.facts.ranges import origins
 from traceview.traces.facts.ranges.ranges import attributed_operations, main_threads, pattern_of
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.nesting import call_other_modules, within_one_call
-from traceview.traces.facts.steps.repetition import Repetition, find_repetition
+from traceview.traces.facts.steps.repetition import (
+    LEAST_STEPS,
+    Repetition,
+    find_repetition,
+    regular_stretches,
+)
 from traceview.traces.facts.steps.series import CALL, is_epoch, is_step
 from traceview.traces.facts.steps.steps import Steps, step_of_operations, steps, steps_source
-from traceview.traces.trace import Fact, Trace
+from traceview.traces.trace import Fact, Trace, fact
 from traceview.traces.trace.schema import TABLES, TORCH_PROFILER
 
 # The steps that `traceview record` adds to a program, used where it marks none of its own.
@@ -157,11 +164,31 @@ def _with_inferred(trace: Trace) -> Trace:
         return _with_ranges(trace, rollouts, "pass") if rollouts else trace
     processes = groups.different(operations(trace).process)
     passes = [found for process in processes if (found := _passes(trace, process))]
-    if not passes or (marked != "none" and not _parts_of(passes, steps(trace))):
-        return trace
-    others = [other for each in passes for other in (*_before(trace, each), *_behind(trace, each))]
-    trace = _with_ranges(trace, passes, "step")
-    return _with_ranges(trace, others, "pass") if others else trace
+    if marked != "none":
+        return _with_loops(trace, passes) if _parts_of(passes, steps(trace)) else trace
+    return _with_loops(trace, passes)
+
+
+def _with_loops(trace: Trace, passes: list[_Passes]) -> Trace:
+    """The trace with the ranges of the loop of each process, and of the others beside it."""
+    loops = list[list[_Passes]]()
+    for loop in passes:
+        rollouts = [*_before(trace, loop)]
+        every = [*_by_size(trace, loop)]
+        longest = max(every, key=partial(_time_ns, trace))
+        every += [*_early(trace, loop, longest)] if not rollouts else []
+        every += _behind(trace, loop, longest)
+        every.sort(key=lambda each: -_time_ns(trace, each))
+        for number, each in enumerate((every[0], *rollouts, *every[1:])):
+            loops[number:] = loops[number:] or [[]]
+            loops[number].append(each)
+    for of_processes, name in zip(loops, _NAMES, strict=False):
+        trace = _with_ranges(trace, of_processes, name)
+    return trace
+
+
+_NAMES = ("step", "pass", *(f"pass_{letter}" for letter in ascii_lowercase[1:]))
+"""Names of loops, that with most time first; numbers in them would make them one series."""
 
 
 def _before_steps(trace: Trace) -> list[_Passes]:
@@ -182,7 +209,7 @@ def _before(trace: Trace, loop: _Passes) -> Iterator[_Passes]:
     start launches other kernels (random weights, copies), its warm-up all of the loop's.
     """
     process, _, begin, end = loop
-    own, called_ns = _launches_of(trace, process)
+    own, called_ns = _launches(trace)[process]
     name = _kernel_names(trace, own)
     inside = intervals.inside(intervals.union(begin, end), called_ns)
     early = ~inside & (called_ns < end[-1])
@@ -203,31 +230,170 @@ _LEAST_ALIKE, _LEAST_TRAINED = 0.5, 0.2
 those of the loop so many come with it, as the backward pass and the optimizer: of warm-up none."""
 
 
-def _behind(trace: Trace, loop: _Passes) -> Iterator[_Passes]:
-    """The passes of another loop behind one, unless they take next to nothing beside it."""
+def _behind(trace: Trace, loop: _Passes, longest: _Passes) -> Iterator[_Passes]:
+    """The passes of other loops behind one, unless they take next to nothing beside the longest."""
+    process, _, _, end = loop
+    own, called_ns = _launches(trace)[process]
+    least_ns = _LEAST_BESIDE * _time_ns(trace, longest)
+    yield from _stretches(trace, process, own[called_ns >= end[-1]], least_ns)
+
+
+def _early(trace: Trace, loop: _Passes, longest: _Passes) -> Iterator[_Passes]:
+    """The passes of other loops before one, where these are no part of the start."""
+    process, _, begin, _ = loop
+    (own, called_ns), ops = _launches(trace)[process], operations(trace)
+    least_ns = _LEAST_EARLY * _time_ns(trace, longest)
+    least_work_ns = _LEAST_EARLY * ops.duration_ns[_in_passes(trace, longest)[0]].sum()
+    for each in _stretches(trace, process, own[called_ns < begin[0]], least_ns):
+        if ops.duration_ns[_in_passes(trace, each)[0]].sum() >= least_work_ns:
+            yield each
+
+
+def _stretches(trace: Trace, process: int, rows: Array, least_ns: float) -> Iterator[_Passes]:
+    """The loops that these launches of a process make, one after the other.
+
+    The largest is looked for first, then what is before it and behind it. Few passes are no loop,
+    nor are those that take less than `least_ns`.
+    """
+    ops, calls, parts = operations(trace), trace.recorded("api_calls"), [rows]
+    for _ in range(_MOST_PARTS):
+        parts = [part for part in parts if len(part) and _lasts(ops, part, least_ns)]
+        if not parts:
+            return
+        rows = parts.pop(int(np.argmax([ops.duration_ns[part].sum() for part in parts])))
+        found = _loop_in(trace, process, rows)
+        if found is None:
+            continue
+        called_ns = calls["start_ns"][ops.call[rows]]
+        parts += [rows[called_ns < found[2][0]], rows[called_ns >= found[3][-1]]]
+        if len(found[2]) >= _LEAST_OTHERS and _time_ns(trace, found) >= least_ns:
+            yield from _by_size(trace, found)
+
+
+def _lasts(ops: Operations, rows: Array, least_ns: float) -> bool:
+    return bool(ops.end_ns[rows].max() - ops.start_ns[rows].min() >= least_ns)
+
+
+def _loop_in(trace: Trace, process: int, rows: Array) -> _Passes | None:
+    """The passes of these launches, or of the stretch with most work that has some."""
+    found = _passes_of(trace, process, rows, alone=False)
+    if found is not None:
+        return found
+    parts = regular_stretches(_sized(trace, rows), operations(trace).duration_ns[rows])
+    tried = (_passes_of(trace, process, rows[first:end], alone=False) for first, end in parts)
+    return next((each for each in tried if each and len(each[2]) >= _LEAST_OTHERS), None)
+
+
+def _longest_stretch(trace: Trace, process: int, rows: Array) -> _Passes | None:
+    """The longest loop of launches of which no one loop stands out, if most work is in loops."""
+    ops, loops = operations(trace), [*_stretches(trace, process, rows, 0.0)]
+    inside = [_in_passes(trace, loop)[0] for loop in loops]
+    work_ns = sum(int(ops.duration_ns[own].sum()) for own in inside)
+    passes = sum(len(loop[2]) for loop in loops)
+    if not loops or work_ns < _LEAST_COVERED * ops.duration_ns[rows].sum():
+        return None
+    alone = _end_a_start(trace, passes, np.concatenate(inside))
+    return None if alone else max(loops, key=partial(_time_ns, trace))
+
+
+def _in_passes(trace: Trace, loop: _Passes) -> tuple[Array, Integers]:
+    """The operations that the passes of a loop launch, in the order of the calls, and the pass."""
     process, _, begin, end = loop
-    own, called_ns = _launches_of(trace, process)
-    later = called_ns >= end[-1]
-    found = _passes_of(trace, process, own[later]) if later.any() else None
-    if found and len(found[2]) >= _LEAST_OTHERS:
-        _, thread, opens, until = found
-        opens = np.maximum(opens, end[-1])
-        if (until - opens).sum() >= _LEAST_BESIDE * (end[-1] - begin[0]):
-            yield process, thread, opens, until
+    own, called_ns = _launches(trace)[process]
+    of_pass = np.searchsorted(begin, called_ns, side="right") - 1
+    inside = (of_pass >= 0) & (called_ns < end[of_pass])
+    return own[inside], of_pass[inside]
+
+
+def _time_ns(trace: Trace, loop: _Passes) -> int:
+    """The time that the passes of a loop take if none is cold: so many times the usual one."""
+    (own, of_pass), ops = _in_passes(trace, loop), operations(trace)
+    last_ns = np.zeros(len(loop[2]), np.int64)
+    np.maximum.at(last_ns, of_pass, ops.end_ns[own])
+    apart_ns = np.diff(np.maximum.accumulate(last_ns[last_ns > 0]))
+    return int(median(apart_ns) * len(last_ns)) if len(apart_ns) else 0
+
+
+def _by_size(trace: Trace, loop: _Passes) -> Iterator[_Passes]:
+    """The passes of a loop apart where their kernels have other grids from some pass on.
+
+    A benchmark calls the same code with one size after the other. Passes that change now and then,
+    or come back to a size, are of one loop.
+    """
+    process, thread, begin, end = loop
+    ops, calls = operations(trace), trace.recorded("api_calls")
+    own, of_pass = _in_passes(trace, loop)
+    runs = ops.kind[own] == Kind.KERNEL
+    own, of_pass, kernels = own[runs], of_pass[runs], trace.recorded("kernels")
+    grids = (kernels[f"grid_{axis}"][ops.row[own]].astype(float) for axis in "xyz")
+    plateaus = _plateaus(np.bincount(of_pass, np.prod([*grids], axis=0), len(begin)))
+    if len(plateaus) == 1:
+        yield loop
+        return
+    begin, end, (firsts, lasts) = begin.copy(), end.copy(), np.array(plateaus).T
+    if not (origins.program_ranges(trace) & (trace.recorded("ranges")["thread"] == thread)).any():
+        # A pass reaches from the end of the one before it to its last launch, such as a copy behind
+        # a pause: those at other sizes end and begin with their own kernels.
+        begin[firsts[1:]] = calls["start_ns"][ops.call[own[np.searchsorted(of_pass, firsts[1:])]]]
+        end[lasts[:-1] - 1] = calls["end_ns"][
+            ops.call[own[np.searchsorted(of_pass, lasts[:-1]) - 1]]
+        ]
+    parts = [(process, thread, begin[first:last], end[first:last]) for first, last in plateaus]
+    times_ns = [_time_ns(trace, part) for part in parts]
+    yield from parts if min(times_ns) >= _LEAST_BESIDE * sum(times_ns) else [loop]
+
+
+def _plateaus(amount: Array) -> list[tuple[int, int]]:
+    """Begin and end of stretches of equal amounts that follow each other, else all as one."""
+    whole = [(0, len(amount))]
+    usual = amount[1:] == amount[:-1]
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], usual.astype(np.int8), [0]])))
+    flat = [(first, last + 1) for first, last in edges.reshape(-1, 2).tolist()]
+    flat = [(first, last) for first, last in flat if last - first >= LEAST_STEPS]
+    joined_up = list[tuple[int, int]]()
+    for first, last in flat:
+        if joined_up and _are_alike(amount[first], amount[joined_up[-1][0]]):
+            joined_up[-1] = joined_up[-1][0], last
+        else:
+            joined_up.append((first, last))
+    levels = np.sort([0.0, *(amount[first] for first, _ in joined_up)])
+    inside = sum(last - first for first, last in joined_up)
+    if len(joined_up) < 2 or inside < _EQUAL_PASSES * len(amount):
+        return whole
+    if any(_are_alike(*pair) for pair in pairwise(levels.tolist())):
+        return whole
+    # A pass between two sizes may have kernels of both.
+    joined_up[0], joined_up[-1] = (0, joined_up[0][1]), (joined_up[-1][0], len(amount))
+    return joined_up
+
+
+def _are_alike(one: float, other: float) -> bool:
+    return max(one, other) <= _ALIKE * min(one, other)
 
 
 _LEAST_OTHERS = 10
 """Results that are read back layer by layer, or printed, are fewer passes."""
+_LEAST_EARLY = 0.25
+"""Of the time and the GPU work of the longest loop: what repeats before it and takes less is of the
+start, such as random weights."""
+_LEAST_COVERED = 0.5
+"""Of the GPU's work: where less is in loops of which no one stands out, a program has none."""
+_MOST_PARTS = 64
+"""More loops than letters name are not told apart; behind each, a part without one is looked at."""
 
 
-def _launches_of(trace: Trace, process: int) -> tuple[Array, Integers]:
-    """The operations that a process launched outside of compilation, and the times of the calls."""
+@fact
+def _launches(trace: Trace) -> dict[int, tuple[Array, Integers]]:
+    """The operations that each process launches outside of compilation, and when it calls."""
     ops, calls = operations(trace), trace.recorded("api_calls")
-    own = np.flatnonzero((ops.process == process) & ops.launched)
-    called_ns = calls["start_ns"][ops.call[own]]
-    own, called_ns = (each[np.argsort(called_ns, kind="stable")] for each in (own, called_ns))
-    kept = ~intervals.inside(compilation(trace).of(process), called_ns)
-    return own[kept], called_ns[kept]
+    result = dict[int, tuple[Array, Integers]]()
+    for process in range(len(trace.processes)):
+        own = np.flatnonzero((ops.process == process) & ops.launched)
+        own = own[np.argsort(calls["start_ns"][ops.call[own]], kind="stable")]
+        called_ns = calls["start_ns"][ops.call[own]]
+        kept = ~intervals.inside(compilation(trace).of(process), called_ns)
+        result[process] = own[kept], called_ns[kept]
+    return result
 
 
 def _kernel_names(trace: Trace, own: Array) -> Integers:
@@ -422,8 +588,11 @@ def _in_one_call(trace: Trace, passes: _Passes) -> bool:
     return bool(around.any())
 
 
-def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
-    """The passes of these launches of a process, in the order of their calls."""
+def _passes_of(trace: Trace, process: int, rows: Array, *, alone: bool = True) -> _Passes | None:
+    """The passes of these launches of a process, in the order of their calls.
+
+    `alone` are those beside which no other loop is known.
+    """
     ops, calls = operations(trace), trace.recorded("api_calls")
     call = ops.call[rows]
     start, end = calls["start_ns"][call], calls["end_ns"][call]
@@ -436,19 +605,18 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     of_model = framework(trace) in _OF_MODELS
     passes = find_repetition(kind, pause, optimizer, marked, of_model)
     if passes is not None and passes.lag < _SHORT:
-        # A few kernels launched again at other sizes are a sweep and no loop: kernels of different
-        # grids, and copies of twice the bytes, are kept apart.
-        sizes = np.zeros((3, len(rows)), np.int64)
-        place = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
-        for axis, size in zip("xyz", sizes, strict=True):
-            size[place] = trace.recorded("kernels")[f"grid_{axis}"][ops.row[rows[place]]]
-        place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
-        sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
-        passes = find_repetition(groups.group(kind, *sizes).ids, pause, None, marked, of_model)
+        # A few kernels launched again at other sizes are a sweep and no loop.
+        passes = find_repetition(_sized(trace, rows), pause, None, marked, of_model)
     passes = passes or _after_a_warm_up(kind, marked, start, end)
+    if passes is None and alone:
+        return _longest_stretch(trace, process, rows)
     if passes is None or not _hold_the_work(passes, ops, rows):
         return None
-    if not optimizer.any() and _end_a_start(trace, passes, rows):
+    if (
+        alone
+        and not optimizer.any()
+        and _end_a_start(trace, len(passes.first), rows[passes.first[0] : passes.end])
+    ):
         return None
     # A loop that covers most of the recorded range makes it an epoch. In a range that is a single
     # step, an optimizer's updates of its parameters repeat as well.
@@ -465,10 +633,10 @@ def _passes_of(trace: Trace, process: int, rows: Array) -> _Passes | None:
     thread = int(main if (launching == main).any() else np.argmax(np.bincount(launching)))
     until = np.maximum.accumulate(end[last])
     # Ranges of libraries around the only kind of launch are the calls that make a pass.
-    alone = len(groups.different(kind[passes.first[0] : passes.end])) == 1
+    of_one_kind = len(groups.different(kind[passes.first[0] : passes.end])) == 1
     ranges = trace.recorded("ranges")
     own = (ranges["thread"] == thread) & (ranges["end_ns"] != NULL)
-    own &= origins.program_ranges(trace) | alone
+    own &= origins.program_ranges(trace) | of_one_kind
     ranges, first = ranges.take(own), start[passes.first]
     opens, until = _around_ranges(ranges, first, until)
     begin = np.append(opens, until[:-1])
@@ -566,12 +734,12 @@ def _hold_the_work(passes: Repetition, ops: Operations, rows: Array) -> bool:
     return bool(enough and time[inside].sum() >= _LEAST_OF_WORK * time.sum())
 
 
-def _end_a_start(trace: Trace, passes: Repetition, rows: Array) -> bool:
+def _end_a_start(trace: Trace, passes: int, inside: Array) -> bool:
     """Whether few passes of few operations are next to nothing beside the rest of a recording."""
-    inside, ops = rows[passes.first[0] : passes.end], operations(trace)
+    ops = operations(trace)
     took_ns = int(ops.end_ns[inside].max() - ops.start_ns[inside].min())
     first, last = recorded_span(trace)
-    few = len(passes.first) < _FEW_PASSES and len(inside) < FEW_IN_ALL
+    few = passes < _FEW_PASSES and len(inside) < FEW_IN_ALL
     return few and took_ns < BESIDE_START * (last - first)
 
 
@@ -593,8 +761,22 @@ def _kinds(trace: Trace, ops: Operations, rows: Array) -> Integers:
     return groups.group(kind, text).ids
 
 
+def _sized(trace: Trace, rows: Array) -> Integers:
+    """As `_kinds`, with kernels of different grids, and copies of twice the bytes, apart."""
+    ops, sizes = operations(trace), np.zeros((3, len(rows)), np.int64)
+    place = np.flatnonzero(ops.kind[rows] == Kind.KERNEL)
+    for axis, size in zip("xyz", sizes, strict=True):
+        size[place] = trace.recorded("kernels")[f"grid_{axis}"][ops.row[rows[place]]]
+    place = np.flatnonzero(ops.kind[rows] == Kind.COPY)
+    sizes[0, place] = np.frexp(trace.recorded("copies")["bytes"][ops.row[rows[place]]])[1]
+    return groups.group(_kinds(trace, ops, rows), *sizes).ids
+
+
 def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
-    """True for copies between host and GPU, CUDA graphs, and the first launch after a GPU wait."""
+    """True for copies between host and GPU, CUDA graphs, and the first launch after a GPU wait.
+
+    So is the first one after an event of a program that times its passes by them.
+    """
     result = cuda_graphs(trace).whole[rows] | cuda_graphs(trace).node[rows]
     copies = np.flatnonzero(ops.kind[rows] == Kind.COPY)
     direction = trace.recorded("copies").texts("direction")
@@ -602,10 +784,24 @@ def _marked(trace: Trace, ops: Operations, rows: Array) -> Mask:
     start_ns = trace.recorded("api_calls")["start_ns"]
     every = waits(trace)
     waiting = np.isin(every.does, (CallKind.SYNCHRONIZE, CallKind.COPY))
-    waited = every.start_ns[waiting & (every.process == ops.process[rows[0]])]
+    process = ops.process[rows[0]]
+    waited = every.start_ns[waiting & (every.process == process)]
+    waited = np.append(waited, _timed(trace, int(process)))
     after = np.searchsorted(start_ns[ops.call[rows]], waited)
     result[after[after < len(rows)]] = True
     return result
+
+
+def _timed(trace: Trace, process: int) -> Integers:
+    """When events were recorded, where no stream waits for any: the host reads their times."""
+    calls = trace.recorded("api_calls")
+    names, own = calls.texts("name"), calls["process"] == process
+    if (own & names.matching(_STREAM_WAIT.match)).any():
+        return np.zeros(0, np.int64)
+    return calls["start_ns"][own & names.matching(_EVENT.match)]
+
+
+_EVENT, _STREAM_WAIT = map(re.compile, (r"(cuda|cu|hip)EventRecord", r"(cuda|cu|hip)StreamWait"))
 
 
 def _as_ranges(passes: list[_Passes], name: str) -> Table:

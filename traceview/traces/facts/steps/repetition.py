@@ -70,6 +70,9 @@ _LEAST_COVERAGE = 0.2
 # Regular passes of fewer launches are a part of a loop whose launches change.
 _LEAST_REGULAR = 0.5
 _LEAST_SINGLE = 0.8
+_LEAST_SEEN = 10
+"""So many passes in a row that the host sees are steps, if they are half of all: of the layers of a
+step it sees one."""
 _APART_NS = 100_000
 """Layers of one call, and launches of one loop over data, follow each other more closely."""
 _AS_GOOD = 0.01
@@ -103,6 +106,27 @@ class Repetition:
     first: Integers
     end: int
     lag: int
+
+
+def regular_stretches(kind: Integers, work_ns: Integers) -> list[tuple[int, int]]:
+    """Begin and end of the stretches in which some kind recurs regularly, most work first.
+
+    No two distances of a kind that follow each other differ by more than twice. Programs that run
+    one variant after the other launch the same memset in each: these may be one stretch.
+    """
+    order = np.argsort(kind, kind="stable")
+    distance, same = np.diff(order), np.diff(kind[order]) == 0
+    shorter, longer = (f(distance[:-1], distance[1:]) for f in (np.minimum, np.maximum))
+    regular = same[:-1] & same[1:] & (longer <= 2 * shorter + _BRIDGED)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], regular.astype(np.int8), [0]])))
+    opens, closes = edges.reshape(-1, 2).T
+    enough = closes - opens >= LEAST_STEPS - 2
+    opens, closes = opens[enough], closes[enough]
+    first, end = order[opens], np.minimum(order[closes + 1] + distance[closes], len(kind))
+    done_ns = np.append(0, np.cumsum(work_ns))
+    most_first = np.argsort(done_ns[first] - done_ns[end], kind="stable")
+    stretches = zip(first[most_first].tolist(), end[most_first].tolist(), strict=True)
+    return [*dict.fromkeys(stretches)][:_MOST_TRIED]
 
 
 @record
@@ -225,8 +249,17 @@ def _not_layers(
     if layered or float(pauses.max()) >= _SEAM * max(arrays.median(pauses), 1.0):
         return passes
     if after is None:
-        return None if of_model else passes
+        return passes if not of_model else _seen(passes, marked) if marked is not None else None
     return _between(after, end, pause_ns)
+
+
+def _seen(passes: Repetition, marked: Mask) -> Repetition | None:
+    """The passes in a row that the host sees each of: a program warms up before it times them."""
+    first, end = passes.first, passes.end
+    begin, behind = nesting.longest_marked(first, end, marked)
+    if behind - begin < max(_LEAST_REGULAR * len(first), _LEAST_SEEN):
+        return None
+    return _repetition(first[begin:behind], int(np.append(first, end)[behind]))
 
 
 def _conflict(group: nesting.Grouping, first: Integers, after: Integers, lag: int) -> bool:

@@ -73,8 +73,8 @@ def warm_up_range_windows(trace: Trace) -> dict[int, Intervals]:
     return {} if inside.all() else windows
 
 
-_STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#")
-_NEAR_STEP = re.compile(r"(?i)(step|iter|batch|execute_).*")
+_STEP = re.compile(r"(?i).*(step|iteration|iter|batch)[\W_]*#|pass_(?:[b-z]_)?#$")
+_NEAR_STEP = re.compile(r"(?i)(step|iter|batch|execute_|pass_).*")
 _EPOCH = re.compile(r"(?i).*(?<![a-z])(epoch|fold|trial)s?(?![a-z])")
 _NEAR_EPOCH = re.compile(r"(?i)(epoch|fold|trial).*")
 _LAYER = re.compile(r"(?i).*(?<!p)layers?[\W_]*#")
