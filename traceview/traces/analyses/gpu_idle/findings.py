@@ -209,7 +209,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     within = np.zeros(len(gaps.gaps(trace)), bool)
     within[part.samples.gap] = True
     line = line_sites.longest_line(trace, part.samples, part.time_ns)
-    action, lost = remedies.part_remedy(trace, part, line), activities.ACTIVITIES[part.doing].lost
+    action = remedies.part_remedy(trace, part, line, within)
+    lost = activities.ACTIVITIES[part.doing].lost
     idle = IdleClaim(trace, device, within, part.time_ns, lost, action)
     severity = severity_of(part.time_ns, gaps.steady_spans_ns(trace)[device])
     assert severity
@@ -351,7 +352,9 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
             severity = "high"
             kernels = np.isin(operations(trace).kind, (Kind.KERNEL, Kind.GRAPH)).any()
             idle.lost = "before its first kernel" if kernels else "between copies, without a kernel"
-            idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), causes.LAUNCH_LATE)
+            idle.remedy = remedies.if_repeated(
+                trace, remedies.take_out(trace, own), causes.LAUNCH_LATE
+            )
             line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
             if line:
                 sentences.at_line(idle, line, None)

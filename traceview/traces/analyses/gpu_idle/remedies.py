@@ -23,6 +23,7 @@ from traceview.traces.facts.kernel_classes import framework, terms
 from traceview.traces.facts.launches import cuda_graphs, waits
 from traceview.traces.facts.operations import POOLS, CallKind, Kind, api_calls, operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
+from traceview.traces.facts.round_trips import between_copies
 from traceview.traces.facts.samples import leaves_at, leaves_in, stacks_through
 from traceview.traces.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact, schema
@@ -485,8 +486,18 @@ def short_gaps_remedy(trace: Trace, after: Integers) -> str:
     return _SHORT_GAPS + _SHORTER_IN_GRAPHS
 
 
-def take_out(trace: Trace) -> str:
-    """The remedy for launch-late idle time in which the CPU did work other than launching."""
+_LEAVE_ON_GPU = (
+    "Compute this on the GPU and leave the data there: it comes between reading results back and "
+    "the next upload, so it can hardly be done earlier. What must stay on the CPU can take turns "
+    "with the GPU on two sets of data."
+)
+
+
+def take_out(trace: Trace, own: Mask) -> str:
+    """The remedy for launch-late idle time, of these gaps, in which the CPU did other work."""
+    idle_ns = gaps.gaps(trace).idle_ns
+    if 2 * int(idle_ns[own & between_copies(trace)].sum()) > int(idle_ns[own].sum()):
+        return _LEAVE_ON_GPU
     what = (
         "Take this CPU work out of the loop: do it earlier"
         if len(pace(trace).timed)
@@ -497,8 +508,8 @@ def take_out(trace: Trace) -> str:
     )
 
 
-def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
-    """The remedy for CPU work other than launching, by the line with most of it."""
+def other_work_remedy(trace: Trace, line: line_sites.LineSite | None, own: Mask) -> str:
+    """The remedy for CPU work other than launching in these gaps, by the line with most of it."""
     if line and line.inner and line.inner.startswith("torch.optim."):
         return _UPDATE_ON_GPU
     if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
@@ -509,7 +520,7 @@ def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
             call = wording.made_on_cpu(line.source or "")
         if call:
             return wording.make_on_gpu(call)
-    return take_out(trace)
+    return take_out(trace, own)
 
 
 def operators_in(pattern: str | None) -> list[str]:
@@ -518,10 +529,10 @@ def operators_in(pattern: str | None) -> list[str]:
     return re.findall(r"aten::(\w+)", found[0]) if found else []
 
 
-def in_operators(trace: Trace, pattern: str | None) -> str:
+def in_operators(trace: Trace, pattern: str | None, own: Mask) -> str:
     """The remedy for CPU work other than launching in this range, by the operator that fills."""
     makes = next((name for name in operators_in(pattern) if _MAKES.match(name.rstrip("_"))), None)
-    return wording.make_on_gpu(f"torch.{makes}") if makes else take_out(trace)
+    return wording.make_on_gpu(f"torch.{makes}") if makes else take_out(trace, own)
 
 
 def lost_by(trace: Trace, cause: int) -> str:
@@ -612,8 +623,10 @@ _KEEP_ITERATOR = (
 _NEW_ITERATOR = re.compile(r"\bnext\(\s*(?:iter|enumerate)\(")
 
 
-def part_remedy(trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSite | None) -> str:
-    """The remedy for a part of idle time, by the function that most of it passed in."""
+def part_remedy(
+    trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSite | None, own: Mask
+) -> str:
+    """The remedy for a part of idle time in these gaps, by the function with most of it."""
     stack, time_ns = part.samples.site, part.samples.time_ns
     doing = activities.ACTIVITIES[part.doing]
     if part.doing == activities.DATA_WAIT and line and _NEW_ITERATOR.search(line.source or ""):
@@ -627,4 +640,4 @@ def part_remedy(trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSit
         return doing.action
     if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
         return _PLANS
-    return other_work_remedy(trace, line)
+    return other_work_remedy(trace, line, own)

@@ -67,7 +67,7 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
         )
     if cause == causes.LAUNCH_LATE:
         idle.remedy = (
-            remedies.other_work_remedy(idle.trace, line)
+            remedies.other_work_remedy(idle.trace, line, idle.gaps)
             if line.other_work
             else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )
@@ -130,7 +130,7 @@ def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     where = wording.inside(trace, pattern, "range_pattern")
     idle.say_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
     if late_parts.is_other_work(trace, None, site):
-        idle.remedy = remedies.in_operators(trace, pattern)
+        idle.remedy = remedies.in_operators(trace, pattern, idle.gaps)
 
 
 def in_messages(idle: IdleClaim) -> bool:
@@ -201,7 +201,9 @@ def of_accident(idle: IdleClaim, accident: line_sites.Accident, whole_ns: int) -
         idle.lost = "in long pauses of the CPU outside CUDA (of {whole_ns} waiting for launches)"
         sends = in_messages(idle)
         idle.remedy = (
-            activities.ACTIVITIES[activities.MESSAGE].action if sends else remedies.take_out(trace)
+            activities.ACTIVITIES[activities.MESSAGE].action
+            if sends
+            else remedies.take_out(trace, idle.gaps)
         )
     else:
         calls, took = operations.api_calls(trace), "It took"
