@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import traceview
@@ -10,6 +9,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.traces.analyses.gpu_idle import remedies
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.facts.idle import lines
 
 MS = 1_000_000
 SITE = "/usr/lib/python3.12/site-packages"
@@ -170,7 +170,7 @@ def test_other_time_of_a_jax_program_is_not_that_of_the_wait(export, message, tm
     assert any(message in finding.message for finding in findings)
 
 
-NONE = np.zeros(0, bool)
+NONE = lines.joined([])
 MADE_ON_THE_GPU = "Make the data on the GPU: pass device='cuda' to {}, which"
 
 

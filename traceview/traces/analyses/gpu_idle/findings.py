@@ -209,7 +209,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     within = np.zeros(len(gaps.gaps(trace)), bool)
     within[part.samples.gap] = True
     line = line_sites.longest_line(trace, part.samples, part.time_ns)
-    action = remedies.part_remedy(trace, part, line, within)
+    action = remedies.part_remedy(trace, part, line)
     lost = activities.ACTIVITIES[part.doing].lost
     idle = IdleClaim(trace, device, within, part.time_ns, lost, action)
     severity = severity_of(part.time_ns, gaps.steady_spans_ns(trace)[device])

@@ -249,8 +249,9 @@ class PassedLines(NamedTuple):
     of_line: Array
 
     def innermost(self, fits: Mask) -> int:
-        """Of the lines that fit, the one that least passes through."""
-        return int(np.argmin(np.where(fits, self.of_line, np.inf)))
+        """Of the lines that fit, the one that least passes through, of equal ones the inner one."""
+        # Frames come by stack, innermost first.
+        return int(np.lexsort((self.line.first, self.of_line, ~fits))[0])
 
     def line_at(self, trace: Trace, line: int) -> SampledLine | None:
         return line_of(trace, self.frame[self.line.first[[line]]], 1)
@@ -259,6 +260,7 @@ class PassedLines(NamedTuple):
 def passed_lines(trace: Trace, of_stack: Array) -> PassedLines:
     """What passes through each line of the program, of what each row of stack_sites has."""
     frames, frame = trace.recorded("python_frames"), program_frames(trace)
+    frame = frame[of_stack[frames["stack"][frame]] > 0]
     stack = frames["stack"][frame]
     line = groups.group(frames.texts("file").codes[frame], frames["line"][frame])
     # A line that calls itself is in a stack once.

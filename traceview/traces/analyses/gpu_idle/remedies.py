@@ -17,7 +17,7 @@ from traceview.traces.facts.copies import uses_managed_memory
 from traceview.traces.facts.dependencies import forecast, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
 from traceview.traces.facts.dependencies.graph import Edge
-from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, lines
+from traceview.traces.facts.idle import cpu_activity, cpu_tasks, gap_bounds, gaps, lines
 from traceview.traces.facts.idle.causes import idle_graph, idle_parts
 from traceview.traces.facts.kernel_classes import framework, terms
 from traceview.traces.facts.launches import cuda_graphs, waits
@@ -327,18 +327,6 @@ NODES = (
 )
 LEAST_FRACTION_OF_BUILDS = 0.1
 """Graphs are built or changed in the loop where it does so for this part of their launches."""
-_UPDATE_ON_GPU = (
-    "Keep these parameters and their optimizer on the GPU. If they do not fit, update on the CPU "
-    "while the GPU works on the next batch."
-)
-_KEEP_IN_REGION = (
-    "Keep these arrays on the GPU: open a data region around the loop (acc data, omp target data), "
-    "so that directives inside copy nothing. Put what must be copied into pinned memory (nvc "
-    "-gpu=pinned): pageable memory goes through buffers of the runtime."
-)
-_DATA_DIRECTIVE = re.compile(
-    r"__pgi_uacc_data|__tgt_target_data|GOACC_(data|enter|update)|GOMP_target_(data|enter|update)"
-)
 _MAKES = re.compile(
     r"(?:torch\.)?(?:rand(?:n|int)?(?:_like)?|normal|bernoulli|multinomial"
     r"|(?:zeros|ones|full)(?:_like)?|arange|linspace|eye)$"
@@ -508,19 +496,23 @@ def take_out(trace: Trace, own: Mask) -> str:
     )
 
 
-def other_work_remedy(trace: Trace, line: line_sites.LineSite | None, own: Mask) -> str:
-    """The remedy for CPU work other than launching in these gaps, by the line with most of it."""
-    if line and line.inner and line.inner.startswith("torch.optim."):
-        return _UPDATE_ON_GPU
-    if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
-        return _KEEP_IN_REGION
+def other_work_remedy(
+    trace: Trace, line: line_sites.LineSite | None, samples: lines.IdleSamples
+) -> str:
+    """The remedy for CPU work other than launching, by what most of it is, else by its line."""
+    task, part = cpu_tasks.main_task(trace, samples.site, samples.time_ns)
+    if task and part > _MOSTLY_ONE_TASK:
+        return task.remedy
     if line and framework(trace) == "torch":
         call = line.inner if line.inner and _MAKES.match(line.inner) else ""
         if not line.inner and _TO_COPY.search(line.source or ""):
             call = wording.made_on_cpu(line.source or "")
         if call:
             return wording.make_on_gpu(call)
-    return take_out(trace, own)
+    return take_out(trace, groups.marked(samples.gap, len(gaps.gaps(trace))))
+
+
+_MOSTLY_ONE_TASK = 0.5
 
 
 def operators_in(pattern: str | None) -> list[str]:
@@ -623,10 +615,8 @@ _KEEP_ITERATOR = (
 _NEW_ITERATOR = re.compile(r"\bnext\(\s*(?:iter|enumerate)\(")
 
 
-def part_remedy(
-    trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSite | None, own: Mask
-) -> str:
-    """The remedy for a part of idle time in these gaps, by the function with most of it."""
+def part_remedy(trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSite | None) -> str:
+    """The remedy for a part of idle time, by the function that most of it passed in."""
     stack, time_ns = part.samples.site, part.samples.time_ns
     doing = activities.ACTIVITIES[part.doing]
     if part.doing == activities.DATA_WAIT and line and _NEW_ITERATOR.search(line.source or ""):
@@ -640,4 +630,4 @@ def part_remedy(
         return doing.action
     if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
         return _PLANS
-    return other_work_remedy(trace, line, own)
+    return other_work_remedy(trace, line, part.samples)

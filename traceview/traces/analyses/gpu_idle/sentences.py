@@ -14,7 +14,7 @@ from traceview.traces.analyses import wording
 from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, line_sites, remedies
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
-from traceview.traces.facts.idle import cpu_activity, gaps
+from traceview.traces.facts.idle import cpu_activity, gaps, lines
 from traceview.traces.facts.ranges.origins import calls_of_mpi
 from traceview.traces.facts.samples import (
     LEAST_SAMPLES,
@@ -66,8 +66,10 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
             through_source=through.source,
         )
     if cause == causes.LAUNCH_LATE:
+        every = line_sites.samples_of(idle.trace, idle.gaps)
+        at_it = every.take(lines.lines_of(idle.trace, every) == line.number)
         idle.remedy = (
-            remedies.other_work_remedy(idle.trace, line, idle.gaps)
+            remedies.other_work_remedy(idle.trace, line, at_it)
             if line.other_work
             else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )

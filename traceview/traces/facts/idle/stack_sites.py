@@ -409,3 +409,41 @@ def helping_samples(trace: Trace, thread: int, windows: Intervals) -> NativeSamp
     own &= intervals.inside(waits, time) & intervals.inside(windows, time)
     most = np.bincount(samples.thread[own], minlength=1).argmax()
     return NativeSamples(*(column[own & (samples.thread == most)] for column in samples))
+
+
+class SampledFunction(NamedTuple):
+    """A function of a program, and how many of some samples are in it or what it calls."""
+
+    function: str
+    module: str
+    samples: int
+
+
+def innermost_function(trace: Trace, site: Integers, least: float) -> SampledFunction | None:
+    """The function in which, with its callees, this part of the samples of native code is.
+
+    Of several the innermost one. Only functions in the files of the samples' own ones count. None
+    without any.
+    """
+    frames, sites = trace.recorded("native_frames"), stack_sites(trace)
+    names, modules = frames.texts("function"), frames.texts("module")
+    row = native_rows(trace, frames["stack"])
+    own = np.array([bool(re.match(_RUNTIME, function_name(str(each)))) for each in names.values])
+    program = modules.isin({str(each) for each in sites.file.take(groups.different(site)).decode()})
+    kept = program & (names.codes >= 0) & ~_matching(names, own.tolist())
+    rows = np.flatnonzero(kept & groups.isin(row, site))
+    if not len(rows):
+        return None
+    # The instances of a template are one function, in a stack once.
+    plain = names.map([function_name(str(each)) for each in names.values]).codes
+    function = groups.group(plain[rows])
+    once = groups.group(row[rows], function.ids).first
+    of_site = np.bincount(site, minlength=len(sites))
+    count = np.bincount(function.ids[once], of_site[row[rows[once]]], function.size)
+    fits = count >= least * len(site)
+    if not fits.any():
+        return None
+    # Frames come by stack, innermost first.
+    most = int(np.lexsort((function.first, count, ~fits))[0])
+    first = int(rows[function.first[most]])
+    return SampledFunction(str(names[first]), str(modules[first]), int(count[most]))
