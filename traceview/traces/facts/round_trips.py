@@ -117,10 +117,10 @@ def lost_by(trace: Trace, every: Gaps, trips: Sequence[RoundTrips]) -> Mask:
 
 
 @fact
-def between_copies(trace: Trace) -> Mask:
-    """True for the gaps between reading results back and the next upload, in most steps of a loop.
+def between_copies(trace: Trace) -> Integers:
+    """The bytes read back before gaps between that and the next upload, 0 for other gaps.
 
-    Outside of steps many of them are a loop.
+    They are in most steps of a loop; outside of steps many of them are one.
     What the CPU does there works on the former, or makes the latter. Single values are no results:
     a loop prints its loss, and uploads the next batch.
     """
@@ -129,7 +129,7 @@ def between_copies(trace: Trace) -> Mask:
     copied = np.flatnonzero(ops.kind == Kind.COPY)
     sizes[copied] = trace.recorded("copies")["bytes"][ops.row[copied]]
     reads, sends = (copies & (sizes > _A_VALUE) for copies in (downloads(trace), uploads(trace)))
-    result = np.zeros(len(every), bool)
+    result = np.zeros(len(every), np.int64)
     for device, own in groups.rows_of(every.device).items():
         rows = np.flatnonzero(ops.device == device)
         before, after = (np.searchsorted(rows, each[own]) for each in (every.before, every.after))
@@ -143,14 +143,15 @@ def between_copies(trace: Trace) -> Mask:
             np.minimum.accumulate(np.where(each[rows], place, end)[::-1])[::-1][after]
             for each in (sends, ops.kind != Kind.COPY)
         )
-        result[own] = downloads(trace)[every.before[own]] & (read > sent) & (send < work)
+        between = downloads(trace)[every.before[own]] & (read > sent) & (send < work)
+        result[own] = np.where(between, sizes[rows][read], 0)
     of_gap, series = step[every.after], np.append(steps(trace).series, -1)
-    in_steps, working = (groups.different(each) for each in (of_gap[result], step[step >= 0]))
+    in_steps, working = (groups.different(each) for each in (of_gap[result > 0], step[step >= 0]))
     usual = [
         loop
         for loop in groups.different(series[in_steps[in_steps >= 0]]).tolist()
         if np.mean(groups.isin(working[series[working] == loop], in_steps)) > _MOSTLY
     ]
-    if np.count_nonzero(result & (of_gap < 0)) >= _LEAST:
+    if np.count_nonzero(result[of_gap < 0]) >= _LEAST:
         usual.append(-1)
-    return result & np.isin(series[of_gap], usual)
+    return np.where(np.isin(series[of_gap], usual), result, 0)

@@ -218,16 +218,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     asks = line_sites.asking_line(trace, part.samples) if loads else None
     if asks and line and asks.place != line.name:
         sentences.for_batches_of(idle, asks)
-    if line and part.doing == activities.CPU and line.time_ns < part.time_ns:
-        sentences.in_function(idle, line)
-    elif line:
-        sentences.at_line(idle, line, None)
-    elif part.doing == activities.MESSAGE:
-        sentences.in_messages(idle)
-    else:
-        sentences.in_range(idle)
-    if part.doing == activities.LOCK:
-        _by_helper(idle)
+    _say_where(idle, part, line)
     lone = gap_evidence.lone_gap(trace, within, part=True)
     is_lone = bool(lone and lone.fraction >= gap_evidence.STANDS_OUT)
     if is_lone:
@@ -248,6 +239,22 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         # Nothing tells how long its latency or the other rank makes a message take.
         return replace(claim, saved_ns=0)
     return replace(claim, edit=edit, saving=saving, outside=outside)
+
+
+def _say_where(idle: IdleClaim, part: CpuPart, line: line_sites.LineSite | None) -> None:
+    """Name the function, the line or the range that a part of idle time passed in."""
+    if line and part.hidden:
+        sentences.around_function(idle, line)
+    elif line and part.doing == activities.CPU and line.time_ns < part.time_ns:
+        sentences.in_function(idle, line)
+    elif line:
+        sentences.at_line(idle, line, None)
+    elif part.doing == activities.MESSAGE:
+        sentences.in_messages(idle)
+    else:
+        sentences.in_range(idle)
+    if part.doing == activities.LOCK:
+        _by_helper(idle)
 
 
 def _by_helper(idle: IdleClaim) -> None:

@@ -480,12 +480,20 @@ _LEAVE_ON_GPU = (
     "with the GPU on two sets of data."
 )
 
+_SEVERAL_AT_ONCE = (
+    "Work on several cases at once (searches, environments, sequences), so that one upload and "
+    "one read-back serve all, or let the GPU work on one set while the CPU works on the other: "
+    "this comes between reading results back and the next upload, so it can hardly be done earlier."
+)
+_DATA = 1 << 16
+"""Bytes from which on results are data. The CPU decides by less: 144 bytes of a tree search."""
+
 
 def take_out(trace: Trace, own: Mask) -> str:
     """The remedy for launch-late idle time, of these gaps, in which the CPU did other work."""
-    idle_ns = gaps.gaps(trace).idle_ns
-    if 2 * int(idle_ns[own & between_copies(trace)].sum()) > int(idle_ns[own].sum()):
-        return _LEAVE_ON_GPU
+    idle_ns, read = gaps.gaps(trace).idle_ns, between_copies(trace)
+    if 2 * int(idle_ns[own & (read > 0)].sum()) > int(idle_ns[own].sum()):
+        return _LEAVE_ON_GPU if np.median(read[own & (read > 0)]) > _DATA else _SEVERAL_AT_ONCE
     what = (
         "Take this CPU work out of the loop: do it earlier"
         if len(pace(trace).timed)

@@ -115,6 +115,15 @@ def in_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
     )
 
 
+def around_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
+    """Say that the time was in or between calls of a function, as far as samples of Python tell."""
+    idle.say(
+        " It was in or between calls of {function}: what ran in between is not known, since Python "
+        "is sampled where it calls a library, near the ends of these gaps.",
+        function=line.function,
+    )
+
+
 def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     """Name what the CPU did during most of the launch-late time, and in which range."""
     trace, pattern = idle.trace, late_parts.range_pattern(idle.trace, site)
