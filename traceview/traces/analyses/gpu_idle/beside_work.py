@@ -14,12 +14,12 @@ from traceview.base import groups, intervals
 from traceview.base.findings import RECORDING, Severity, Subject
 from traceview.base.tables import Integers, Mask
 from traceview.base.vocabulary.activities import CPU, DATA_LOADING, FILE, TENSORS
+from traceview.traces.analyses.gpu_idle.cpu_tasks import cpu_tasks, main_task
 from traceview.traces.analyses.gpu_idle.line_sites import (
     LEAST_SAMPLES,
     launching_sites,
     passed_lines,
 )
-from traceview.traces.facts.idle.cpu_tasks import cpu_tasks, main_task
 from traceview.traces.facts.idle.first_calls import after_warm_up, series
 from traceview.traces.facts.idle.lines import doing_at, sampled_threads, sampling_period_ns
 from traceview.traces.facts.idle.page_migrations import fault_times

@@ -20,6 +20,7 @@ from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.idle.lines import IdleSamples
 from traceview.traces.facts.idle.stack_sites import stack_sites
 from traceview.traces.facts.ranges import origins, ranges
+from traceview.traces.facts.samples import UNNAMED_FUNCTIONS
 from traceview.traces.trace import Trace
 
 MOST_FUNCTIONS = 2
@@ -106,8 +107,9 @@ def _parts(
             alike = samples.doing == doing
             parts.append(CpuPart(doing, samples.take(alike), time_ns))
             samples = samples.take(~alike)
-    if not parts and line_sites.hides_python(trace, samples):
-        return _hidden(trace, of, samples, span_ns)
+    hidden = None if parts else _hidden(trace, of, samples, span_ns)
+    if hidden:
+        return [hidden], samples.take(~groups.isin(samples.gap, hidden.samples.gap))
     function_of = stack_sites(trace).function_number
     for _ in range(MOST_FUNCTIONS):
         # The samples at work other than launching, in the function with most of it.
@@ -123,24 +125,29 @@ def _parts(
     return parts, samples
 
 
-def _hidden(
-    trace: Trace, own: Mask, samples: IdleSamples, span_ns: int
-) -> tuple[list[CpuPart], IdleSamples]:
-    """All long gaps as one part, around the function with most of the samples in them."""
+def _hidden(trace: Trace, own: Mask, samples: IdleSamples, span_ns: int) -> CpuPart | None:
+    """All long gaps as one part, around the function with most samples, where these miss the rest.
+
+    None where that has no name, the part is small, or most samples are of launching.
+    """
+    if not line_sites.hides_python(trace, samples):
+        return None
     every, function_of = gaps(trace), stack_sites(trace).function_number
     rows = np.flatnonzero(own & (every.idle_ns > ELSEWHERE_NS))
     inside = groups.isin(samples.gap, rows)
     seen = samples.site[inside & line_sites.works_on_cpu(trace, samples)]
-    seen = seen[function_of[seen] >= 0]
+    names = stack_sites(trace).function.isin(UNNAMED_FUNCTIONS)
+    seen = seen[(function_of[seen] >= 0) & ~names[seen]]
     time_ns = every.idle_ns[rows].astype(np.int64)
-    if not len(seen) or severity_of(int(time_ns.sum()), span_ns) not in ("high", "medium"):
-        return [], samples
+    counts = severity_of(int(time_ns.sum()), span_ns) in ("high", "medium")
+    if not counts or 2 * len(seen) <= np.count_nonzero(inside):
+        return None
     most = int(np.argmax(np.bincount(function_of[seen])))
     site = np.full(len(rows), seen[function_of[seen] == most][0])
     none = np.zeros(len(rows), bool)
     doing = np.full(len(rows), CPU, np.uint8)
     part = IdleSamples(rows, site, time_ns, doing, none, every.start_ns[rows])
-    return [CpuPart(CPU, part, int(time_ns.sum()), hidden=True)], samples.take(~inside)
+    return CpuPart(CPU, part, int(time_ns.sum()), hidden=True)
 
 
 # Whether the CPU launches late because it does other work: then fewer launches would not help.

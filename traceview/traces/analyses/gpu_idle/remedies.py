@@ -12,12 +12,12 @@ from traceview.base.findings import Edit
 from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import wording
-from traceview.traces.analyses.gpu_idle import late_parts, line_sites
+from traceview.traces.analyses.gpu_idle import cpu_tasks, late_parts, line_sites
 from traceview.traces.facts.copies import uses_managed_memory
 from traceview.traces.facts.dependencies import forecast, replay
 from traceview.traces.facts.dependencies.blame import IdlePart
 from traceview.traces.facts.dependencies.graph import Edge
-from traceview.traces.facts.idle import cpu_activity, cpu_tasks, gap_bounds, gaps, lines
+from traceview.traces.facts.idle import cpu_activity, gap_bounds, gaps, lines
 from traceview.traces.facts.idle.causes import idle_graph, idle_parts
 from traceview.traces.facts.kernel_classes import framework, terms
 from traceview.traces.facts.launches import cuda_graphs, waits
