@@ -53,6 +53,7 @@ def test_the_function_that_waits_is_named(tmp_path, function, name, chained, sam
         waiting("advance(int)", chained=False, sampled=1, number=4),
         waiting("advance(int)", "check(int)"),
         waiting("_PyEval_EvalFrameDefault", module="/usr/bin/python3.12"),
+        waiting("__libc_start_main", module="libc.so.6"),
         waiting("run(int)", module="/usr/lib/python3/dist-packages/numpy/core.so"),
     ],
 )

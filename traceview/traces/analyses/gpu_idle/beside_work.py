@@ -163,6 +163,7 @@ def _much(trace: Trace) -> Iterator[TimeClaim]:
     work = intervals.covered(operations(trace))
     inside = intervals.union(timed.begin_ns[rows], timed.end_ns[rows]) if len(rows) else work
     what, run_ns = "step" if len(rows) else "GPU work", stop - start
+    loops = inside if len(rows) else intervals.EMPTY
     first, last = int(inside.start[0]), int(inside.end[-1])
     between = intervals.gaps(inside) if len(rows) else intervals.EMPTY
     sides = (
@@ -175,7 +176,7 @@ def _much(trace: Trace) -> Iterator[TimeClaim]:
         free = intervals.without(part, work)
         for window in told:
             free = intervals.without(free, _window(*window))
-        found = _by_samples(trace, thread, free) if len(free.start) else None
+        found = _by_samples(trace, thread, free, loops) if len(free.start) else None
         found = _besides_pages(trace, found) if found else None
         # What is much of a run, or most of a part that is.
         least_ns = _LEAST_PART * run_ns
@@ -262,8 +263,16 @@ def _besides_pages(trace: Trace, work: _Work) -> _Work:
     return work._replace(worked_ns=left_ns, moved_ns=moved_ns)
 
 
-def _by_samples(trace: Trace, thread: int, windows: intervals.Intervals) -> _Work | None:
+def _by_samples(
+    trace: Trace,
+    thread: int,
+    windows: intervals.Intervals,
+    loops: intervals.Intervals = intervals.EMPTY,
+) -> _Work | None:
     """The work of a thread in windows by samples at the program's own lines; None without any.
+
+    Functions of Python that also run in `loops` are warm-up before them: what they call of a
+    library may have no frame.
 
     Or that of a thread that works while this one waits, where it is more. What a library that
     launches does, calls of CUDA, imports and compilation are none.
@@ -286,6 +295,9 @@ def _by_samples(trace: Trace, thread: int, windows: intervals.Intervals) -> _Wor
     in_calls = intervals.covered(calls, calls.thread == thread)
     called = intervals.inside(in_calls, times)
     works &= ~called
+    if len(rows):
+        function = stack_sites(trace).function_number[site]
+        works &= ~groups.isin(function, function[intervals.inside(loops, times)])
     inside = intervals.inside(windows, times)
     chosen = np.flatnonzero(works & inside)
     worked_ns = len(chosen) * sampling_period_ns(times)

@@ -36,7 +36,7 @@ from traceview.traces.trace import Trace, fact
 
 _BASE = (
     r"^\[|(^|/)lib(cu|nv|Tools|nccl|acc|i?omp|pg[a-z]|mpi|open-|uc[mpst]\b|fabric)\w*[-.\w]*\.so"
-    r"|(^|/)mca_\w+\.so|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux"
+    r"|(^|/)mca_\w+\.so|(^|/)lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux"
 )
 _INTERPRETER = r"(^|/)(lib)?(python|ipython|pypy|julia|java|node)[\d.]*[td]?(\.so[\d.]*)?$"
 _SYSTEM = rf"{_BASE}|{_INTERPRETER}|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/"
