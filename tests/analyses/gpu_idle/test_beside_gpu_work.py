@@ -437,3 +437,15 @@ def test_kinds_of_work_that_are_each_much_of_a_run_have_findings_of_their_own(tm
 
     assert sum(each.time_at_stake_ns for each in found) == pytest.approx(4 * S, rel=0.02)
     assert {each.action[:8] for each in found} == {"Draw the", "Take it "}
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize(("function", "said"), [("step", False), ("prepare", True)])
+def test_what_the_steps_do_too_is_their_warm_up(tmp_path, where, function, said):
+    """A first call that loads a library has no frame of it."""
+    frames = [("/home/user/run.py", 64, function), MAIN]
+    export = sampled_run(where, frames, S, gpu=S, kernels=30)
+    found = [each for each in traceview.analyze(export.load(tmp_path)).findings
+             if "CPU works for" in each.finding.message]  # fmt: skip
+
+    assert bool(found) is said
