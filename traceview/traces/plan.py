@@ -174,7 +174,8 @@ def planned(
 ) -> list[RankedFinding]:
     """The findings in their order, those whose remedies are in the plan by their places in it.
 
-    As they are where one that is not in the plan comes before its first.
+    As they are where one that is not in the plan comes before its first, but for a low one on what
+    is beside the steps.
     """
     of_steps = bool(loops and len(model.follows))
     chosen = [at for at, row in enumerate(in_order) if _plannable(row, of_steps)]
@@ -196,10 +197,16 @@ def planned(
         result[at] = _as_replayed(replace(result[at], finding=finding, won=won), of)
     order = sorted(range(len(result)), key=lambda at: (*keys[at], _place(result[at])))
     result = [result[at] for at in order]
-    first = next((row for row in result if not in_doubt(row)), None)
+    about = (row for row in result if not in_doubt(row) and not _is_low_beside(row))
+    first = next(about, None)
     if first and first.won and first.won.place == 0:
         return result
     return [*in_order]
+
+
+def _is_low_beside(row: RankedFinding) -> bool:
+    finding = row.finding
+    return finding.severity == "low" and not finding.edit and not finding.share_of_step_pct
 
 
 def in_doubt(row: RankedFinding) -> bool:

@@ -240,6 +240,7 @@ def test_of_samples_only_their_share_goes(tmp_path):
         gaps(trace).idle_ns[rows] // 2,
         np.zeros(len(rows), np.uint8),
         np.ones(len(rows), bool),
+        gaps(trace).start_ns[rows],
     )
 
     edit = remedies.remove_pauses(trace, rows, half)

@@ -9,6 +9,7 @@ from tests.analyses.single_answer import ask, rows
 from tests.build import Export
 from traceview.traces.analyses.gpu_idle import remedies
 from traceview.traces.analyses.gpu_idle.analysis import ANALYSIS
+from traceview.traces.facts.idle import lines
 
 MS = 1_000_000
 SITE = "/usr/lib/python3.12/site-packages"
@@ -169,6 +170,7 @@ def test_other_time_of_a_jax_program_is_not_that_of_the_wait(export, message, tm
     assert any(message in finding.message for finding in findings)
 
 
+NONE = lines.joined([])
 MADE_ON_THE_GPU = "Make the data on the GPU: pass device='cuda' to {}, which"
 
 
@@ -186,7 +188,7 @@ def test_tensors_that_the_cpu_fills_are_to_be_made_on_the_gpu(kernel, inner, rem
     trace = Export().launch((0, 1), (2, 3), name=f"void {kernel}<float>(int)").load(tmp_path)
     line = SimpleNamespace(inner=inner, source=None)
 
-    assert remedies.other_work_remedy(trace, line).startswith(remedy)
+    assert remedies.other_work_remedy(trace, line, NONE).startswith(remedy)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_line_that_makes_what_it_copies_is_to_make_it_on_the_gpu(source, call,
     line = SimpleNamespace(inner=inner, source=source)
 
     expected = MADE_ON_THE_GPU.format(call) if call and not inner else "Take this CPU work"
-    assert remedies.other_work_remedy(trace, line).startswith(expected)
+    assert remedies.other_work_remedy(trace, line, NONE).startswith(expected)
 
 
 def test_an_optimizer_that_launches_nothing_updates_on_the_cpu(tmp_path):

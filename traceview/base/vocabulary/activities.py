@@ -57,13 +57,6 @@ CPU = add(Activity(
     "cpu", colors=("#d9cdb4", "#5c543f"),
     lost="while the CPU did other work than launching",
     amount="other CPU work",
-    by_frame=(
-        (r"(?:site|dist)-packages/(?:torch/utils/tensorboard|tensorboardX|tensorboard)/",
-         "Log less often or fewer tensors: each is copied to the CPU and processed there."),
-        (r"jax/_src/callback\.py::",
-         "Compute this in JAX instead of a host callback, or on the CPU before the step: the GPU "
-         "waits for what a callback returns."),
-    ),
 ))
 TENSORS = add(Activity(
     "tensors", colors=("#d9cdb4", "#5c543f"), rank="computes with torch",

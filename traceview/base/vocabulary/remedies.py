@@ -14,6 +14,7 @@ SHORT: Mapping[str, str] = {
     "Cast their input to": "cast the input to float32",
     "Make this call before": "move the call out of the loop",
     "Compute this on the GPU": "compute on the GPU",
+    "Work on several cases at once": "work on several at once",
     "Where communication ends long before it is needed": "leave more SMs to compute",
     "Look first at what comes after the wait": "remove the wait",
     "Read results on the CPU less often": "read results less often",

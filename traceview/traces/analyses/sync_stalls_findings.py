@@ -17,6 +17,7 @@ from traceview.traces.analyses import wording
 from traceview.traces.facts import copies, savings
 from traceview.traces.facts.forecast import LEAST_STEPS, model
 from traceview.traces.facts.idle.gaps import every_gap, unknown_idle
+from traceview.traces.facts.idle.stack_sites import function_of_waits
 from traceview.traces.facts.idle.typical import typical_gap
 from traceview.traces.facts.kernel_classes import framework, terms
 from traceview.traces.facts.launches import between, waits
@@ -402,6 +403,9 @@ def _name(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, dic
         values = {"line": sampled.place, "function": sampled.function}
         of = "" if sampled.function in UNNAMED_FUNCTIONS else " in {function}"
         return f"{what} at {{line}}{of}", {**cells, **values}
+    if function := function_of_waits(trace, listed.row[place.own]):
+        cells |= {"function": function.function, "module": function.module.rpartition("/")[2]}
+        what += " in {function} ({module})"
     return what + wording.inside(trace, path, "range_path"), cells
 
 

@@ -16,10 +16,10 @@ from traceview.base.records import record
 from traceview.base.tables import Integers, Mask
 from traceview.traces.facts.copies import downloads, uploads
 from traceview.traces.facts.idle.causes import OWN_WORK_NS
-from traceview.traces.facts.idle.gaps import Gaps, unknown_idle
+from traceview.traces.facts.idle.gaps import Gaps, gaps, unknown_idle
 from traceview.traces.facts.kernel_classes import terms
 from traceview.traces.facts.launches import between, waits
-from traceview.traces.facts.operations import api_calls, calls_that_enqueue, operations
+from traceview.traces.facts.operations import Kind, api_calls, calls_that_enqueue, operations
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.savings import FOR_THE_GPU
 from traceview.traces.facts.steps.steps import steady_operations, step_of_operations, steps
@@ -114,3 +114,44 @@ def lost_by(trace: Trace, every: Gaps, trips: Sequence[RoundTrips]) -> Mask:
     pause = rows[every.before] & rows[every.after] & (every.duration_ns <= OWN_WORK_NS)
     within: Mask = (every.within >= 0) & groups.isin(every.within, ops.call[copies_of(trips)])
     return (pause | within) & ~every.one_time
+
+
+@fact
+def between_copies(trace: Trace) -> Integers:
+    """The bytes read back before gaps between that and the next upload, 0 for other gaps.
+
+    They are in most steps of a loop; outside of steps many of them are one.
+    What the CPU does there works on the former, or makes the latter. Single values are no results:
+    a loop prints its loss, and uploads the next batch.
+    """
+    ops, every, step = operations(trace), gaps(trace), step_of_operations(trace)
+    sizes = np.zeros(len(ops), np.int64)
+    copied = np.flatnonzero(ops.kind == Kind.COPY)
+    sizes[copied] = trace.recorded("copies")["bytes"][ops.row[copied]]
+    reads, sends = (copies & (sizes > _A_VALUE) for copies in (downloads(trace), uploads(trace)))
+    result = np.zeros(len(every), np.int64)
+    for device, own in groups.rows_of(every.device).items():
+        rows = np.flatnonzero(ops.device == device)
+        before, after = (np.searchsorted(rows, each[own]) for each in (every.before, every.after))
+        place, end = np.arange(len(rows)), len(rows)
+        # The last to read or send before each gap, and the first to send or compute behind it.
+        read, sent = (
+            np.maximum.accumulate(np.where(each[rows], place, -1))[before]
+            for each in (reads, sends)
+        )
+        send, work = (
+            np.minimum.accumulate(np.where(each[rows], place, end)[::-1])[::-1][after]
+            for each in (sends, ops.kind != Kind.COPY)
+        )
+        between = downloads(trace)[every.before[own]] & (read > sent) & (send < work)
+        result[own] = np.where(between, sizes[rows][read], 0)
+    of_gap, series = step[every.after], np.append(steps(trace).series, -1)
+    in_steps, working = (groups.different(each) for each in (of_gap[result > 0], step[step >= 0]))
+    usual = [
+        loop
+        for loop in groups.different(series[in_steps[in_steps >= 0]]).tolist()
+        if np.mean(groups.isin(working[series[working] == loop], in_steps)) > _MOSTLY
+    ]
+    if np.count_nonzero(result[of_gap < 0]) >= _LEAST:
+        usual.append(-1)
+    return np.where(np.isin(series[of_gap], usual), result, 0)

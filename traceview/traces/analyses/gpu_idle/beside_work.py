@@ -5,25 +5,28 @@ data made by the program, the same on the CPU to compare with.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.findings import RECORDING, Severity, Subject
-from traceview.base.tables import Integers
-from traceview.base.vocabulary.activities import CPU, DATA_LOADING, TENSORS
+from traceview.base.tables import Integers, Mask
+from traceview.base.vocabulary.activities import CPU, DATA_LOADING, FILE, TENSORS
+from traceview.traces.analyses.gpu_idle.cpu_tasks import cpu_tasks, main_task
 from traceview.traces.analyses.gpu_idle.line_sites import (
     LEAST_SAMPLES,
     launching_sites,
     passed_lines,
 )
+from traceview.traces.facts.idle.first_calls import after_warm_up, series
 from traceview.traces.facts.idle.lines import doing_at, sampled_threads, sampling_period_ns
 from traceview.traces.facts.idle.page_migrations import fault_times
 from traceview.traces.facts.idle.stack_sites import (
     function_name,
     helping_samples,
+    innermost_function,
     stack_sites,
     unwound_samples,
 )
@@ -58,7 +61,10 @@ _NEXT_TO_NONE = 0.005
 """So much of the GPU's time and operations, before or after, is not yet or no more its work: four
 fills of 1,060 operations, 0.1 of 217 ms, before data are made for 1.6 s (k-means with Thrust)."""
 _NAMED = 0.5
-"""A place with less of the work than this is not named."""
+"""A place, or a kind of work, with less of the work than this is not named."""
+_LEAST_PART, _MUCH, _LEAST_PART_NS = 0.1, 0.25, 100_000_000
+"""The parts of a run that CPU work outside of the steps is worth a finding for, and of medium
+severity. Shorter work is not known by samples."""
 
 _HELPER = "another thread, which the launching one waits for,"
 
@@ -76,27 +82,49 @@ class _Work(NamedTuple):
     helper: bool = False
     moved_ns: int = 0
 
+    def part(self, chosen: Mask) -> _Work:
+        """What some of its samples are of it."""
+        worked_ns = self.worked_ns * int(np.count_nonzero(chosen)) // max(len(self.sites), 1)
+        return self._replace(worked_ns=worked_ns, sites=self.sites[chosen])
+
 
 @fact
 def beside_gpu_work(trace: Trace) -> tuple[TimeClaim, ...]:
     """The CPU work before or behind all GPU work, where it takes most of a run."""
-    return tuple(_claims(trace))
+    return tuple(_about(trace))
 
 
-def _claims(trace: Trace) -> Iterator[TimeClaim]:
+@fact
+def beside_steps(trace: Trace) -> tuple[TimeClaim, ...]:
+    """Other CPU work that takes much of a run: before, between or behind steps, or all GPU work."""
+    return tuple(_much(trace))
+
+
+def beside_work(trace: Trace) -> tuple[TimeClaim, ...]:
+    """All CPU work that is worth a finding, in no order."""
+    return beside_gpu_work(trace) + beside_steps(trace)
+
+
+def _launching_thread(trace: Trace) -> int | None:
+    """The thread that launches most; None where something is selected, or nothing launched."""
     ops, calls = operations(trace), api_calls(trace)
-    launching = ops.call[ops.launched]
-    if trace.selection or not len(launching):
+    launching = calls.thread[ops.call[ops.launched]]
+    if trace.selection or not len(launching) or not len(intervals.covered(ops).start):
+        # Operations of no length, as clocks of a few ticks have, are none.
+        return None
+    return int(np.bincount(launching).argmax())
+
+
+def _about(trace: Trace) -> Iterator[TimeClaim]:
+    ops, thread = operations(trace), _launching_thread(trace)
+    if thread is None:
         return
-    thread, work = int(np.bincount(calls.thread[launching]).argmax()), intervals.covered(ops)
-    if not len(work.start):
-        # Operations of no length, as clocks of a few ticks have.
-        return
+    work = intervals.covered(ops)
     begin, end = _work_that_counts(work, ops.start_ns)
     nearly = begin > work.start[0], end < work.end[-1]
     start, stop = recorded_span(trace)
     steps, sides = bool(pace(trace).timed.any()), ((start, begin), (end, stop))
-    seen = [found for side in sides if (found := _by_samples(trace, thread, side))]
+    seen = [found for side in sides if (found := _by_samples(trace, thread, _window(*side)))]
     part, times = _PART, _TIMES
     compiled = compiled_since(trace, thread) is not None
     if not seen and (compiled or not steps):
@@ -112,28 +140,101 @@ def _claims(trace: Trace) -> Iterator[TimeClaim]:
     if not whole and worked_ns < max(part * run_ns, times * gpu_ns):
         return
     severity: Severity = "high" if worked_ns >= _MOST * run_ns else "medium"
+    # Where steps are found, they are what was recorded.
+    severity = "low" if steps and not whole else severity
     for found in works:
         after = found.window[1] > end
-        subject, words, figures = place(trace, found.sites)
-        moved = {"moved_ns": found.moved_ns} if found.moved_ns else {}
-        yield TimeClaim(
-            subject,
-            {"worked_ns": found.worked_ns, "run_ns": run_ns, "gpu_ns": gpu_ns, **moved, **figures},
-            None,
-            {},
-            saved_ns=found.worked_ns,
-            window=found.window,
-            words={
-                "when": ("After" if after else "Before")
-                + (" nearly all" if nearly[after] else " the last" if after else " the first"),
-                "which": "That" if nearly[after] else "From first to last, the",
-                "who": _HELPER if found.helper else "the CPU",
-                **words,
-            },
-            remedy=_AFTER + _PAGES * bool(moved) if after else _BEFORE,
-            # Where steps are found, they are what was recorded.
-            severity="low" if steps and not whole else severity,
-        )
+        when = ("nearly all", "the last" if after else "the first")[not nearly[after]]
+        words = {
+            "when": f"{'After' if after else 'Before'} {when} GPU work",
+            "which": "That" if nearly[after] else "From first to last, the",
+        }
+        for each in _by_task(trace, found, run_ns):
+            yield _claim(trace, each, run_ns, words, severity, {"gpu_ns": gpu_ns})
+
+
+def _much(trace: Trace) -> Iterator[TimeClaim]:
+    """The claims on work in the parts of a run, by samples at a place that can be named."""
+    thread = _launching_thread(trace)
+    if thread is None or recording_options(trace).bounded:
+        return
+    (start, stop), timed = recorded_span(trace), pace(trace)
+    rows = np.concatenate([groups.NO_ROWS, *(after_warm_up(trace, own) for own in series(trace))])
+    work = intervals.covered(operations(trace))
+    inside = intervals.union(timed.begin_ns[rows], timed.end_ns[rows]) if len(rows) else work
+    what, run_ns = "step" if len(rows) else "GPU work", stop - start
+    loops = inside if len(rows) else intervals.EMPTY
+    first, last = int(inside.start[0]), int(inside.end[-1])
+    between = intervals.gaps(inside) if len(rows) else intervals.EMPTY
+    sides = (
+        (f"Before the first {what}", _window(start, first)),
+        (f"Between {what}s", between),
+        (f"After the last {what}", _window(last, stop)),
+    )
+    told = [each.window for each in beside_gpu_work(trace)]
+    for when, part in sides:
+        free = intervals.without(part, work)
+        for window in told:
+            free = intervals.without(free, _window(*window))
+        found = _by_samples(trace, thread, free, loops) if len(free.start) else None
+        found = _besides_pages(trace, found) if found else None
+        # What is much of a run, or most of a part that is.
+        least_ns = _LEAST_PART * run_ns
+        if part.total() >= least_ns:
+            least_ns = min(least_ns, _MOST * part.total())
+        if not found or found.worked_ns < max(least_ns, _LEAST_PART_NS):
+            continue
+        for each in _by_task(trace, found, run_ns):
+            severity: Severity = "medium" if each.worked_ns >= _MUCH * run_ns else "low"
+            claim = _claim(trace, each, run_ns, {"when": when}, severity, {})
+            if {"function", "site"} & {*claim.words}:
+                yield claim
+
+
+def _window(start: int | None, end: int | None) -> intervals.Intervals:
+    return intervals.Intervals(np.array([start or 0]), np.array([end or 0]))
+
+
+def _by_task(trace: Trace, work: _Work, run_ns: int) -> Iterator[_Work]:
+    """The work; in parts where a kind of it, and the rest, each are much of the run."""
+    task = cpu_tasks(trace)[work.sites]
+    for number in groups.different(task[task >= 0]).tolist():
+        own = work.part(task == number)
+        rest = work.part(task != number)
+        if min(own.worked_ns, rest.worked_ns) >= _LEAST_PART * run_ns:
+            yield own
+            work, task = rest, task[task != number]
+    yield work
+
+
+def _claim(
+    trace: Trace,
+    work: _Work,
+    run_ns: int,
+    words: Mapping[str, str],
+    severity: Severity,
+    values: Mapping[str, int],
+) -> TimeClaim:
+    subject, named, figures = place(trace, work.sites)
+    task, part = main_task(trace, work.sites, np.ones(len(work.sites)))
+    moved = {"moved_ns": work.moved_ns} if work.moved_ns else {}
+    after = words["when"].startswith("After")
+    remedy = (_AFTER if after else _BEFORE) + _PAGES * (after and bool(moved))
+    if task and part >= _NAMED and len(work.sites) >= LEAST_SAMPLES:
+        remedy = task.remedy
+        if named and task.what:
+            named, figures = {**named, "task": task.what}, {**figures, "task_pct": 100 * part}
+    return TimeClaim(
+        subject,
+        {"worked_ns": work.worked_ns, "run_ns": run_ns, **values, **moved, **figures},
+        None,
+        {},
+        saved_ns=work.worked_ns,
+        window=work.window,
+        words={"who": _HELPER if work.helper else "the CPU", **words, **named},
+        remedy=remedy,
+        severity=severity,
+    )
 
 
 def _work_that_counts(work: intervals.Intervals, starts: Integers) -> tuple[int, int]:
@@ -162,26 +263,42 @@ def _besides_pages(trace: Trace, work: _Work) -> _Work:
     return work._replace(worked_ns=left_ns, moved_ns=moved_ns)
 
 
-def _by_samples(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | None:
-    """The work of a thread in a window by samples at the program's own lines; None without any.
+def _by_samples(
+    trace: Trace,
+    thread: int,
+    windows: intervals.Intervals,
+    loops: intervals.Intervals = intervals.EMPTY,
+) -> _Work | None:
+    """The work of a thread in windows by samples at the program's own lines; None without any.
+
+    Functions of Python that also run in `loops` are warm-up before them: what they call of a
+    library may have no frame.
 
     Or that of a thread that works while this one waits, where it is more. What a library that
-    launches does, imports and compilation are start-up.
+    launches does, calls of CUDA, imports and compilation are none.
     """
     samples, own = trace.recorded("python_samples"), sampled_threads(trace)[thread]
-    rows = np.flatnonzero(samples["thread"] == own)
+    calls, rows = api_calls(trace), np.flatnonzero(samples["thread"] == own)
     if len(rows):
         times, site = samples["time_ns"][rows], samples["stack"][rows]
-        works = np.isin(doing_at(trace, rows), (CPU, TENSORS, DATA_LOADING))
+        doing = doing_at(trace, rows)
+        works = np.isin(doing, (CPU, TENSORS, DATA_LOADING))
+        # To write text is to format it first.
+        works |= (doing == FILE) & (cpu_tasks(trace)[site] >= 0)
     else:
         times, _, site = unwound_samples(trace).of_thread(thread)
         works = np.ones(len(times), bool)
-    helped = _by_helper(trace, thread, window)
+    helped = _by_helper(trace, thread, windows)
     if not len(times):
         return helped
     works &= (stack_sites(trace).number[site] >= 0) & ~launching_sites(trace)[site]
-    start, end = window
-    inside = (times >= start) & (times < end)
+    in_calls = intervals.covered(calls, calls.thread == thread)
+    called = intervals.inside(in_calls, times)
+    works &= ~called
+    if len(rows):
+        function = stack_sites(trace).function_number[site]
+        works &= ~groups.isin(function, function[intervals.inside(loops, times)])
+    inside = intervals.inside(windows, times)
     chosen = np.flatnonzero(works & inside)
     worked_ns = len(chosen) * sampling_period_ns(times)
     runs = trace.recorded("thread_runs")
@@ -192,17 +309,25 @@ def _by_samples(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | N
         close = np.diff(times) <= _CLOSE * sampling_period_ns(times)
         both = (works & inside)[:-1] & (works & inside)[1:] & close
         worked_ns = max(worked_ns, int(ran_ns[both].sum()))
-    found = _Work(min(worked_ns, end - start), window, site[chosen])
+        outside = inside & ~called
+        if compiled_since(trace, thread) is not None and 2 * len(chosen) > outside.sum():
+            # All that a compiled program runs is known: samples tell which part of it is its own.
+            left = intervals.without(intervals.intersection(windows, on_cpu), in_calls)
+            own_ns = left.total() * len(chosen) // int(outside.sum())
+            worked_ns = max(worked_ns, own_ns)
+    window = int(windows.start[0]), int(windows.end[-1])
+    found = _Work(min(worked_ns, windows.total()), window, site[chosen])
     return helped if helped and helped.worked_ns > found.worked_ns else found
 
 
-def _by_helper(trace: Trace, thread: int, window: tuple[int, int]) -> _Work | None:
-    """The work of another thread in a window while a thread waits for it; None without any."""
-    within = intervals.Intervals(*(np.array([time]) for time in window))
-    times, _, site = helping_samples(trace, thread, within)
+def _by_helper(trace: Trace, thread: int, windows: intervals.Intervals) -> _Work | None:
+    """The work of another thread in windows while a thread waits for it; None without any."""
+    times, _, site = helping_samples(trace, thread, windows)
     site = site[~launching_sites(trace)[site]]
-    worked_ns = len(site) * sampling_period_ns(times)
-    return _Work(min(worked_ns, window[1] - window[0]), window, site, True) if len(site) else None
+    worked_ns, window = len(site) * sampling_period_ns(times), (windows.start[0], windows.end[-1])
+    if not len(site):
+        return None
+    return _Work(min(worked_ns, windows.total()), (int(window[0]), int(window[1])), site, True)
 
 
 def _by_calls(trace: Trace, thread: int, begin: int, end: int) -> list[_Work]:
@@ -267,34 +392,28 @@ def place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[s
         said = {"site": line.place, "calling": line.named_function, "source": line.source}
         known = {name: text for name, text in said.items() if text}
         return line.subject, known, {"line_pct": 100 * float(passed.of_line[most]) / len(site)}
-    each = groups.group(sites.number[site])
-    count = groups.count(each)
-    most = int(count.argmax())
-    if count[most] < _NAMED * len(site):
+    function = innermost_function(trace, site, _NAMED)
+    if function is None:
         return RECORDING, {}, {}
-    row = int(site[each.first[most]])
-    function, module = function_name(str(sites.function[row])), str(sites.file[row])
-    words = {"function": function, "module": module.rpartition("/")[2]}
-    return RECORDING, words, {"function_pct": 100 * int(count[most]) / len(site)}
+    name, module = function_name(function.function), function.module.rpartition("/")[2]
+    percent = 100 * function.samples / len(site)
+    return RECORDING, {"function": name, "module": module}, {"function_pct": percent}
 
 
-_AFTER = (
-    "Take it out of the run: if it checks the results, check a smaller case, or compare on the GPU "
-    "with a library."
-)
+_AFTER = "Take it out of the run, or do it on several threads or on the GPU."
 _PAGES = (
     " Unified memory comes back page by page as the CPU reads it: prefetch it before "
     "(cudaMemPrefetchAsync to cudaCpuDeviceId)."
 )
 _BEFORE = (
-    "Take it out of the run: if it prepares the data, prepare it on the GPU or on several threads, "
-    "or load it ready-made; if it is a reference to compare with, leave it out."
+    "Take it out of the run (keep what it makes in a file), or do it on several threads or on the "
+    "GPU."
 )
 
 RULE = FindingRule(
-    beside_gpu_work,
-    "{when} GPU work {who} works for {worked_ns} of the {run_ns} recorded[, by samples "
-    "{function_pct} of it in {function} ({module})][, by samples {line_pct} of it at {site}]"
-    "[ in {calling}][ (`{source}`)].[ Pages of unified memory that it touches move for another "
-    "{moved_ns}.] {which} GPU work takes {gpu_ns}.",
+    beside_work,
+    "{when} {who} works for {worked_ns} of the {run_ns} recorded[, by samples {function_pct} of it "
+    "in {function} ({module})][, by samples {line_pct} of it at {site}][ in {calling}]"
+    "[ (`{source}`)][, {task_pct} {task}].[ Pages of unified memory that it touches move for "
+    "another {moved_ns}.][ {which} GPU work takes {gpu_ns}.]",
 )

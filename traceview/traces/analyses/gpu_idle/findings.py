@@ -210,7 +210,8 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     within = np.zeros(len(gaps.gaps(trace)), bool)
     within[part.samples.gap] = True
     line = line_sites.longest_line(trace, part.samples, part.time_ns)
-    action, lost = remedies.part_remedy(trace, part, line), activities.ACTIVITIES[part.doing].lost
+    action = remedies.part_remedy(trace, part, line)
+    lost = activities.ACTIVITIES[part.doing].lost
     idle = IdleClaim(trace, device, within, part.time_ns, lost, action)
     severity = severity_of(part.time_ns, gaps.steady_spans_ns(trace)[device])
     assert severity
@@ -218,16 +219,7 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
     asks = line_sites.asking_line(trace, part.samples) if loads else None
     if asks and line and asks.place != line.name:
         sentences.for_batches_of(idle, asks)
-    if line and part.doing == activities.CPU and line.time_ns < part.time_ns:
-        sentences.in_function(idle, line)
-    elif line:
-        sentences.at_line(idle, line, None)
-    elif part.doing == activities.MESSAGE:
-        sentences.in_messages(idle)
-    else:
-        sentences.in_range(idle)
-    if part.doing == activities.LOCK:
-        _by_helper(idle)
+    _say_where(idle, part, line)
     lone = gap_evidence.lone_gap(trace, within, part=True)
     is_lone = bool(lone and lone.fraction >= gap_evidence.STANDS_OUT)
     if is_lone:
@@ -248,6 +240,22 @@ def _off_cpu(trace: Trace, device: int, part: CpuPart) -> TimeClaim:
         # Nothing tells how long its latency or the other rank makes a message take.
         return replace(claim, saved_ns=0)
     return replace(claim, edit=edit, saving=saving, outside=outside)
+
+
+def _say_where(idle: IdleClaim, part: CpuPart, line: line_sites.LineSite | None) -> None:
+    """Name the function, the line or the range that a part of idle time passed in."""
+    if line and part.hidden:
+        sentences.around_function(idle, line)
+    elif line and part.doing == activities.CPU and line.time_ns < part.time_ns:
+        sentences.in_function(idle, line)
+    elif line:
+        sentences.at_line(idle, line, None)
+    elif part.doing == activities.MESSAGE:
+        sentences.in_messages(idle)
+    else:
+        sentences.in_range(idle)
+    if part.doing == activities.LOCK:
+        _by_helper(idle)
 
 
 def _by_helper(idle: IdleClaim) -> None:
@@ -355,7 +363,9 @@ def one_time(trace: Trace) -> Iterator[TimeClaim]:
             severity = "high"
             kernels = np.isin(operations(trace).kind, (Kind.KERNEL, Kind.GRAPH)).any()
             idle.lost = "before its first kernel" if kernels else "between copies, without a kernel"
-            idle.remedy = remedies.if_repeated(trace, remedies.take_out(trace), causes.LAUNCH_LATE)
+            idle.remedy = remedies.if_repeated(
+                trace, remedies.take_out(trace, own), causes.LAUNCH_LATE
+            )
             line = line_sites.longest_line(trace, line_sites.samples_of(trace, own), idle_ns)
             if line:
                 sentences.at_line(idle, line, None)

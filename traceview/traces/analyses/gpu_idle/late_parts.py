@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.base import intervals
+from traceview.base import groups, intervals
 from traceview.base.findings import LostTime, severity_of
 from traceview.base.records import record
 from traceview.base.tables import Mask
 from traceview.base.vocabulary.activities import CPU
 from traceview.base.vocabulary.causes import GARBAGE_COLLECTION, LAUNCH_LATE
 from traceview.traces.analyses.gpu_idle import line_sites
-from traceview.traces.facts.idle.cpu_activity import LateSite, late_idle_in
+from traceview.traces.facts.idle.cpu_activity import ELSEWHERE_NS, LateSite, late_idle_in
 from traceview.traces.facts.idle.gaps import gaps, steady_spans_ns
 from traceview.traces.facts.idle.lines import IdleSamples
 from traceview.traces.facts.idle.stack_sites import stack_sites
 from traceview.traces.facts.ranges import origins, ranges
+from traceview.traces.facts.samples import UNNAMED_FUNCTIONS
 from traceview.traces.trace import Trace
 
 MOST_FUNCTIONS = 2
@@ -27,11 +28,15 @@ MOST_FUNCTIONS = 2
 
 
 class CpuPart(NamedTuple):
-    """Idle time in which the CPU did one thing but launching: `doing`, a place in ACTIVITIES."""
+    """Idle time in which the CPU did one thing but launching: `doing`, a place in ACTIVITIES.
+
+    Where it is `hidden`, samples tell that it was around calls of a function, not where it was.
+    """
 
     doing: int
     samples: IdleSamples
     time_ns: int
+    hidden: bool = False
 
 
 @record
@@ -78,7 +83,7 @@ class Habit:
 def habit(trace: Trace, cause: int, device: int, own: Mask) -> Habit:
     """What most steady idle time `own` of a cause on a device passed in."""
     late, every = cause == LAUNCH_LATE, line_sites.samples_of(trace, own)
-    parts, rest = _parts(trace, every, steady_spans_ns(trace)[device]) if late else ([], every)
+    parts, rest = _parts(trace, own, every, steady_spans_ns(trace)[device]) if late else ([], every)
     idle_ns = int(gaps(trace).idle_ns[own].sum()) - sum(part.time_ns for part in parts)
     # Where Python collects garbage, the line at that moment did not make it.
     line = None if cause == GARBAGE_COLLECTION else line_sites.longest_line(trace, rest, idle_ns)
@@ -86,8 +91,12 @@ def habit(trace: Trace, cause: int, device: int, own: Mask) -> Habit:
     return Habit(device, own, tuple(parts), rest, idle_ns, line, site)
 
 
-def _parts(trace: Trace, samples: IdleSamples, span_ns: int) -> tuple[list[CpuPart], IdleSamples]:
+def _parts(
+    trace: Trace, of: Mask, samples: IdleSamples, span_ns: int
+) -> tuple[list[CpuPart], IdleSamples]:
     """The parts of idle time that are a loss of medium severity or more of `span_ns`, and the rest.
+
+    It is that of the gaps `of`, with these samples.
 
     Each kind of wait is one part. Work on the CPU is one part for each of the functions with most
     of it, or for a line outside of functions.
@@ -98,6 +107,9 @@ def _parts(trace: Trace, samples: IdleSamples, span_ns: int) -> tuple[list[CpuPa
             alike = samples.doing == doing
             parts.append(CpuPart(doing, samples.take(alike), time_ns))
             samples = samples.take(~alike)
+    hidden = None if parts else _hidden(trace, of, samples, span_ns)
+    if hidden:
+        return [hidden], samples.take(~groups.isin(samples.gap, hidden.samples.gap))
     function_of = stack_sites(trace).function_number
     for _ in range(MOST_FUNCTIONS):
         # The samples at work other than launching, in the function with most of it.
@@ -111,6 +123,31 @@ def _parts(trace: Trace, samples: IdleSamples, span_ns: int) -> tuple[list[CpuPa
         parts.append(CpuPart(CPU, some, time_ns))
         samples = samples.take(~own)
     return parts, samples
+
+
+def _hidden(trace: Trace, own: Mask, samples: IdleSamples, span_ns: int) -> CpuPart | None:
+    """All long gaps as one part, around the function with most samples, where these miss the rest.
+
+    None where that has no name, the part is small, or most samples are of launching.
+    """
+    if not line_sites.hides_python(trace, samples):
+        return None
+    every, function_of = gaps(trace), stack_sites(trace).function_number
+    rows = np.flatnonzero(own & (every.idle_ns > ELSEWHERE_NS))
+    inside = groups.isin(samples.gap, rows)
+    seen = samples.site[inside & line_sites.works_on_cpu(trace, samples)]
+    names = stack_sites(trace).function.isin(UNNAMED_FUNCTIONS)
+    seen = seen[(function_of[seen] >= 0) & ~names[seen]]
+    time_ns = every.idle_ns[rows].astype(np.int64)
+    counts = severity_of(int(time_ns.sum()), span_ns) in ("high", "medium")
+    if not counts or 2 * len(seen) <= np.count_nonzero(inside):
+        return None
+    most = int(np.argmax(np.bincount(function_of[seen])))
+    site = np.full(len(rows), seen[function_of[seen] == most][0])
+    none = np.zeros(len(rows), bool)
+    doing = np.full(len(rows), CPU, np.uint8)
+    part = IdleSamples(rows, site, time_ns, doing, none, every.start_ns[rows])
+    return CpuPart(CPU, part, int(time_ns.sum()), hidden=True)
 
 
 # Whether the CPU launches late because it does other work: then fewer launches would not help.

@@ -12,7 +12,7 @@ from traceview.base.findings import Edit
 from traceview.base.tables import Array, Integers, Mask, RowNumbers
 from traceview.base.vocabulary import activities, causes
 from traceview.traces.analyses import communication_findings, wording
-from traceview.traces.analyses.gpu_idle import late_parts, line_sites
+from traceview.traces.analyses.gpu_idle import cpu_tasks, late_parts, line_sites
 from traceview.traces.facts import forecast
 from traceview.traces.facts.collectives import transfers
 from traceview.traces.facts.copies import uses_managed_memory
@@ -25,6 +25,7 @@ from traceview.traces.facts.kernel_classes import framework, terms
 from traceview.traces.facts.launches import cuda_graphs, waits
 from traceview.traces.facts.operations import POOLS, CallKind, Kind, api_calls, operations
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
+from traceview.traces.facts.round_trips import between_copies
 from traceview.traces.facts.samples import leaves_at, leaves_in, stacks_through
 from traceview.traces.facts.steps.steps import pace, step_of_operations, steps, warm_up_end_ns
 from traceview.traces.trace import Trace, fact, schema
@@ -355,18 +356,6 @@ NODES = (
 )
 LEAST_FRACTION_OF_BUILDS = 0.1
 """Graphs are built or changed in the loop where it does so for this part of their launches."""
-_UPDATE_ON_GPU = (
-    "Keep these parameters and their optimizer on the GPU. If they do not fit, update on the CPU "
-    "while the GPU works on the next batch."
-)
-_KEEP_IN_REGION = (
-    "Keep these arrays on the GPU: open a data region around the loop (acc data, omp target data), "
-    "so that directives inside copy nothing. Put what must be copied into pinned memory (nvc "
-    "-gpu=pinned): pageable memory goes through buffers of the runtime."
-)
-_DATA_DIRECTIVE = re.compile(
-    r"__pgi_uacc_data|__tgt_target_data|GOACC_(data|enter|update)|GOMP_target_(data|enter|update)"
-)
 _MAKES = re.compile(
     r"(?:torch\.)?(?:rand(?:n|int)?(?:_like)?|normal|bernoulli|multinomial"
     r"|(?:zeros|ones|full)(?:_like)?|arange|linspace|eye)$"
@@ -514,8 +503,26 @@ def short_gaps_remedy(trace: Trace, after: Integers) -> str:
     return _SHORT_GAPS + _SHORTER_IN_GRAPHS
 
 
-def take_out(trace: Trace) -> str:
-    """The remedy for launch-late idle time in which the CPU did work other than launching."""
+_LEAVE_ON_GPU = (
+    "Compute this on the GPU and leave the data there: it comes between reading results back and "
+    "the next upload, so it can hardly be done earlier. What must stay on the CPU can take turns "
+    "with the GPU on two sets of data."
+)
+
+_SEVERAL_AT_ONCE = (
+    "Work on several cases at once (searches, environments, sequences), so that one upload and "
+    "one read-back serve all, or let the GPU work on one set while the CPU works on the other: "
+    "this comes between reading results back and the next upload, so it can hardly be done earlier."
+)
+_DATA = 1 << 16
+"""Bytes from which on results are data. The CPU decides by less: 144 bytes of a tree search."""
+
+
+def take_out(trace: Trace, own: Mask) -> str:
+    """The remedy for launch-late idle time, of these gaps, in which the CPU did other work."""
+    idle_ns, read = gaps.gaps(trace).idle_ns, between_copies(trace)
+    if 2 * int(idle_ns[own & (read > 0)].sum()) > int(idle_ns[own].sum()):
+        return _LEAVE_ON_GPU if np.median(read[own & (read > 0)]) > _DATA else _SEVERAL_AT_ONCE
     what = (
         "Take this CPU work out of the loop: do it earlier"
         if len(pace(trace).timed)
@@ -526,19 +533,23 @@ def take_out(trace: Trace) -> str:
     )
 
 
-def other_work_remedy(trace: Trace, line: line_sites.LineSite | None) -> str:
-    """The remedy for CPU work other than launching, by the line with most of it."""
-    if line and line.inner and line.inner.startswith("torch.optim."):
-        return _UPDATE_ON_GPU
-    if line and line.inner and _DATA_DIRECTIVE.match(line.inner):
-        return _KEEP_IN_REGION
+def other_work_remedy(
+    trace: Trace, line: line_sites.LineSite | None, samples: lines.IdleSamples
+) -> str:
+    """The remedy for CPU work other than launching, by what most of it is, else by its line."""
+    task, part = cpu_tasks.main_task(trace, samples.site, samples.time_ns)
+    if task and part > _MOSTLY_ONE_TASK:
+        return task.remedy
     if line and framework(trace) == "torch":
         call = line.inner if line.inner and _MAKES.match(line.inner) else ""
         if not line.inner and _TO_COPY.search(line.source or ""):
             call = wording.made_on_cpu(line.source or "")
         if call:
             return wording.make_on_gpu(call)
-    return take_out(trace)
+    return take_out(trace, groups.marked(samples.gap, len(gaps.gaps(trace))))
+
+
+_MOSTLY_ONE_TASK = 0.5
 
 
 def operators_in(pattern: str | None) -> list[str]:
@@ -547,10 +558,10 @@ def operators_in(pattern: str | None) -> list[str]:
     return re.findall(r"aten::(\w+)", found[0]) if found else []
 
 
-def in_operators(trace: Trace, pattern: str | None) -> str:
+def in_operators(trace: Trace, pattern: str | None, own: Mask) -> str:
     """The remedy for CPU work other than launching in this range, by the operator that fills."""
     makes = next((name for name in operators_in(pattern) if _MAKES.match(name.rstrip("_"))), None)
-    return wording.make_on_gpu(f"torch.{makes}") if makes else take_out(trace)
+    return wording.make_on_gpu(f"torch.{makes}") if makes else take_out(trace, own)
 
 
 def lost_by(trace: Trace, cause: int) -> str:
@@ -656,4 +667,4 @@ def part_remedy(trace: Trace, part: late_parts.CpuPart, line: line_sites.LineSit
         return doing.action
     if framework(trace) == "torch" and 2 * planning_ns(trace, part.samples) > part.time_ns:
         return _PLANS
-    return other_work_remedy(trace, line)
+    return other_work_remedy(trace, line, part.samples)

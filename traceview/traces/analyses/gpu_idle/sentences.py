@@ -15,7 +15,7 @@ from traceview.traces.analyses.gpu_idle import gap_evidence, late_parts, line_si
 from traceview.traces.analyses.gpu_idle.idle_claim import IdleClaim
 from traceview.traces.facts import launches, operations, python_events
 from traceview.traces.facts.collectives import transfers
-from traceview.traces.facts.idle import cpu_activity, gaps
+from traceview.traces.facts.idle import cpu_activity, gaps, lines
 from traceview.traces.facts.ranges.origins import calls_of_mpi
 from traceview.traces.facts.samples import (
     LEAST_SAMPLES,
@@ -67,8 +67,10 @@ def at_line(idle: IdleClaim, line: line_sites.LineSite, cause: int | None) -> No
             through_source=through.source,
         )
     if cause == causes.LAUNCH_LATE:
+        every = line_sites.samples_of(idle.trace, idle.gaps)
+        at_it = every.take(lines.lines_of(idle.trace, every) == line.number)
         idle.remedy = (
-            remedies.other_work_remedy(idle.trace, line)
+            remedies.other_work_remedy(idle.trace, line, at_it)
             if line.other_work
             else remedies.action_for(idle.trace, causes.LAUNCH_LATE)
         )
@@ -114,6 +116,15 @@ def in_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
     )
 
 
+def around_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
+    """Say that the time was in or between calls of a function, as far as samples of Python tell."""
+    idle.say(
+        " It was in or between calls of {function}: what ran in between is not known, since Python "
+        "is sampled where it calls a library, near the ends of these gaps.",
+        function=line.function,
+    )
+
+
 def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     """Name what the CPU did during most of the launch-late time, and in which range."""
     trace, pattern = idle.trace, late_parts.range_pattern(idle.trace, site)
@@ -132,7 +143,7 @@ def at_late_site(idle: IdleClaim, site: cpu_activity.LateSite) -> None:
     idle.say_part("cpu_ns", site.steady_ns, f"was {doing}{where}.", range_pattern=pattern)
     if late_parts.is_other_work(trace, None, site):
         _in_pauses(idle)
-        idle.remedy = remedies.in_operators(trace, pattern)
+        idle.remedy = remedies.in_operators(trace, pattern, idle.gaps)
 
 
 def _in_pauses(idle: IdleClaim) -> None:
@@ -218,7 +229,9 @@ def of_accident(idle: IdleClaim, accident: line_sites.Accident, whole_ns: int) -
         idle.lost = "in long pauses of the CPU outside CUDA (of {whole_ns} waiting for launches)"
         sends = in_messages(idle)
         idle.remedy = (
-            activities.ACTIVITIES[activities.MESSAGE].action if sends else remedies.take_out(trace)
+            activities.ACTIVITIES[activities.MESSAGE].action
+            if sends
+            else remedies.take_out(trace, idle.gaps)
         )
     else:
         calls, took = operations.api_calls(trace), "It took"

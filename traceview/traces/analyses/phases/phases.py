@@ -15,6 +15,7 @@ The phase in which the first steady step begins is warm-up until then.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 
 import numpy as np
@@ -106,11 +107,14 @@ def phases(trace: Trace) -> Phases:
     ]
     process, phase, start, end = np.array(rows, np.int64).reshape(-1, 4).T
     launching = operations.operations(trace).process
+    works = Counter[tuple[int | None, int | None]]()
     for work in beside_gpu_work(trace):
-        middle = sum(time or 0 for time in work.window) // 2
+        works[work.window] += work.saved_ns
+    for window, worked_ns in works.items():
+        middle = sum(time or 0 for time in window) // 2
         own = (process == np.bincount(launching[launching >= 0]).argmax()) & (start <= middle)
         own &= (middle < end) & np.isin(phase, WITHOUT_WORK)
-        phase[own & (2 * work.saved_ns > end - start)] = Phase.CPU_WORK
+        phase[own & (2 * worked_ns > end - start)] = Phase.CPU_WORK
     busy = np.zeros(len(process), np.int64)
     for each, own in groups.rows_of(process).items():
         busy[own] = _busy_ns(trace, each, start[own], end[own])

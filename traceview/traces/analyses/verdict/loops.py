@@ -121,13 +121,14 @@ def _cpu_work_ns(
     """The CPU's work in a window: what a finding tells, else what a compiled program does beside
     the `parts` that are its calls.
     """
-    claims, since = beside_work.beside_gpu_work(trace), beside_work.compiled_since(trace, thread)
+    since = beside_work.compiled_since(trace, thread)
     start, end = window
     # A call may return a little before the work that it waits for ends.
-    middles = (sum(time or 0 for time in each.window) // 2 for each in claims)
-    told = [x.saved_ns for x, middle in zip(claims, middles, strict=True) if start < middle < end]
+    side = "After" if end == recorded_span(trace)[1] else "Before"
+    claims = beside_work.beside_work(trace)
+    told = [each.saved_ns for each in claims if each.words["when"].startswith(side)]
     if told or since is None:
-        return told
+        return [sum(told)] * bool(told)
     begin = max(start, since)
     away = intervals.overlap(off_cpu(trace, thread), np.array([begin]), np.array([end]))
     work_ns = end - begin - max(sum(time_ns for time_ns, _ in parts), int(away[0]))

@@ -420,7 +420,8 @@ def _beside_phrase(trace: Trace) -> Iterator[str]:
     """CPU work beside all GPU work where it is what the run is about: "busy" is of the rest."""
     works = [each for each in beside_work.beside_gpu_work(trace) if each.severity == "high"]
     if works:
-        where = " and ".join(each.words["when"].split()[0].lower() for each in works)
+        sides = dict.fromkeys(each.words["when"].split()[0].lower() for each in works)
+        where = " and ".join(sides)
         worked = units.duration(sum(each.saved_ns for each in works))
         yield f"{worked} of CPU work {where} the GPU's"
 

@@ -86,7 +86,7 @@ class IdleSamples(ColumnRecord):
 
     `gap` is the row in gaps, `site` the row in stack_sites, `time_ns` the idle time that the sample
     or wait stands for, `doing` its place in ACTIVITIES. `sampled` is False for waits, whose time is
-    known.
+    known. `at_ns` is when the sample was taken, or the wait began.
     """
 
     gap: Integers
@@ -94,6 +94,7 @@ class IdleSamples(ColumnRecord):
     time_ns: Integers
     doing: Array
     sampled: Mask
+    at_ns: Integers
 
 
 class Launched(NamedTuple):
@@ -117,7 +118,7 @@ def idle_samples(trace: Trace) -> IdleSamples:
 def joined(parts: Iterable[IdleSamples]) -> IdleSamples:
     """The samples of all parts, one part after the other."""
     none = np.zeros(0, np.int64)
-    empty = IdleSamples(none, none, none, none.astype(np.uint8), none.astype(bool))
+    empty = IdleSamples(none, none, none, none.astype(np.uint8), none.astype(bool), none)
     every = (empty, *parts)
     columns = ([getattr(part, each.name) for part in every] for each in fields(empty))
     return IdleSamples(*map(np.concatenate, columns))
@@ -169,7 +170,8 @@ def _of_python(trace: Trace) -> Iterator[IdleSamples]:
             doing = np.where(cpu_tensors.computing(trace)[sample] & (doing == CPU), TENSORS, doing)
             doing, stack = stack_sites.after_waits(trace, doing, stack, before)
             all_sampled = np.ones(len(sample), bool)
-            yield IdleSamples(launched.rows[part.gap], stack, part.time_ns, doing, all_sampled)
+            rows, at_ns = launched.rows[part.gap], times[part.sample]
+            yield IdleSamples(rows, stack, part.time_ns, doing, all_sampled, at_ns)
 
 
 def _of_native(trace: Trace) -> Iterator[IdleSamples]:
@@ -206,6 +208,7 @@ def _native_part(
         np.concatenate([(pieces.end - pieces.start)[off], part.time_ns]),
         np.concatenate([waits.doing[wait], np.full(len(part.sample), CPU, np.uint8)]),
         np.arange(len(gap)) >= len(wait),
+        np.concatenate([pieces.start[off], samples.time_ns[part.sample]]),
     )
 
 

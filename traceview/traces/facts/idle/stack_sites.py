@@ -17,19 +17,26 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.intervals import Intervals
 from traceview.base.records import record
-from traceview.base.tables import Array, Integers, Mask, Table, Texts
+from traceview.base.tables import Array, Integers, Mask, Texts
 from traceview.base.vocabulary.activities import CPU, MESSAGE, OFF_CPU, PAGES, RESULT_WAIT
 from traceview.kernels.ptx.producers import plain_name
 from traceview.traces.facts.copies import uses_managed_memory
+from traceview.traces.facts.launches import waits
 from traceview.traces.facts.operations import api_calls
 from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.ranges.origins import range_waits
-from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, stack_lines, stacks_at
+from traceview.traces.facts.samples import (
+    LEAST_FRACTION,
+    LEAST_SAMPLES,
+    UNNAMED_FUNCTIONS,
+    stack_lines,
+    stacks_at,
+)
 from traceview.traces.trace import Trace, fact
 
 _BASE = (
     r"^\[|(^|/)lib(cu|nv|Tools|nccl|acc|i?omp|pg[a-z]|mpi|open-|uc[mpst]\b|fabric)\w*[-.\w]*\.so"
-    r"|(^|/)mca_\w+\.so|/lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux"
+    r"|(^|/)mca_\w+\.so|(^|/)lib(c|m|stdc\+\+|gcc_s|gomp|pthread|dl|rt)\.so|/ld-linux"
 )
 _INTERPRETER = r"(^|/)(lib)?(python|ipython|pypy|julia|java|node)[\d.]*[td]?(\.so[\d.]*)?$"
 _SYSTEM = rf"{_BASE}|{_INTERPRETER}|^/(usr|lib\w*|opt|nix|snap)/|(site|dist)-packages/"
@@ -87,13 +94,13 @@ class NativeLines:
 
 @fact
 def native_lines(trace: Trace) -> NativeLines:
-    return find_functions(trace.recorded("native_frames"))
+    frames = trace.recorded("native_frames")
+    return find_functions(frames["stack"], frames.texts("module"), frames.texts("function"))
 
 
-def find_functions(frames: Table) -> NativeLines:
+def find_functions(stack: Integers, module: Texts, function: Texts) -> NativeLines:
     """The functions of the distinct stacks, whose frames come in order of stack and depth."""
-    module, function = frames.texts("module"), frames.texts("function")
-    number, place = np.unique(frames["stack"], return_inverse=True)
+    number, place = np.unique(stack, return_inverse=True)
     names = [function_name(str(each)) for each in function.values]
     runtime = _matching(function, [bool(re.match(_RUNTIME, name)) for name in names])
     named = function.codes >= 0
@@ -409,3 +416,86 @@ def helping_samples(trace: Trace, thread: int, windows: Intervals) -> NativeSamp
     own &= intervals.inside(waits, time) & intervals.inside(windows, time)
     most = np.bincount(samples.thread[own], minlength=1).argmax()
     return NativeSamples(*(column[own & (samples.thread == most)] for column in samples))
+
+
+class SampledFunction(NamedTuple):
+    """A function of a program, and how many of some samples are in it or what it calls."""
+
+    function: str
+    module: str
+    samples: int
+
+
+def innermost_function(trace: Trace, site: Integers, least: float) -> SampledFunction | None:
+    """The function in which, with its callees, this part of the samples of native code is.
+
+    Of several the innermost one. Only functions in the files of the samples' own ones count. None
+    without any.
+    """
+    frames, sites = trace.recorded("native_frames"), stack_sites(trace)
+    names, modules = frames.texts("function"), frames.texts("module")
+    row = native_rows(trace, frames["stack"])
+    own = np.array([bool(re.match(_RUNTIME, function_name(str(each)))) for each in names.values])
+    program = modules.isin({str(each) for each in sites.file.take(groups.different(site)).decode()})
+    kept = program & (names.codes >= 0) & ~_matching(names, own.tolist())
+    rows = np.flatnonzero(kept & groups.isin(row, site))
+    if not len(rows):
+        return None
+    # The instances of a template are one function, in a stack once.
+    plain = names.map([function_name(str(each)) for each in names.values]).codes
+    function = groups.group(plain[rows])
+    once = groups.group(row[rows], function.ids).first
+    of_site = np.bincount(site, minlength=len(sites))
+    count = np.bincount(function.ids[once], of_site[row[rows[once]]], function.size)
+    fits = count >= least * len(site)
+    if not fits.any():
+        return None
+    # Frames come by stack, innermost first.
+    most = int(np.lexsort((function.first, count, ~fits))[0])
+    first = int(rows[function.first[most]])
+    return SampledFunction(str(names[first]), str(modules[first]), int(count[most]))
+
+
+def function_of_waits(trace: Trace, rows: Integers) -> SampledFunction | None:
+    """The program's function that makes most of some waits, by their call chains or samples.
+
+    None in an interpreter, whose lines tell more, and where no function makes most of them.
+    """
+    every, (chain, chained) = waits(trace), _chained_functions(trace)
+    own = trace.recorded("api_calls")["callchain_id"][every.call[rows]]
+    at = np.searchsorted(chain, own).clip(0, max(len(chain) - 1, 0))
+    found, known = chained, at[chain[at] == own] if len(chain) else at[:0]
+    if 2 * len(known) < len(rows):
+        samples, within = unwound_samples(trace), np.zeros(0, np.int64)
+        for thread, of_thread in groups.rows_of(every.thread[rows]).items():
+            seen = samples.of_thread(thread)
+            during = intervals.covered(every, rows[of_thread])
+            within = np.append(within, seen.site[intervals.inside(during, seen.time_ns)])
+        found = native_lines(trace)
+        known = within - len(stack_lines(trace).frame)
+        if len(known) < LEAST_SAMPLES:
+            return None
+    functions = found.function.map([function_name(str(each)) for each in found.function.values])
+    each = groups.group(functions.codes[known], found.module.codes[known])
+    count = groups.count(each)
+    if not len(count) or int(count.max()) < LEAST_FRACTION * len(known):
+        return None
+    row = int(known[each.first[np.argmax(count)]])
+    module = str(found.module[row])
+    if functions[row] is None or re.search(_SYSTEM, module):
+        return None
+    return SampledFunction(str(functions[row]), module, int(count.max()))
+
+
+@fact
+def _chained_functions(trace: Trace) -> tuple[Integers, NativeLines]:
+    """The ids of the call chains, ascending, and their functions."""
+    frames = trace.recorded("callchains")
+    frames = frames.take(np.lexsort((frames["depth"], frames["callchain_id"])))
+    names = frames.texts("symbol")
+    known = Texts(np.where(names.matching(_ADDRESS.match), -1, names.codes), names.values)
+    functions = find_functions(frames["callchain_id"], frames.texts("module"), known)
+    return functions.stack, functions
+
+
+_ADDRESS = re.compile("0x")
