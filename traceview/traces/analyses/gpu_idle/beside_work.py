@@ -294,7 +294,7 @@ _BEFORE = (
 RULE = FindingRule(
     beside_gpu_work,
     "{when} GPU work {who} works for {worked_ns} of the {run_ns} recorded[, by samples "
-    "{function_pct} of it in {function} ({module})][, by samples {line_pct} of it at {site}]"
+    "{function_pct} of it in {function} ({module})][, by samples {line_pct} of it {site:at}]"
     "[ in {calling}][ (`{source}`)].[ Pages of unified memory that it touches move for another "
     "{moved_ns}.] {which} GPU work takes {gpu_ns}.",
 )

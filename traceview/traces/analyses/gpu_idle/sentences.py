@@ -104,7 +104,7 @@ def in_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
     """Name the function that all of the time is in, and its line with most of the time."""
     calling, inner = line.inner_clause()
     idle.say(
-        f" All of it was in {{function}}, {{line_ns}} at {{site}}[ (`{{source}}`)]{calling}.",
+        f" All of it was in {{function}}, {{line_ns}} {{site:at}}[ (`{{source}}`)]{calling}.",
         function=line.function,
         line_ns=line.time_ns,
         site=line.name,
