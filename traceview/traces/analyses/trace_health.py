@@ -117,10 +117,13 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
         remedy = trace_health_work.how_to_record(trace)
+        values: dict[str, Value] = {}
         if gap_bounds.holds_communication_alone(trace):
             missing = "Nothing but collectives was recorded, so idle time is unknown."
             remedy = "Read the whole recording, from which these were taken."
-        yield Check("CUDA API", "blind", missing, remedy)
+        elif exchanged := trace_health_work.exchange_on_cpu(trace):
+            missing, remedy, values = exchanged
+        yield Check("CUDA API", "blind", missing, remedy, values)
         return
     alone = unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
