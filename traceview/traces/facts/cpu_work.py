@@ -54,11 +54,11 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     called = intervals.covered(calls)
     beside = intervals.without(intervals.covered(on_os), called)
     inside = intervals.union(*(np.concatenate(each) for each in zip(called, beside, strict=True)))
-    start, end, beside = tree.nesting.start, tree.nesting.end, works_beside(trace)[tree.row]
+    start, end, is_work = tree.nesting.start, tree.nesting.end, _works(trace)[tree.row]
     # What is inside a work that runs beside is inside of what is around that.
-    call = np.where(beside, -1, np.arange(len(start))).astype(np.int32)
+    call = np.where(is_work, -1, np.arange(len(start))).astype(np.int32)
     parent = np.append(tree.own_or_inherited(call), np.int32(-1))[tree.parent]
-    is_inner = (parent >= 0) & ~beside
+    is_inner = (parent >= 0) & ~is_work
     outside_ns = end - start - intervals.overlap(inside, start, end)
     inner_ns = groups.added(parent[is_inner], outside_ns[is_inner], len(start))
     own_ns = np.maximum(outside_ns - inner_ns, 0)
@@ -67,8 +67,8 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     busiest = thread == groups.added(thread, own_ns, len(trace.threads)).argmax()
     rows, names = np.flatnonzero(busiest), trace.recorded("ranges").texts("name")
     took, number = Counter[str](), Counter[str]()
-    calling, of_work = rows[~beside[rows]], rows[beside[rows]]
-    _add(took, number, names.take(tree.row[calling]), own_ns[calling])
+    called_in, of_work = rows[~is_work[rows]], rows[is_work[rows]]
+    _add(took, number, names.take(tree.row[called_in]), own_ns[called_in])
     works = names.take(tree.row[of_work])
     for of_name in groups.rows_of(works.codes).values():
         name, one = str(works[int(of_name[0])]), of_work[of_name]
@@ -81,13 +81,13 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
             took[name], number[name] = intervals.covered(calls, of_name).total(), len(of_name)
     on_os_ns = on_os.duration_ns - intervals.overlap(called, on_os["start_ns"], on_os["end_ns"])
     _add(took, number, on_os.texts("name"), on_os_ns)
-    short = calling[(end - start)[calling] < SHORT_NS]
+    short = called_in[(end - start)[called_in] < SHORT_NS]
     first, last = np.append(start[rows], inside.start).min(), np.append(end[rows], inside.end).max()
-    beside_names = frozenset(map(str, works.decode()))
-    return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()), beside_names)
+    of_works = frozenset(map(str, works.decode()))
+    return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()), of_works)
 
 
-def works_beside(trace: Trace) -> Mask:
+def _works(trace: Trace) -> Mask:
     """True for the rows of ranges that are works of process groups."""
     return trace.recorded("ranges").texts("name").matching(_WORKS.match)
 
