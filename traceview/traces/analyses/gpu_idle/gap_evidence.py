@@ -337,11 +337,15 @@ def path_of_calls(trace: Trace, call: Array) -> Array:
 
 
 class LoneGap(NamedTuple):
-    """A gap that is most of some idle time; `range_path` is that of the work that ended it."""
+    """A gap that is most of some idle time; `range_path` is that of the work that ended it.
+
+    `idle_ns` is its time of the cause, and `whole_ns` all of it, of other causes as well.
+    """
 
     range_path: str | None
     idle_ns: int
     fraction: float
+    whole_ns: int
 
 
 def lone_gap(trace: Trace, chosen: Mask, *, part: bool = False) -> LoneGap | None:
@@ -366,4 +370,5 @@ def lone_gap(trace: Trace, chosen: Mask, *, part: bool = False) -> LoneGap | Non
         return None
     tree = range_tree(trace)
     path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
-    return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total)
+    whole_ns = int(own.idle_ns[own.gap == own.gap[row]].sum())
+    return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total, whole_ns)
