@@ -194,7 +194,10 @@ def prefixed(template: str, prefix: str) -> str:
 
 
 def filled(template: str, values: Mapping[str, Value]) -> str:
-    """The template with its fields replaced by `values`; other braces stay as they are."""
+    """The template with its fields replaced by `values`; other braces stay as they are.
+
+    `{site:at}` is the place of a line, `at train.py:31`, or in a function, `in step (train.py:9)`.
+    """
 
     def text_of(field: re.Match[str]) -> str:
         name, one, many = field[1], field[2], field[3]
@@ -202,12 +205,17 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
             return field[0]
         value = values[name]
         if isinstance(value, str):
-            return shortened(units.quantity(name, value))
+            text = shortened(units.quantity(name, value))
+            at = "at" if _LINE.search(value) else "in"
+            return f"{at} {text}" if one == "at" else text
         if one is not None and isinstance(value, int):
             return units.counted(value, one, many or "")
         return units.quantity(name, value)
 
     return FIELD.sub(text_of, template)
+
+
+_LINE = re.compile(r":\d+$")
 
 
 def shortened(text: str | None, limit: int = LONGEST_NAME) -> str:

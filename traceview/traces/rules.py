@@ -96,18 +96,18 @@ class TimeClaim:
 
 
 _BELOW = launch_lines.BELOW.replace(", where", "; there")
+_AT, _FOR = "{launched_at:at}", "in the backward pass of {launched_at}"
 _AT_LINE, _FOR_LINE = (
-    f" Most are launched {where} {{launched_at}}[ in {{launched_in}}][ (`{{launched_source}}`)]"
-    f"{below}."
-    for where, below in (("at", ""), ("in the backward pass of", launch_lines.BELOW))
+    f" Most are launched {where}[ in {{launched_in}}][ (`{{launched_source}}`)]{below}."
+    for where, below in ((_AT, ""), (_FOR, launch_lines.BELOW))
 )
 _MORE_AT, _MORE_FOR = (
-    f" More are launched {where} {{launched_at}}[ in {{launched_in}}] than at any other line "
-    f"({{launched_pct}}){below}."
-    for where, below in (("at", ""), ("in the backward pass of", _BELOW))
+    f" More are launched {where}[ in {{launched_in}}] than {{launched_else}} ({{launched_pct}})"
+    f"{below}."
+    for where, below in ((_AT, ""), (_FOR, _BELOW))
 )
 _TIME_AT = (
-    " By samples, about {launched_pct} of that time is launched at {launched_at}"
+    " By samples, about {launched_pct} of that time is launched {launched_at:at}"
     "[ in {launched_in}][ (`{launched_source}`)]."
 )
 _BY_LINE = (_AT_LINE, _FOR_LINE, _MORE_AT, _MORE_FOR, _TIME_AT)
@@ -448,7 +448,11 @@ def with_line(trace: Trace, claim: TimeClaim, rows: RowNumbers, limits: bool) ->
         "launched_in": line.named_function,
         "launched_source": line.source,
         **(forward.below_values if forward else {}),
-        **({} if all_of_it else {"launched_pct": 100 * launched.fraction}),
+        **(
+            {}
+            if all_of_it
+            else {"launched_pct": 100 * launched.fraction, "launched_else": line.elsewhere}
+        ),
     }
     return replace(
         claim,

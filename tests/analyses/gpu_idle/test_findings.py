@@ -84,6 +84,14 @@ def test_one_long_gap_is_not_reported_as_that_of_each_step(tmp_path):
     )
 
 
+def test_a_part_of_a_gap_is_told_with_the_whole_gap(tmp_path):
+    export = late(1_000, 2_000).call("cudaMalloc_v3020", 4_000, 304_000)
+    export.launch((904_000, 904_002), (904_005, 904_100))
+    found = {each.cause: each.message for each in ask(ANALYSIS, export, tmp_path).findings}
+    assert "A single gap" not in found["launch-late"]
+    assert "600 µs of the idle time was in a single gap of 901 µs" in found["launch-late"]
+
+
 def test_a_long_gap_among_others_is_named_and_the_others_count(tmp_path):
     others = [40_000] * 15
     once, often = ask(ANALYSIS, late(900_000, *others), tmp_path).findings

@@ -510,6 +510,17 @@ def is_fp32_gemm_on_cuda_cores(name: str) -> bool:
     return parts.get("product") == "s" or (parts.get("unit"), kernel.stored) == ("ffma", "f32")
 
 
+def multiplies_16_bits(name: str) -> bool:
+    """True for names of GEMMs that multiply aligned matrices of 16 bits on tensor cores."""
+    kernel = read(name)
+    product = kernel.parts.get("product") or ""
+    if classify(name) is not K.GEMM or aligned_elements(name) is not None:
+        return False
+    on_cuda_cores = kernel.parts.get("unit") in ("simt", "ffma")
+    on_cuda_cores |= bool(product) and not product.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return not on_cuda_cores and (kernel.inputs in ("f16", "bf16") or "16816" in product)
+
+
 def aligned_elements(name: str) -> int | None:
     """Elements that a row must be a multiple of, for a GEMM kernel that is unaligned; else None.
 

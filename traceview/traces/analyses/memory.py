@@ -206,7 +206,7 @@ def _leaks(trace: Trace) -> Iterator[rules.TimeClaim]:
 RULES = (
     rules.FindingRule(
         _in_the_loop,
-        "The loop allocates GPU memory and frees it[ at {freeing_line}][, calling {inner}]: "
+        "The loop allocates GPU memory and frees it[ {freeing_line:at}][, calling {inner}]: "
         "{allocations:call} of {allocating_call} and {releases} of {freeing_call} {per} take "
         "{call_ns} of CPU time, and the GPU sits idle for {idle_ns} in them.[ {resetting_call} "
         "destroys the context each time, and the next call creates it again.]",

@@ -31,7 +31,7 @@ from traceview.traces.facts.kernel_classes import communication_operations, fram
 from traceview.traces.facts.operations import Kind, operations, shares_memory
 from traceview.traces.facts.ranges.xla_loops import in_xla_loops
 from traceview.traces.facts.round_trips import copies_of, round_trips
-from traceview.traces.facts.samples import UNNAMED_FUNCTIONS, SampledLine, sampled_line
+from traceview.traces.facts.samples import SampledLine, sampled_line
 from traceview.traces.facts.savings import Gain
 from traceview.traces.facts.steps.steps import steps, warms_up
 from traceview.traces.facts.work.peaks import GIVEN, bytes_per_s, peaks
@@ -279,7 +279,7 @@ def _exposed_claim(
             "idle": idle if not only and not whole else "",
             "idle_all_the_time": idle if not only and whole else "",
             "meanwhile": "meanwhile" if pageable else "",
-            "within": "{function}" if line and line.function not in UNNAMED_FUNCTIONS else "",
+            "within": "{function}" if line and line.named_function else "",
         },
     )
 
@@ -488,9 +488,9 @@ RULES = (
                 " Before {calls?it|them}, the GPU idles for {staging_ns} more while the CPU moves "
                 "the bytes to pinned memory."
             ),
-            Clause(" {calls?It is|They are} made at {all_at}[ in {within}][ (`{source}`)]."),
+            Clause(" {calls?It is|They are} made {all_at:at}[ in {within}][ (`{source}`)]."),
             Clause(
-                " {site_ns} of {total_ns} is at {site}[ in {within}][ (`{source}`)], the most of "
+                " {site_ns} of {total_ns} is {site:at}[ in {within}][ (`{source}`)], the most of "
                 "any line."
             ),
             Clause(" Their data is made at {made_at}."),

@@ -148,9 +148,7 @@ def _record(trace: Trace) -> str:
     """The remedy that gets bytes and FLOP recorded. Only torch knows shapes."""
     options, ways = model.recording_options(trace), []
     if framework(trace) in ("torch", "") and not options.shapes and shaped_gemms(trace) is None:
-        own = "traceview record --shapes"
-        profiled = "torch.profiler.profile(record_shapes=True)"
-        ways.append(f"shapes ({wording.by_recorder(trace, own, profiled, own)})")
+        ways.append(f"shapes ({wording.to_record_shapes(trace)})")
     if wording.on_amd(trace):
         return f"record with {ways[0]}" if ways else "count with rocprof-compute"
     if not options.gpu_metrics:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base.tables import Cell, Mask
+from traceview.base.vocabulary import libraries
 from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
 from traceview.traces.analyses.verdict.verdict import late_word
@@ -97,6 +98,11 @@ _COPY_LESS = (
     "Make copies fewer or faster, or overlap them with kernels on a separate stream (see "
     "memory-copies). The launches are early enough."
 )
+_LEAVE_PRODUCTS = (
+    "Leave the kernels as they are: {products_pct} of their time is in 16-bit GEMMs of {library} "
+    "on tensor cores, which fill the GPU. Fewer or smaller products take less time{shapes}."
+)
+_MOST_PRODUCTS, _NEW_TENSOR_CORES = 90.0, 90
 _LEAST_OPERATIONS = 4
 """A program that launches only a memset and a kernel does not show how early it launches."""
 
@@ -124,9 +130,14 @@ def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> T
     work = launching.work_ns(trace, device)
     if verdict in _AHEAD and 2 * (copying := launching.copying_ns(trace, device)) >= work:
         figures, remedy = {**figures, "copying_ns": copying, "busy_ns": work}, _COPY_LESS
+    elif verdict in _AHEAD and (products := _library_products(trace, device)):
+        pct, libraries_of = products
+        figures, remedy = {**figures, "products_pct": pct}, _LEAVE_PRODUCTS
     of_cause = every.by_cause(counted)
     most = CAUSES[int(np.argmax(of_cause))]
     words = {"gpu": gpu_name(trace, device), "verdict": says, "cause": most.idle or most.lost}
+    if remedy == _LEAVE_PRODUCTS:
+        words |= {"library": libraries_of, "shapes": wording.peak_by_shapes(trace)}
     if "{fewer}" in remedy:
         words["fewer"] = wording.fewer_launches(trace)
     values = {name: row[name] for name in ("queue_wait_median_ns", "max_queue_depth")}
@@ -149,6 +160,31 @@ def _claim(trace: Trace, device: int, row: Mapping[str, Cell], others: int) -> T
         remedy=remedy,
         severity="info",
     )
+
+
+def _library_products(trace: Trace, device: int) -> tuple[float, str] | None:
+    """The part of kernel time in libraries' 16-bit GEMMs on tensor cores, and these libraries.
+
+    None where that is not nearly all. Grids of fewer blocks than SMs do not count, nor those built
+    for GPUs before this one's new tensor cores: these win more elsewhere.
+    """
+    kernels, gpu = trace.recorded("kernels"), trace.devices
+    sms, capability = int(gpu["sm_count"][device]), gpu.texts("compute_capability")[device]
+    first = _NEW_TENSOR_CORES if 10 * float(capability or 0) >= _NEW_TENSOR_CORES else 0
+    library = {
+        name: str(each.name)
+        for name in map(str, kernels.texts("name").values)
+        if libraries.multiplies_16_bits(name) and (libraries.architecture(name) or 0) >= first
+        if (each := libraries.read(name).library)
+    }
+    blocks = kernels["grid_x"].astype(np.int64) * kernels["grid_y"] * kernels["grid_z"]
+    own = kernels["device"] == device
+    good = own & kernels.texts("name").isin([*library]) & (blocks >= sms) & (sms > 0)
+    pct = 100 * int(kernels.duration_ns[good].sum()) / max(int(kernels.duration_ns[own].sum()), 1)
+    if pct < _MOST_PRODUCTS:
+        return None
+    used = {library[str(name)] for name in kernels.texts("name").take(good).decode()}
+    return pct, " and ".join(sorted(used))
 
 
 def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], counted: Mask) -> str:

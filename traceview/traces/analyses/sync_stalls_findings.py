@@ -26,7 +26,6 @@ from traceview.traces.facts.ranges import ranges, selection
 from traceview.traces.facts.ranges.ranges import UNATTRIBUTED, range_tree
 from traceview.traces.facts.round_trips import RoundTrips, lost_by, round_trips
 from traceview.traces.facts.samples import (
-    UNNAMED_FUNCTIONS,
     SampledLine,
     sampled_library,
     sampled_line,
@@ -393,16 +392,15 @@ def _name(trace: Trace, listed: ListedWaits, place: WaitPlace) -> tuple[str, dic
     """The place of waits as the subject of a sentence, and the names in it."""
     cells, sampled = listed.cells(place.first), place.sampled
     if marked := listed.site.line_of(place.first):
-        site = f"{marked.place} in {marked.function}"
-        values = {"call_site": site, "source": marked.source, "api": cells["api"]}
+        values = {"call_site": marked.site, "source": marked.source, "api": cells["api"]}
         return "{call_site}, `{source}`," if marked.source else "{call_site}", values
     what = "{hint} ({api})" if cells["hint"] else "{api}"
     path = None if cells["range_path"] == UNATTRIBUTED else str(cells["range_path"])
     del cells["call_site"]
     if sampled:
         values = {"line": sampled.place, "function": sampled.function}
-        of = "" if sampled.function in UNNAMED_FUNCTIONS else " in {function}"
-        return f"{what} at {{line}}{of}", {**cells, **values}
+        of = " in {function}" if sampled.named_function else ""
+        return f"{what} {{line:at}}{of}", {**cells, **values}
     if function := function_of_waits(trace, listed.row[place.own]):
         cells |= {"function": function.function, "module": function.module.rpartition("/")[2]}
         what += " in {function} ({module})"

@@ -15,8 +15,7 @@ from traceview.base import groups
 from traceview.base.findings import RECORDING, Evidence, Finding, Severity, share_pct
 from traceview.base.tables import NULL, Table, Texts
 from traceview.base.units import Value
-from traceview.traces.analyses import base, trace_health_work, wording
-from traceview.traces.analyses.gpu_idle.beside_work import beside_gpu_work
+from traceview.traces.analyses import base, trace_health_cold, trace_health_work, wording
 from traceview.traces.analyses.trace_health_checks import (
     CHECKS,
     DIAGNOSTICS,
@@ -35,12 +34,6 @@ from traceview.traces.analyses.trace_health_checks import (
     warnings,
 )
 from traceview.traces.facts.idle import gap_bounds
-from traceview.traces.facts.idle.first_calls import (
-    cold_passes,
-    first_batch,
-    is_start_up_alone,
-    runs_kernels,
-)
 from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, loses_graphs, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
@@ -117,10 +110,13 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
             else "Neither calls of CUDA nor GPU work were recorded, so GPU time is unknown."
         )
         remedy = trace_health_work.how_to_record(trace)
+        values: dict[str, Value] = {}
         if gap_bounds.holds_communication_alone(trace):
             missing = "Nothing but collectives was recorded, so idle time is unknown."
             remedy = "Read the whole recording, from which these were taken."
-        yield Check("CUDA API", "blind", missing, remedy)
+        elif exchanged := trace_health_work.exchange_on_cpu(trace):
+            missing, remedy, values = exchanged
+        yield Check("CUDA API", "blind", missing, remedy, values)
         return
     alone = unpaired(trace)
     launches, cut = int((call_kinds(trace) == CallKind.LAUNCH).sum()), cut_window(trace) is not None
@@ -260,52 +256,6 @@ _COST_REMEDIES = (
 )
 
 
-_COLD = (
-    "The recording is cold, so it does not tell how later passes run[: {once_ns} of {total_ns} are "
-    "first uses and compilation][: its passes take {least_ns} to {most_ns}]."
-)
-_RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
-
-
-def _cold(trace: Trace) -> Iterator[Check]:
-    """A warning where a start or first passes were recorded, which say nothing of the others.
-
-    Not where another finding says so: of compilation, or of CPU work that the run is about. Nor
-    where much is missing: later passes may be.
-    """
-    if any(each.all_in_doubt for each in lost_events(trace)):
-        return
-    values: dict[str, Value] = {}
-    if cold := cold_passes(trace):
-        values = {"once_ns": cold.once_ns, "total_ns": cold.total_ns}
-        if cold.uneven_ns:
-            values = {"least_ns": min(cold.uneven_ns), "most_ns": max(cold.uneven_ns)}
-        warns = bool(cold.passes) or cold.is_almost_all or runs_kernels(trace)
-        warns &= not cold.is_compilation
-    else:
-        warns = is_start_up_alone(trace) and _computes(trace) and not first_batch(trace)
-        warns = warns and all(each.severity != "high" for each in beside_gpu_work(trace))
-    if warns:
-        yield Check("cold", "warning", _COLD, _RECORD_MORE, values, all_in_doubt=bool(cold))
-
-
-def _first_batch(trace: Trace) -> Iterator[Check]:
-    """A warning where one batch is all that was recorded, most of it the wait for its data."""
-    if times := first_batch(trace):
-        values = dict(zip(("loading_ns", "work_ns"), times, strict=True))
-        yield Check("first batch", "warning", _LOADED, _RECORD_BATCHES, values, all_in_doubt=True)
-
-
-_LOADED = (
-    "The DataLoader takes {loading_ns} for the first batch, and what the GPU does then {work_ns}: "
-    "savings of GPU time say little of the program."
-)
-_RECORD_BATCHES = (
-    "Record ten batches or so: the first one waits until the workers have started. If the others "
-    "take as long, load with more workers (num_workers) or do less per sample."
-)
-
-
 _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
     trace_health_work.gpu_work,
     _unpaired,
@@ -313,8 +263,8 @@ _CHECKS: tuple[Callable[[Trace], Iterable[Check]], ...] = (
     _ranges,
     lost_events,
     recorded_window,
-    _cold,
-    _first_batch,
+    trace_health_cold.cold,
+    trace_health_cold.loaded,
     missing_copies,
     impossible_rows,
     clocks,

@@ -8,18 +8,27 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview.base import intervals
+from traceview.base.tables import Mask
 from traceview.base.units import Value
 from traceview.base.vocabulary.activities import ACTIVITIES
 from traceview.traces.analyses.base import EXPORT_AGAIN
 from traceview.traces.analyses.gpu_idle.beside_work import place
+from traceview.traces.analyses.gpu_idle.gap_evidence import path_of_calls
 from traceview.traces.analyses.gpu_idle.line_sites import LEAST_SAMPLES
 from traceview.traces.analyses.trace_health_checks import UPDATE_NSYS, Check, without_cuda
-from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
+from traceview.traces.analyses.wording import (
+    AS_NODES,
+    by_recorder,
+    fewer_launches,
+    of_torch,
+    on_amd,
+)
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.cpu_work import cpu_work
 from traceview.traces.facts.idle.first_calls import is_start_up_alone, runs_kernels
 from traceview.traces.facts.idle.stack_sites import stack_sites, unwound_samples
 from traceview.traces.facts.operations import CallKind, api_calls
+from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.trace import Trace, schema
 from traceview.traces.trace.nsys import export_info
 
@@ -87,8 +96,9 @@ def _lost(trace: Trace, others: bool) -> Check:
     lost = "Work was launched and none of it was recorded, so GPU time is unknown."
     if not others and "kernels" not in trace.tables:
         lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
-    template, values = _on_cpu(trace)
-    remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
+    template, values = _on_cpu(trace, ran=not others and export_info.CALL_ERROR not in trace.run)
+    cupti = _SEE_CUPTI if _timed_by_events(trace) else f"{_SEE_CUPTI}{_IF_OFF}"
+    remedy = by_recorder(trace, _SEE_GPU, cupti, _SEE_GPU)
     remedy = _CHECK_LAUNCHES if others else remedy
     if export_info.ran_on_wsl(trace.capture) and not others:
         lost, remedy = f"{lost}{_ON_WSL}", _OFF_WSL
@@ -242,15 +252,26 @@ _OFF_WSL = (
 )
 
 
-# With the first activity alone torch records the calls as well.
 _SEE_CUPTI = (
-    "If both were on, look for an error of CUPTI in the output of the program: a missing "
-    "permission, another profiler on this GPU, or a driver that is too old for WSL."
+    "Look for an error of CUPTI in the output of the program: a missing permission, another "
+    "profiler on this GPU, or a driver that is too old for WSL."
 )
+# torch records the calls with either activity.
+_IF_OFF = " Without ProfilerActivity.CUDA in activities, calls are all that is recorded."
+_EVENT = "cudaEventRecord"
 
 
-def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
-    """What a program can do about its CPU work, whatever the GPU did."""
+def _timed_by_events(trace: Trace) -> bool:
+    """Whether torch put two events around each operator: CUDA was asked for, and CUPTI failed."""
+    calls = int(trace.recorded("api_calls").texts("name").isin([_EVENT]).sum())
+    return calls >= 2 * len(trace.recorded("ranges")) > 0
+
+
+def _on_cpu(trace: Trace, *, ran: bool) -> tuple[str, dict[str, Value]]:
+    """What a program can do about its CPU work, whatever the GPU did.
+
+    `ran` is False where its kernels may have failed: the GPU is done at once then.
+    """
     calls, template = api_calls(trace), ""
     values: dict[str, Value] = {}
     launched = calls.start_ns[calls.does == CallKind.LAUNCH]
@@ -258,15 +279,84 @@ def _on_cpu(trace: Trace) -> tuple[str, dict[str, Value]]:
     repeated = (calls.does == CallKind.ALLOCATE) & (calls.start_ns > launched.min())
     allocating_ns = intervals.covered(calls, repeated).total()
     often = np.count_nonzero(repeated) >= max(len(launched), _LEAST_ALLOCATIONS)
-    if often and allocating_ns >= _MUCH_ALLOCATING * int(calls.end_ns.max() - calls.start_ns.min()):
-        template += _ALLOCATES
+    gives_back = _gives_back(trace, repeated)
+    span_ns = int(calls.end_ns.max() - calls.start_ns.min())
+    if (often or gives_back) and allocating_ns >= _MUCH_ALLOCATING * span_ns:
+        template += _GIVES_BACK if gives_back else _ALLOCATES
         values |= {"allocating_ns": allocating_ns, "allocations": int(np.count_nonzero(repeated))}
+        values |= gives_back
     if work := cpu_work(trace):
         much = {name: ns for name, ns in work.own_ns.items() if ns >= _MUCH_WORK * work.span_ns}
         for name in sorted(filter(_instead, much), key=lambda each: -much[each])[:1]:
             template += _instead(name)
             values |= {"work": name, "work_ns": much[name], "number": work.number[name]}
+    if ran and (ahead := _sets_pace(trace)):
+        fewer = f": {fewer_launches(trace)}" if not template else ""
+        template += f"{_PACE}{fewer}."
+        values |= ahead
     return template, values
+
+
+def _gives_back(trace: Trace, repeated: Mask) -> dict[str, Value]:
+    """Where torch frees most outside of its operators, which its allocator never does by itself.
+
+    Empty where it does not: a call that finds no room frees within the operator.
+    """
+    calls = trace.recorded("api_calls")
+    rows = np.flatnonzero(repeated & calls.texts("name").matching(_FREES.match))
+    if not of_torch(trace) or not len(rows):
+        return {}
+    path, took_ns = path_of_calls(trace, rows), calls.duration_ns[rows]
+    paths = {each: range_tree(trace).paths[each] if each >= 0 else "" for each in path.tolist()}
+    outside = np.array(["aten::" not in paths[each] for each in path.tolist()])
+    if 2 * took_ns[outside].sum() < took_ns.sum():
+        return {}
+    longest = int(np.argmax(np.where(outside, took_ns, -1)))
+    return {
+        "freeing_ns": int(took_ns[outside].sum()),
+        "free": str(calls.texts("name")[int(rows[longest])]),
+        "longest_ns": int(took_ns[longest]),
+        "within": paths[int(path[longest])] or None,
+    }
+
+
+def _sets_pace(trace: Trace) -> dict[str, Value]:
+    """What shows that the GPU keeps up with the CPU: it is done soon after the last launch.
+
+    Empty where the CPU waits for it for longer, before or after that launch, and where nothing
+    waits for it behind.
+    """
+    calls = api_calls(trace)
+    launches = np.flatnonzero(calls.does == CallKind.LAUNCH)
+    begin, last = int(calls.start_ns[launches].min()), int(calls.end_ns[launches].max())
+    span_ns = last - begin
+    waits = np.isin(calls.does, (CallKind.SYNCHRONIZE, CallKind.COPY)) & (calls.end_ns > begin)
+    behind = waits & (calls.start_ns >= last)
+    most_ns = _KEEPS_UP * span_ns
+    if len(launches) < _LEAST_LAUNCHES or not behind.any():
+        return {}
+    if intervals.covered(calls, waits).total() > most_ns:
+        return {}
+    tail_ns = int(calls.end_ns[behind].max()) - last
+    if tail_ns > most_ns:
+        return {}
+    return {"tail_ns": tail_ns, "launches": len(launches), "launching_ns": span_ns}
+
+
+def exchange_on_cpu(trace: Trace) -> tuple[str, str, dict[str, Value]] | None:
+    """What to say of a run without GPU work that exchanges tensors of the CPU by gloo."""
+    ranges, work = trace.recorded("ranges"), cpu_work(trace)
+    rows = np.flatnonzero(ranges.texts("name").matching(_GLOO.match))
+    if not len(rows) or not work or "kernels" in trace.tables:
+        return None
+    took_ns = intervals.covered(ranges, rows).length
+    if took_ns.sum() < _MUCH_WORK * work.span_ns:
+        return None
+    values: dict[str, Value] = {"works": len(rows), "exchanging_ns": int(took_ns.sum())}
+    later_ns = int(np.median(took_ns[1:])) if len(took_ns) > 1 else 0
+    if later_ns and took_ns[0] >= _COLD_TIMES * later_ns:
+        values |= {"first_ns": int(took_ns[0]), "later_ns": later_ns}
+    return _ON_GLOO, _BY_NCCL, values
 
 
 def _instead(name: str) -> str:
@@ -283,6 +373,31 @@ _ON_DEVICE = (
     "it (device='cuda')."
 )
 _IN_CALLS = " The CPU spends {work_ns} in {work} ({number:call}). "
+_FREES = re.compile(r"(cudaFree|hipFree|cuMemFree(_v2)?)$")
+_GIVES_BACK = (
+    " {allocations:call} that allocate and free GPU memory take {allocating_ns}, {freeing_ns} of "
+    "it {free} outside of operators, as torch.cuda.empty_cache() calls it[ ({longest_ns} at once "
+    "in {within})]: leave that out, so that the allocator keeps its memory. {free} also waits for "
+    "kernels, so less than that is won."
+)
+_PACE = (
+    " The GPU is done {tail_ns} after the last of {launches:launch|launches} in {launching_ns}, so "
+    "the CPU sets the pace"
+)
+_KEEPS_UP, _LEAST_LAUNCHES = 0.1, 10
+"""Waits for the GPU take at most this part of the time: 1 % in two public programs that it keeps
+up with, 19 % in one with a product of 9 ms at its end."""
+_GLOO = re.compile("gloo:")
+_COLD_TIMES = 3
+_ON_GLOO = (
+    "No GPU work was recorded: tensors are exchanged on the CPU, by gloo ({works:send, receive or "
+    "collective|sends, receives and collectives} in {exchanging_ns}).[ The first exchange takes "
+    "{first_ns}, later ones {later_ns} (median): it connects, or waits for a peer.]"
+)
+_BY_NCCL = (
+    "Record more rounds, after a first one. Tensors on GPUs are exchanged there, by NCCL "
+    "(backend='nccl'), and one collective takes less than sends and receives one by one."
+)
 _MUCH_WORK = 0.25
 """Of the time of the CPU: tensors filled on it take more than half of it in a public recording, and
 reads of a file 35 % of another."""

@@ -21,7 +21,7 @@ from traceview.traces.facts.ranges.selection import selected_operations
 from traceview.traces.facts.round_trips import round_trips
 from traceview.traces.facts.samples import stacks_through
 from traceview.traces.facts.steps import steps
-from traceview.traces.trace import Trace, schema
+from traceview.traces.trace import Trace, model, schema
 
 
 def of_torch(trace: Trace) -> bool:
@@ -37,6 +37,19 @@ def by_recorder(trace: Trace, nsys: str, torch: str, ours: str = "") -> str:
     if not of_torch(trace):
         return nsys
     return ours if ours and trace.run.get("backend") == "torch" else torch
+
+
+def peak_by_shapes(trace: Trace) -> str:
+    """A clause on how near to the GPU's peak GEMMs run: recorded shapes tell it."""
+    if model.recording_options(trace).shapes:
+        return ": roofline says how near to the GPU's peak they run"
+    how = to_record_shapes(trace)
+    return f"; recorded shapes ({how}) tell how near to the GPU's peak they run"
+
+
+def to_record_shapes(trace: Trace) -> str:
+    own = "traceview record --shapes"
+    return by_recorder(trace, own, "torch.profiler.profile(record_shapes=True)", own)
 
 
 def on_amd(trace: Trace) -> bool:

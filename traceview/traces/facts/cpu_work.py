@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.base import groups, intervals
 from traceview.base.records import record
-from traceview.base.tables import Integers, Texts
+from traceview.base.tables import Integers, Mask, Texts
 from traceview.traces.facts.ranges.ranges import pattern_of, range_tree
 from traceview.traces.trace import Trace, fact, schema
 
@@ -19,18 +19,25 @@ _EVENTS = re.compile("cudaEvent(Create|Record)")
 """Calls around each operator that older versions of torch's profiler make themselves."""
 
 
+_WORKS = re.compile(r"(gloo|nccl|mpi|ucc|xccl|hccl):\w")
+"""Works of torch's process groups: they last from their start to their end, which may be on other
+threads, and are no calls of the thread that starts them."""
+
+
 @record
 class CpuTimes:
     """The time from the first range or call to the last, `span_ns`.
 
     `own_ns` is what each name takes of it outside of inner ranges and calls, `number` how often it
-    occurs. Of ranges, those of less than SHORT_NS take `short_ns` of it.
+    occurs. Of ranges, those of less than SHORT_NS take `short_ns` of it. What is named in `beside`
+    runs at the same time as other work, and takes all of the time in which some of it is open.
     """
 
     span_ns: int
     own_ns: Counter[str]
     number: Counter[str]
     short_ns: int
+    beside: frozenset[str]
 
 
 @fact
@@ -47,16 +54,25 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     called = intervals.covered(calls)
     beside = intervals.without(intervals.covered(on_os), called)
     inside = intervals.union(*(np.concatenate(each) for each in zip(called, beside, strict=True)))
-    start, end, is_inner = tree.nesting.start, tree.nesting.end, tree.parent >= 0
+    start, end, is_work = tree.nesting.start, tree.nesting.end, _works(trace)[tree.row]
+    # What is inside a work that runs beside is inside of what is around that.
+    call = np.where(is_work, -1, np.arange(len(start))).astype(np.int32)
+    parent = np.append(tree.own_or_inherited(call), np.int32(-1))[tree.parent]
+    is_inner = (parent >= 0) & ~is_work
     outside_ns = end - start - intervals.overlap(inside, start, end)
-    inner_ns = groups.added(tree.parent[is_inner], outside_ns[is_inner], len(start))
+    inner_ns = groups.added(parent[is_inner], outside_ns[is_inner], len(start))
     own_ns = np.maximum(outside_ns - inner_ns, 0)
-    outer = np.where(is_inner, -1, tree.nesting.track).astype(np.int32)
+    outer = np.where(tree.parent >= 0, -1, tree.nesting.track).astype(np.int32)
     thread = tree.own_or_inherited(outer)
     busiest = thread == groups.added(thread, own_ns, len(trace.threads)).argmax()
     rows, names = np.flatnonzero(busiest), trace.recorded("ranges").texts("name")
     took, number = Counter[str](), Counter[str]()
-    _add(took, number, names.take(tree.row[rows]), own_ns[rows])
+    called_in, of_work = rows[~is_work[rows]], rows[is_work[rows]]
+    _add(took, number, names.take(tree.row[called_in]), own_ns[called_in])
+    works = names.take(tree.row[of_work])
+    for of_name in groups.rows_of(works.codes).values():
+        name, one = str(works[int(of_name[0])]), of_work[of_name]
+        took[name], number[name] = intervals.union(start[one], end[one]).total(), len(one)
     of_torch, called_names = trace.recorder == schema.TORCH_PROFILER, calls.texts("name")
     for of_name in groups.rows_of(called_names.codes).values():
         name = str(called_names[int(of_name[0])])
@@ -65,9 +81,15 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
             took[name], number[name] = intervals.covered(calls, of_name).total(), len(of_name)
     on_os_ns = on_os.duration_ns - intervals.overlap(called, on_os["start_ns"], on_os["end_ns"])
     _add(took, number, on_os.texts("name"), on_os_ns)
-    short = rows[(end - start)[rows] < SHORT_NS]
+    short = called_in[(end - start)[called_in] < SHORT_NS]
     first, last = np.append(start[rows], inside.start).min(), np.append(end[rows], inside.end).max()
-    return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()))
+    of_works = frozenset(map(str, works.decode()))
+    return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()), of_works)
+
+
+def _works(trace: Trace) -> Mask:
+    """True for the rows of ranges that are works of process groups."""
+    return trace.recorded("ranges").texts("name").matching(_WORKS.match)
 
 
 def _add(own_ns: Counter[str], number: Counter[str], names: Texts, times_ns: Integers) -> None:

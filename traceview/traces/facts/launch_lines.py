@@ -177,7 +177,7 @@ class ForwardLine(NamedTuple):
         if self.below is None:
             return {}
         part = {} if self.below_fraction == 1 else {"below_pct": 100 * self.below_fraction}
-        return {"most_below": f"{self.below.place} in {self.below.function}", **part}
+        return {"most_below": self.below.site, **part}
 
 
 BELOW = "[, where {most_below} launches most][ ({below_pct})]"

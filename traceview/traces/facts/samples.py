@@ -14,7 +14,7 @@ from traceview.base.tables import Array, Integers, Mask, Table, Texts
 from traceview.base.vocabulary import activities
 from traceview.traces.facts import code
 from traceview.traces.facts.launches import waits
-from traceview.traces.trace import Trace, fact, model
+from traceview.traces.trace import Trace, fact, fact_without_ranges, model, schema
 
 # The compiler that each sampled Python stack shows at work.
 
@@ -56,6 +56,21 @@ def compiler_frames(trace: Trace) -> CompilerFrames:
 UNNAMED_FUNCTIONS = ("<module>", "[Unknown]")
 """Functions that a sentence does not name: the top of a file, and one that nsys could not name."""
 
+
+@fact_without_ranges
+def names_functions(trace: Trace) -> bool:
+    """Whether the line of a frame is that at which its function begins: torch.profiler's stacks."""
+    return trace.recorder == schema.TORCH_PROFILER and trace.run.get("backend") != "torch"
+
+
+def place_of(file: str, line: int | None, function: str, *, begins: bool) -> str:
+    """Such as `train.py:31`; `step (train.py:9)` of a line at which its function `begins`."""
+    at = file if line is None else f"{file}:{line}"
+    if not begins:
+        return at
+    return file if function in UNNAMED_FUNCTIONS else f"{function} ({at})"
+
+
 _OWN = r"(^|/)traceview_injected/"
 _INSTALLED = r".*(?:^|/)(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+t?)/"
 _GENERATED = rf"/torchinductor_[^/]*/|{model.INDUCTOR}"
@@ -77,6 +92,13 @@ _FILES = r"/torch/serialization\.py::|/numpy/lib/(_?format|npyio|_npyio)\w*\.py:
 _RESULTS = r"jax/_src/(array\.py::(_value|__array__)|api\.py::(block_until_ready|device_get))$"
 _COMPILED = re.compile(r"(^|/)torch/_dynamo/eval_frame\.py::")
 _BACKWARD = r"torch/autograd/graph\.py::_engine_run_backward$"
+_LAUNCHERS = (
+    r"(^|/)(triton/runtime/(jit|autotuner)\.py::run|torch/_inductor/runtime/\w+\.py::run"
+    r"|torch/_ops\.py::__call__|numba(_cuda|/cuda)?/.*dispatcher\.py::\w+"
+    r"|warp/(_src/)?context\.py::launch)$"
+)
+"""Functions that launch a kernel from Python. Whatever they call, such as binders that Triton
+generates or a look into the environment, is part of the cost of a launch."""
 
 
 @record
@@ -85,7 +107,8 @@ class StackLines:
 
     `frame` is the row in python_frames of the innermost frame in the user's program, `leaf` that of
     the innermost frame but the recorder's own; −1 without one. `inner` is the name of the innermost
-    library function below `frame`, such as `torch.nn.functional.linear`. `doing` is an index into
+    library function below `frame`, such as `torch.nn.functional.linear`, but for what a launcher of
+    kernels calls: there it is the launcher. `doing` is an index into
     DOINGS as far as the frames show it, and `launches` True where the thread waits in autograd for
     the thread that launches.
     """
@@ -140,7 +163,8 @@ def stack_lines(trace: Trace) -> StackLines:
         (below_user(_RESULTS), activities.RESULT_WAIT),
     )
     doing = np.select([test for test, _ in rules], [kind for _, kind in rules], activities.CPU)
-    inner = first_row(~own & library & below)
+    inner, launcher = first_row(~own & library & below), first_row(matching(_LAUNCHERS) & below)
+    inner = np.where(launcher >= 0, launcher, inner)
     return StackLines(
         frame=user,
         leaf=leaf,
@@ -299,6 +323,7 @@ class SampledLine(NamedTuple):
     """A line of the program, and how many of some samples were at it.
 
     `source` is its text, None where that was not recorded; `frame` a row of python_frames.
+    With `begins`, it stands for all of the function, which begins at it.
     """
 
     file: str
@@ -307,21 +332,33 @@ class SampledLine(NamedTuple):
     samples: int
     source: str | None = None
     frame: int = -1
+    begins: bool = False
 
     @property
     def place(self) -> str:
-        """Such as `train.py:31`."""
-        return self.subject.name
+        """Such as `train.py:31`, or `step (train.py:9)`."""
+        file = self.file.rpartition("/")[2]
+        return place_of(file, self.line, self.function, begins=self.begins)
 
     @property
     def named_function(self) -> str | None:
-        """The function, if it has a name."""
-        return None if self.function in UNNAMED_FUNCTIONS else self.function
+        """The function, if it has a name that `place` does not say."""
+        return None if self.begins or self.function in UNNAMED_FUNCTIONS else self.function
+
+    @property
+    def site(self) -> str:
+        """The place and its function."""
+        return self.place if self.begins else f"{self.place} in {self.function}"
+
+    @property
+    def elsewhere(self) -> str:
+        """All other places of its kind."""
+        return "in any other function" if self.begins else "at any other line"
 
     @property
     def subject(self) -> Subject:
         """The line as the subject of a finding."""
-        return Subject.of_line(self.file, self.line)
+        return Subject("line", self.place, self.file, self.line)
 
 
 @fact
@@ -383,6 +420,5 @@ def line_of(trace: Trace, frame: Integers, least: float) -> SampledLine | None:
         return None
     row, texts = int(frame[each.first[most]]), (frames.texts("function"), frames.texts("source"))
     function, source = (text[row] for text in texts)
-    return SampledLine(
-        str(files[row]), int(lines[row]), str(function), int(count[most]), source, row
-    )
+    file, line, begins = str(files[row]), int(lines[row]), names_functions(trace)
+    return SampledLine(file, line, str(function), int(count[most]), source, row, begins)

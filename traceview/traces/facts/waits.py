@@ -18,7 +18,7 @@ from traceview.traces.facts.idle.gaps import Gaps, busy, every_gap, gaps, steady
 from traceview.traces.facts.launches import Waits, waits
 from traceview.traces.facts.operations import CallKind, Operations, operations
 from traceview.traces.facts.ranges.selection import selected_calls, selected_operations
-from traceview.traces.facts.samples import SampledLine
+from traceview.traces.facts.samples import SampledLine, names_functions, place_of
 from traceview.traces.trace import Trace, fact
 
 # The line of the program behind each wait, and what it called there, by its C++ frames.
@@ -132,13 +132,15 @@ def chain_hints(trace: Trace) -> tuple[Integers, Texts]:
 class CallSites(ColumnRecord):
     """The call site of each wait, one row per wait; each column absent where it is not known.
 
-    `site` is `train.py:31 in step`, `file` and `line` (0 if absent) its parts, `source` the text of
-    that line, `hint` the call of the program, such as `Tensor.item`.
+    `site` is `train.py:31 in step`, or `step (train.py:9)` where the line is that of the function,
+    `file`, `line` (0 if absent) and `function` its parts, `source` the text of that line, `hint`
+    the call of the program, such as `Tensor.item`.
     """
 
     site: Texts
     file: Texts
     line: Integers
+    function: Texts
     source: Texts
     hint: Texts
 
@@ -147,8 +149,9 @@ class CallSites(ColumnRecord):
         site, file = self.site[wait], self.file[wait]
         if site is None or file is None:
             return None
-        function = site.rpartition(" in ")[2]
-        return SampledLine(file, int(self.line[wait]), function, 0, self.source[wait] or None)
+        line, function = int(self.line[wait]), str(self.function[wait])
+        begins = not site.endswith(f" in {function}")
+        return SampledLine(file, line, function, 0, self.source[wait] or None, begins=begins)
 
 
 @fact
@@ -159,9 +162,10 @@ def wait_sites(trace: Trace) -> CallSites:
     row = open_marks(marks, every.thread, every.start_ns)
     line = marks["line"][np.maximum(row, 0)] if len(marks) else np.zeros(len(row), np.int64)
     return CallSites(
-        site=_site_texts(marks, row),
+        site=_site_texts(marks, row, begins=names_functions(trace)),
         file=_marked(marks.texts("file"), row),
         line=np.where((row >= 0) & (line != NULL), line, 0).astype(np.int64),
+        function=_marked(marks.texts("function"), row),
         source=_marked(marks.texts("source"), row),
         hint=_hints(_marked(marks.texts("hint"), row), _hints_of_chains(trace, every.call)),
     )
@@ -187,13 +191,15 @@ def _marked(texts: Texts, row: Integers) -> Texts:
     return Texts(codes[row], texts.values)
 
 
-def _site_texts(marks: Table, row: Integers) -> Texts:
-    """`train.py:31 in step` of each row."""
+def _site_texts(marks: Table, row: Integers, *, begins: bool) -> Texts:
+    """The site of each row."""
     file, line, function = marks.texts("file"), marks["line"], marks.texts("function")
     sites: list[str | None] = [None] * (len(marks) + 1)
     for number in groups.different(row[row >= 0]).tolist():
         if file[number] is not None:
-            sites[number] = f"{file[number]}:{line[number]} in {function[number]}"
+            where = str(file[number]), int(line[number]), str(function[number])
+            place = place_of(*where, begins=begins)
+            sites[number] = place if begins else f"{place} in {function[number]}"
     return _marked(Texts.of(sites), row)
 
 

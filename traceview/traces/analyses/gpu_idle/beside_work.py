@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceview.base import groups, intervals
-from traceview.base.findings import RECORDING, Severity, Subject
+from traceview.base.findings import RECORDING, Severity, Subject, filled
 from traceview.base.tables import Integers, Mask
 from traceview.base.vocabulary.activities import CPU, DATA_LOADING, FILE, TENSORS
 from traceview.traces.analyses.gpu_idle.cpu_tasks import cpu_tasks, main_task
@@ -389,7 +389,8 @@ def place(trace: Trace, site: Integers) -> tuple[Subject, dict[str, str], dict[s
         line = passed.line_at(trace, most) if fits.any() else None
         if line is None:
             return RECORDING, {}, {}
-        said = {"site": line.place, "calling": line.named_function, "source": line.source}
+        site_words = filled("{site:at}", {"site": line.place})
+        said = {"site": site_words, "calling": line.named_function, "source": line.source}
         known = {name: text for name, text in said.items() if text}
         return line.subject, known, {"line_pct": 100 * float(passed.of_line[most]) / len(site)}
     function = innermost_function(trace, site, _NAMED)
@@ -413,7 +414,7 @@ _BEFORE = (
 RULE = FindingRule(
     beside_work,
     "{when} {who} works for {worked_ns} of the {run_ns} recorded[, by samples {function_pct} of it "
-    "in {function} ({module})][, by samples {line_pct} of it at {site}][ in {calling}]"
+    "in {function} ({module})][, by samples {line_pct} of it {site}][ in {calling}]"
     "[ (`{source}`)][, {task_pct} {task}].[ Pages of unified memory that it touches move for "
     "another {moved_ns}.][ {which} GPU work takes {gpu_ns}.]",
 )

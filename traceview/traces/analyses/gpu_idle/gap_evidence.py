@@ -289,7 +289,7 @@ def longest_call_site(trace: Trace, chosen: Mask) -> Site | None:
     """The call that threads spent most of the idle time in, and the range pattern around it."""
     within = gaps(trace).within
     rows = np.flatnonzero(chosen & (within >= 0))
-    pattern = range_tree(trace).pattern_of_paths(_path_of_calls(trace, within[rows]))
+    pattern = range_tree(trace).pattern_of_paths(path_of_calls(trace, within[rows]))
     return _longest_site(trace, rows, within[rows], pattern)
 
 
@@ -300,7 +300,7 @@ def longest_wait_site(trace: Trace, chosen: Mask) -> Site:
     each = groups.group(every.wait[rows])
     idle = groups.sums(each, every.idle_ns[rows])
     call = launches.waits(trace).call[every.wait[rows[each.first[[np.argmax(idle)]]]]]
-    [where], [api] = _path_of_calls(trace, call), trace.api_calls.texts("name").take(call).decode()
+    [where], [api] = path_of_calls(trace, call), trace.api_calls.texts("name").take(call).decode()
     return Site(str(api), tree.paths[int(where)] if where >= 0 else None, int(idle.max()))
 
 
@@ -311,7 +311,7 @@ def waits_before(trace: Trace, chosen: Mask) -> tuple[int, int, Site | None]:
     rows = np.flatnonzero((every.cause == SYNC_DRAIN) & (idle_ns[every.gap] > 0))
     rows = rows[np.unique(every.gap[rows], return_index=True)[1]]
     call, after_ns = launches.waits(trace).call[every.wait[rows]], idle_ns[every.gap[rows]]
-    pattern = range_tree(trace).pattern_of_paths(_path_of_calls(trace, call))
+    pattern = range_tree(trace).pattern_of_paths(path_of_calls(trace, call))
     return len(rows), int(after_ns.sum()), _longest_site(trace, rows, call, pattern, after_ns)
 
 
@@ -329,19 +329,23 @@ def _longest_site(
     return Site(api, range_tree(trace).patterns[where] if where >= 0 else None, int(idle.max()))
 
 
-def _path_of_calls(trace: Trace, call: Array) -> Array:
-    """The range path around some API calls."""
+def path_of_calls(trace: Trace, call: Array) -> Array:
+    """The range path around some API calls (rows of api_calls), −1 outside of ranges."""
     calls, process = api_calls(trace), trace.api_calls["process"][call]
     place = attribute(trace, calls.thread[call], process, calls.start_ns[call])
     return place.path(range_tree(trace))
 
 
 class LoneGap(NamedTuple):
-    """A gap that is most of some idle time; `range_path` is that of the work that ended it."""
+    """A gap that is most of some idle time; `range_path` is that of the work that ended it.
+
+    `idle_ns` is its time of the cause, and `whole_ns` all of it, of other causes as well.
+    """
 
     range_path: str | None
     idle_ns: int
     fraction: float
+    whole_ns: int
 
 
 def lone_gap(trace: Trace, chosen: Mask, *, part: bool = False) -> LoneGap | None:
@@ -366,4 +370,5 @@ def lone_gap(trace: Trace, chosen: Mask, *, part: bool = False) -> LoneGap | Non
         return None
     tree = range_tree(trace)
     path = int(attributed_operations(trace).path(tree)[own.after[row : row + 1]][0])
-    return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total)
+    whole_ns = int(own.idle_ns[own.gap == own.gap[row]].sum())
+    return LoneGap(tree.paths[path] if path >= 0 else None, longest, longest / total, whole_ns)

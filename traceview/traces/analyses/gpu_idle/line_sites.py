@@ -34,6 +34,8 @@ from traceview.traces.facts.samples import (
     SampledLine,
     asking_frames,
     line_of,
+    names_functions,
+    place_of,
     program_frames,
     stack_lines,
 )
@@ -72,7 +74,8 @@ class LineSite(NamedTuple):
     `other_work` is True where most of the time went into work other than launches, `says_enough`
     where the activity makes `inner` superfluous. `through` is the innermost line that half of the
     whole idle time passes through, in `through_ns`, where the line itself has less. `samples` is
-    the number of samples that its time rests on, 0 where it is known otherwise, too.
+    the number of samples that its time rests on, 0 where it is known otherwise, too. `begins` is
+    that of a SampledLine.
     """
 
     file: str
@@ -88,6 +91,7 @@ class LineSite(NamedTuple):
     native: bool
     says_enough: bool
     samples: int
+    begins: bool = False
     undone: module_lines.ModuleLine | None = None
     asks: launch_lines.ForwardLine | None = None
     through: SampledLine | None = None
@@ -98,7 +102,7 @@ class LineSite(NamedTuple):
         """Such as `train.py:123`, or `simulate` of native code."""
         if self.native:
             return function_name(self.function)
-        return self._file_name if self.line is None else f"{self._file_name}:{self.line}"
+        return place_of(self._file_name, self.line, self.function, begins=self.begins)
 
     @property
     def _file_name(self) -> str:
@@ -138,22 +142,25 @@ class LineSite(NamedTuple):
                     "asking_source": line.source,
                     **self.asks.below_values,
                 }
-                of = "{asks}[ in {asking}][ (`{asking_source}`)]"
+                of = "[ in {asking}][ (`{asking_source}`)]"
                 if fraction < 1:
                     named["asks_pct"] = 100 * fraction
-                    of = f"; of the launches of forward passes, more are made at {of} than at any"
-                    return f", {mostly}in the backward pass{of} other line ({{asks_pct}})", named
-                return f", {mostly}in the backward pass of {of}{launch_lines.BELOW}", named
+                    named["asks_else"] = line.elsewhere
+                    more = "; of the launches of forward passes, more are made {asks:at}"
+                    more = f"{more}{of} than {{asks_else}} ({{asks_pct}})"
+                    return f", {mostly}in the backward pass{more}", named
+                of = f"{{asks}}{of}{launch_lines.BELOW}"
+                return f", {mostly}in the backward pass of {of}", named
             return f", {mostly}in the backward pass", {}
         if self.inner and not self.says_enough:
             return f", {mostly}calling {{inner}}", {"inner": self.inner}
         return "", {}
 
     def _python_place(self) -> tuple[str, dict[str, Cell]]:
-        template, values = "at {site}", dict[str, Cell](site=self.name)
+        template, values = "{site:at}", dict[str, Cell](site=self.name)
         if self.asks:
             return template, values
-        if self.function not in UNNAMED_FUNCTIONS:
+        if not self.begins and self.function not in UNNAMED_FUNCTIONS:
             template, values = f"{template} in {{function}}", {**values, "function": self.function}
         if self.source:
             template, values = f"{template} (`{{source}}`)", {**values, "source": self.source}
@@ -345,6 +352,7 @@ def _site(
         native=bool(stack_sites(trace).native[stack]),
         says_enough=ACTIVITIES[int(lines.doing[top])].says_enough,
         samples=int(np.count_nonzero(own)) if samples.sampled[own].all() else 0,
+        begins=names_functions(trace),
         undone=undone,
         asks=launch_lines.forward_line(trace) if asked else None,
     )

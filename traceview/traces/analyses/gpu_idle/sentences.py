@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from traceview.base import groups, intervals
+from traceview.base import groups, intervals, units
 from traceview.base.findings import SEVERITIES, Severity, Subject, sentence
 from traceview.base.tables import Cell, Mask, Table
 from traceview.base.vocabulary import activities, causes
@@ -107,7 +107,7 @@ def in_function(idle: IdleClaim, line: line_sites.LineSite) -> None:
     """Name the function that all of the time is in, and its line with most of the time."""
     calling, inner = line.inner_clause()
     idle.say(
-        f" All of it was in {{function}}, {{line_ns}} at {{site}}[ (`{{source}}`)]{calling}.",
+        f" All of it was in {{function}}, {{line_ns}} {{site:at}}[ (`{{source}}`)]{calling}.",
         function=line.function,
         line_ns=line.time_ns,
         site=line.name,
@@ -446,15 +446,19 @@ def _in_lone_gap(idle: IdleClaim, cause: int, lone: gap_evidence.LoneGap) -> boo
     where = wording.inside(idle.trace, lone.range_path, "longest_gap_range")
     before = f" before work launched{where}" if where else ""
     values = {"longest_gap_ns": lone.idle_ns, "longest_gap_range": lone.range_path}
+    is_part = units.duration(lone.whole_ns) != units.duration(lone.idle_ns)
+    of_gap = " in a single gap of {whole_gap_ns}" if is_part else " a single gap"
+    values |= {"whole_gap_ns": lone.whole_ns} if is_part else {}
     if gaps.gaps(idle.trace).count(idle.gaps) == 1:
         if before:
             idle.say(f" The gap came{before}.", **values)
     elif _is_divided(idle):
         pass
-    elif idle.names_part:
+    elif idle.names_part and not is_part:
         idle.say(f" A single gap{before} took {{longest_gap_ns}}.", **values)
     else:
-        idle.say(f" {{longest_gap_ns}} of that was a single gap{before}.", **values)
+        that = "the idle time" if idle.names_part else "that"
+        idle.say(f" {{longest_gap_ns}} of {that} was{of_gap}{before}.", **values)
     once = lone.fraction >= gap_evidence.STANDS_OUT
     if once:
         idle.remedy = remedies.if_repeated(idle.trace, idle.remedy, cause)

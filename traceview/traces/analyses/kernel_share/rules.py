@@ -14,7 +14,7 @@ import numpy as np
 
 from traceview.base import groups
 from traceview.base.tables import NULL, Integers, Mask, RowNumbers
-from traceview.base.vocabulary.libraries import aligned_elements, architecture, classify, read
+from traceview.base.vocabulary.libraries import architecture, multiplies_16_bits
 from traceview.traces import rules
 from traceview.traces.analyses.kernel_share import fusion, library_kernels, own_kernels, products
 from traceview.traces.analyses.wording import is_compiled
@@ -148,11 +148,8 @@ _FUSED_REAL = (
 
 def _is_old_gemm(name: str) -> bool:
     """Whether a kernel multiplies aligned matrices of 16 bits, and was built before Hopper."""
-    made, kernel = architecture(name), read(name)
-    if made is None or made >= _HOPPER or classify(name) is not KernelClass.GEMM:
-        return False
-    narrow = kernel.inputs in ("f16", "bf16") or "16816" in (kernel.parts.get("product") or "")
-    return narrow and aligned_elements(name) is None
+    made = architecture(name)
+    return made is not None and made < _HOPPER and multiplies_16_bits(name)
 
 
 def _old_gemms(trace: Trace) -> Iterable[rules.TimeClaim]:

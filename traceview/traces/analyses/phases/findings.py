@@ -389,6 +389,7 @@ def _compiled_once(trace: Trace) -> Iterator[TimeClaim]:
             values |= {"called": call.place, "called_source": call.source}
         else:
             values |= {"called_more": call.place, "called_pct": 100 * part}
+            values["called_else"] = call.elsewhere
         subject = call.subject
     claim = _claim(trace, process, chosen, "info" if trials else severity, values)
     claim = replace(claim, subject=subject or claim.subject)
@@ -620,10 +621,10 @@ RULES = (
                 "{times:time}: {guard}."
             ),
             Clause(
-                " By samples, about {called_pct} of it is called at {called_more}[ in {calling}], "
-                "more than at any other line."
+                " By samples, about {called_pct} of it is called {called_more:at}[ in {calling}], "
+                "more than {called_else}."
             ),
-            Clause(" Most of it is called at {called}[ in {calling}][ (`{called_source}`)]."),
+            Clause(" Most of it is called {called:at}[ in {calling}][ (`{called_source}`)]."),
         ),
     ),
     FindingRule(

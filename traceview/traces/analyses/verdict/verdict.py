@@ -319,13 +319,15 @@ _MOST_NAMED, _MUCH_IN_SHORT = 3, 0.25
 def _cpu_phrases(work: cpu_work.CpuTimes) -> Iterator[str]:
     """The ranges and calls with most time, and, where they take much, all short ranges together."""
     pct = 100 / max(work.span_ns, 1)
-    named = [
-        f"{units.percent(pct * time_ns)} in {name} ({units.counted(work.number[name], 'call')})"
+    named = {
+        name: f"{units.percent(pct * time_ns)} in {name} "
+        f"({units.counted(work.number[name], 'call')})"
         for name, time_ns in work.own_ns.most_common(_MOST_NAMED)
         if pct * time_ns >= WORTH_SAYING_PCT
-    ]
+    }
     if named:
-        yield ", ".join(named)
+        overlapping = ", overlapping" if len(named) > 1 and named.keys() & work.beside else ""
+        yield ", ".join(named.values()) + overlapping
     if work.short_ns >= _MUCH_IN_SHORT * work.span_ns:
         short = units.duration(cpu_work.SHORT_NS)
         yield f"{units.percent(pct * work.short_ns)} in all ranges shorter than {short}"

@@ -235,10 +235,6 @@ def _summary(grids: LaunchedGrids, tiled: Sequence[losses.TileWaves]) -> dict[st
     return {"tail_loss_ns": lost_ns, "in_grids_smaller_than_the_gpu_ns": small_ns}
 
 
-_SHAPES = "traceview record --shapes"
-_TORCH_SHAPES = "torch.profiler.profile(record_shapes=True)"
-
-
 def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
     graphs = int((selected_operations(trace) & cuda_graphs(trace).whole).sum())
     if graphs:
@@ -261,7 +257,7 @@ def _notes(trace: Trace, grids: LaunchedGrids) -> Iterator[str]:
         yield (
             f"{units.percent(100 * hidden_fraction)} of kernel time is in {kernels} of possibly "
             "persistent GEMMs, whose last tile wave is not visible without the shapes of tensors: "
-            f"{wording.by_recorder(trace, _SHAPES, _TORCH_SHAPES, _SHAPES)}"
+            f"{wording.to_record_shapes(trace)}"
         )
     is_configured = [each.limiter == CONFIGURED for each in grids.occupancies]
     configured = int(np.array([*is_configured, False])[grids.occupancy].sum())
