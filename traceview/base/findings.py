@@ -33,6 +33,8 @@ Edit = Callable[[Any], None]
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 LONGEST_NAME = 80
+_LONGEST = {"printed": 240}
+"""Of what a program printed, the cause and the line may come late."""
 FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
 
 
@@ -202,7 +204,7 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
             return field[0]
         value = values[name]
         if isinstance(value, str):
-            return shortened(units.quantity(name, value))
+            return shortened(units.quantity(name, value), _LONGEST.get(name, LONGEST_NAME))
         if one is not None and isinstance(value, int):
             return units.counted(value, one, many or "")
         return units.quantity(name, value)

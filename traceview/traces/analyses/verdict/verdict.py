@@ -32,7 +32,7 @@ from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import pace, steps_source
 from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.nsys import export_info
+from traceview.traces.trace.nsys import export_info, program_output
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""
@@ -124,7 +124,7 @@ def _limited(trace: Trace) -> Verdict:
         if not first_calls.runs_kernels(trace):
             printed = "The program printed an error and ran no kernel"
             nothing = "No kernel ran, nothing but a start was recorded"
-            little = f"{printed if export_info.PROGRAM_ERROR in trace.run else nothing}: "
+            little = f"{printed if program_output.PROGRAM_ERROR in trace.run else nothing}: "
             after = ""
         text = little + _all_work(trace, parts.device) + after
         cold = first_calls.cold_passes(trace)
@@ -293,7 +293,7 @@ def _no_work(trace: Trace) -> str:
         return "No GPU work in the selection."
     cut_off, work = "truncated" in trace.run, cpu_work.cpu_work(trace)
     text = "The file ends before any GPU work." if cut_off else "No GPU work was recorded."
-    if export_info.PROGRAM_ERROR in trace.run and not len(trace.recorded("api_calls")):
+    if program_output.PROGRAM_ERROR in trace.run and not len(trace.recorded("api_calls")):
         text = "No GPU work was recorded, and the program printed an error."
     phrases = [*_cpu_phrases(work)] if work else []
     if work is None or not phrases:
