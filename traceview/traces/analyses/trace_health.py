@@ -267,10 +267,30 @@ _COLD = (
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
 
 
+_NO_RESULT = (
+    "All GPU work is {launches:launch|launches} of {kernel}. No memory was allocated or copied, so "
+    "the program gets no result from it."
+)
+_RECORD_COMPUTING = "Record a part of the program that computes on the GPU, if there is one."
+
+
+def _without_result(trace: Trace) -> dict[str, Value]:
+    """The kernel, and its launches, where one is all that ran, and gives the program nothing."""
+    ops, names = operations(trace), trace.kernels.texts("short_name")
+    needs = [CallKind.ALLOCATE, CallKind.COPY, CallKind.COPY_ASYNC]
+    moves = np.isin(call_kinds(trace), needs).any() or (ops.kind != Kind.KERNEL).any()
+    if len(groups.different(names.codes)) != 1 or moves or not len(trace.recorded("api_calls")):
+        return {}
+    if trace.selection or cut_window(trace) or model.recording_options(trace).bounded:
+        return {}
+    return {"launches": len(ops), "kernel": str(names[0])}
+
+
 def _cold(trace: Trace) -> Iterator[Check]:
     """A warning where a start or first passes were recorded, which say nothing of the others.
 
-    Not where another finding says so: of compilation, or of CPU work that the run is about.
+    Not where another finding says so: of compilation, or of CPU work that the run is about. More
+    passes of a kernel that gives the program nothing tell as little.
     """
     values: dict[str, Value] = {}
     if cold := cold_passes(trace):
@@ -282,7 +302,9 @@ def _cold(trace: Trace) -> Iterator[Check]:
     else:
         warns = is_start_up_alone(trace) and _computes(trace) and not first_batch(trace)
         warns = warns and all(each.severity != "high" for each in beside_gpu_work(trace))
-    if warns:
+    if warns and (given := _without_result(trace)):
+        yield Check("result", "warning", _NO_RESULT, _RECORD_COMPUTING, given)
+    elif warns:
         yield Check("cold", "warning", _COLD, _RECORD_MORE, values, all_in_doubt=bool(cold))
 
 

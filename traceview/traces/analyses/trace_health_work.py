@@ -16,7 +16,7 @@ from traceview.traces.analyses.gpu_idle.line_sites import LEAST_SAMPLES
 from traceview.traces.analyses.trace_health_checks import UPDATE_NSYS, Check, without_cuda
 from traceview.traces.analyses.wording import AS_NODES, by_recorder, on_amd
 from traceview.traces.facts import launches, operations
-from traceview.traces.facts.cpu_work import cpu_work
+from traceview.traces.facts.cpu_work import cpu_work, waits_for_gpu
 from traceview.traces.facts.idle.first_calls import is_start_up_alone, runs_kernels
 from traceview.traces.facts.idle.stack_sites import stack_sites, unwound_samples
 from traceview.traces.facts.operations import CallKind, api_calls
@@ -86,9 +86,9 @@ def _after_error(error: str) -> str:
 
 def _lost(trace: Trace, others: bool) -> Check:
     """Of launches without a record of their kernels; `others`: copies and memsets have one."""
-    lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+    lost = f"Work was launched and none of it was recorded{_UNKNOWN}."
     if not others and "kernels" not in trace.tables:
-        lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+        lost = f"Work was launched, but no table of kernels was read{_UNKNOWN}."
     template, values = _on_cpu(trace)
     remedy = by_recorder(trace, _SEE_GPU, f"{how_to_record(trace)}. {_SEE_CUPTI}", _SEE_GPU)
     remedy = _CHECK_LAUNCHES if others else remedy
@@ -100,6 +100,10 @@ def _lost(trace: Trace, others: bool) -> Check:
     if launches.loses_graphs(trace):
         lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
         remedy = AS_NODES
+    elif (waits := waits_for_gpu(trace)) and not error:
+        # How long single kernels take is unknown, not that they take the time.
+        lost = lost.replace(_UNKNOWN, "") + _WAITS
+        values |= {"waited_pct": waits.pct, "launched_ns": waits.span_ns, "wait": waits.call}
     return Check("GPU work", "blind", f"{lost}{template}", remedy, values, all_in_doubt=True)
 
 
@@ -243,6 +247,11 @@ _SEE_GPU = (
     "Run traceview doctor on the machine that recorded this: with a driver newer than nsys, on WSL "
     "and on virtual GPUs nsys sees the calls of CUDA and no GPU work. Elsewhere, record with "
     "--trace=cuda,nvtx."
+)
+_UNKNOWN = ", so GPU time is unknown"
+_WAITS = (
+    " From the first launch on, the CPU waits for the GPU in {waited_pct} of {launched_ns} (mostly "
+    "in {wait}): the GPU is busy then."
 )
 _ON_WSL = " It was recorded on WSL ({system})[, by nsys {nsys}]."
 _OFF_WSL = (

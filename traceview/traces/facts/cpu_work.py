@@ -10,6 +10,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, Texts
+from traceview.traces.facts.operations import CallKind, call_kinds
 from traceview.traces.facts.ranges.ranges import pattern_of, range_tree
 from traceview.traces.trace import Trace, fact, schema
 
@@ -68,6 +69,49 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
     short = rows[(end - start)[rows] < SHORT_NS]
     first, last = np.append(start[rows], inside.start).min(), np.append(end[rows], inside.end).max()
     return CpuTimes(int(last - first), took, number, int(own_ns[short].sum()))
+
+
+@record
+class WaitsForGpu:
+    """The time from the first launch call on, and the part of it in calls that wait for the GPU.
+
+    `call` is the one with most of it.
+    """
+
+    span_ns: int
+    waited_ns: int
+    call: str
+
+    @property
+    def pct(self) -> float:
+        return 100.0 * self.waited_ns / max(self.span_ns, 1)
+
+
+@fact
+def waits_for_gpu(trace: Trace) -> WaitsForGpu | None:
+    """How long the CPU waits for work that a GPU does meanwhile; None for less than half.
+
+    That bounds GPU time from below where kernels were launched and not recorded.
+    """
+    calls, does = trace.recorded("api_calls"), call_kinds(trace)
+    launches, waits = (
+        np.flatnonzero(does == kind) for kind in (CallKind.LAUNCH, CallKind.SYNCHRONIZE)
+    )
+    if not len(launches) or not len(waits):
+        return None
+    first_ns = int(calls["start_ns"][launches].min())
+    waits = waits[calls["start_ns"][waits] >= first_ns]
+    if not len(waits):
+        return None
+    last_ns = max(int(calls["end_ns"][rows].max()) for rows in (launches, waits))
+    names = calls.texts("name")
+    took = groups.sums(of := groups.group(names.codes[waits]), calls.duration_ns[waits])
+    call = str(names[int(waits[of.first[int(np.argmax(took))]])])
+    found = WaitsForGpu(last_ns - first_ns, intervals.covered(calls, waits).total(), call)
+    return found if found.pct >= _MUCH_WAITING_PCT else None
+
+
+_MUCH_WAITING_PCT = 50.0
 
 
 def _add(own_ns: Counter[str], number: Counter[str], names: Texts, times_ns: Integers) -> None:
