@@ -39,7 +39,7 @@ def words(name: str) -> frozenset[str]:
 
 
 @record
-class Variant:
+class KernelVariant:
     """The selected launches of one kernel, their usual time, and what its name says it does."""
 
     rows: RowNumbers
@@ -49,7 +49,7 @@ class Variant:
     end_ns: int
 
 
-def of_same_grid(trace: Trace, row: int) -> tuple[Variant, ...]:
+def of_same_grid(trace: Trace, row: int) -> tuple[KernelVariant, ...]:
     """The own kernels on the GPU, of the grid and block of this one, that one included."""
     kernels, owners = trace.recorded("kernels"), kernel_owners(trace)
     alike = (kernels["device"] == kernels["device"][row]) & selected_kernels(trace)
@@ -59,7 +59,7 @@ def of_same_grid(trace: Trace, row: int) -> tuple[Variant, ...]:
     rows, names = np.flatnonzero(alike), kernels.texts("short_name")
     by_name = (rows[own] for own in groups.rows_of(names.codes[rows]).values())
     return tuple(
-        Variant(
+        KernelVariant(
             row_numbers(own),
             round(float(np.median(kernels.duration_ns[own]))),
             words(str(names[int(own[0])])),
@@ -70,7 +70,7 @@ def of_same_grid(trace: Trace, row: int) -> tuple[Variant, ...]:
     )
 
 
-def compared(variants: Sequence[Variant]) -> bool:
+def compared(variants: Sequence[KernelVariant]) -> bool:
     """Whether kernels run equally often, each in a time of its own: a comparison."""
     calls = {len(each.rows) for each in variants}
     ordered = sorted(variants, key=lambda each: each.start_ns)
@@ -91,7 +91,7 @@ def between_compared(trace: Trace) -> Mask:
     return result
 
 
-def _comparisons(trace: Trace) -> Iterator[tuple[Variant, ...]]:
+def _comparisons(trace: Trace) -> Iterator[tuple[KernelVariant, ...]]:
     """The kernels of each grid that are compared, some of them by names that are alike."""
     kernels = trace.recorded("kernels")
     rows = np.flatnonzero(selected_kernels(trace) & (kernel_owners(trace) == KernelOwner.PROGRAM))
