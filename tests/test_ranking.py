@@ -93,6 +93,22 @@ def test_a_low_finding_says_no_remedy_a_second_time(severity, earlier, remedy, a
     assert said == ("info" if once and analysis == "waves" else severity)
 
 
+@pytest.mark.parametrize("severity", ["high", "medium"])
+@pytest.mark.parametrize("other", ["time", "remedy", "analysis", "none", "no time"])
+def test_one_saving_by_one_remedy_is_said_once(severity, other):
+    """Copies of both directions that would overlap kernels save what the kernels take, once."""
+    first = Finding(severity, "up", "Copy in parts.", 0 if other == "no time" else 9)
+    second = replace(first, template="down")
+    second = replace(second, time_at_stake_ns=8) if other == "time" else second
+    second = replace(second, remedy="Copy less.") if other == "remedy" else second
+    found = {"copies": (first,), "others": ()}
+    found["others" if other == "analysis" else "copies"] += (second,)
+    rows = ranked({name: Result({}, each) for name, each in found.items()})
+
+    said = next(row.severity for row in rows if row.message == "down")
+    assert said == ("info" if other == "none" else severity)
+
+
 @pytest.mark.parametrize("compiled", ["medium", "low", "info"])
 @pytest.mark.parametrize(("saved_ms", "behind"), [(102, True), (499, True), (501, False)])
 @pytest.mark.parametrize("has_loop", [False, True])

@@ -33,6 +33,8 @@ Edit = Callable[[Any], None]
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 
 LONGEST_NAME = 80
+_LONGEST = {"printed": 240}
+"""Of what a program printed, the cause and the line may come late."""
 FIELD = re.compile(r"\{(\w+)(?::([^{}|]*)(?:\|([^{}]*))?)?\}")
 
 
@@ -205,7 +207,7 @@ def filled(template: str, values: Mapping[str, Value]) -> str:
             return field[0]
         value = values[name]
         if isinstance(value, str):
-            text = shortened(units.quantity(name, value))
+            text = shortened(units.quantity(name, value), _LONGEST.get(name, LONGEST_NAME))
             at = "at" if _LINE.search(value) else "in"
             return f"{at} {text}" if one == "at" else text
         if one is not None and isinstance(value, int):

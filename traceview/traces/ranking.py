@@ -444,11 +444,13 @@ def _with_leaders(findings: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
 def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding]:
     """The findings; one becomes `info` if an earlier one claims most of its time, or its kernel.
 
-    So does a low one with the remedy of an earlier one of its analysis: it is said once. General
+    So does a low one with the remedy of an earlier one of its analysis, and one that saves the same
+    time by it, as copies of both directions that would overlap kernels: it is said once. General
     findings without a cause, such as slow steps, are considered after all others.
     """
     claimed: dict[int, Intervals] = {}
     kernels, remedies = set[tuple[str, str]](), set[tuple[str, str]]()
+    claims = set[tuple[str, str, int]]()
     for row in sorted(in_order, key=sums_up):
         finding, lost = row.finding, row.finding.lost
         kernel = (row.analysis, finding.subject.name)
@@ -458,11 +460,14 @@ def _each_time_once(in_order: Sequence[RankedFinding]) -> Iterator[RankedFinding
             repeats |= 2 * intervals.intersection(before, lost.time).total() > lost.time.total()
         remedy = (row.analysis, row.action.partition(". ")[0])
         repeats |= finding.severity == "low" and bool(row.action) and remedy in remedies
+        same = (row.analysis, row.action, finding.time_at_stake_ns)
+        repeats |= bool(row.action and finding.time_at_stake_ns and not lost) and same in claims
         if finding.severity == "info" or repeats:
             yield _as_info(row)
             continue
         kernels.add(kernel)
         remedies.add(remedy)
+        claims.add(same)
         if lost:
             claimed[lost.device] = intervals.union(
                 np.concatenate([before.start, lost.time.start]),

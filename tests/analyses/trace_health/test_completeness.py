@@ -521,7 +521,7 @@ PRINTED = [
     ("GPUassert: out of memory main.cu 30\n", "GPUassert: out of memory main.cu 30"),
     ("step 1\nCUDA Error: invalid argument\n", "CUDA Error: invalid argument"),
     ("FATAL ERROR: variable is partially present: name=x\n file:/home/u/main.c train line:104\n\n",
-     "variable is partially present: name=x main.c train line:104"),
+     "variable is partially present: name=x file:main.c train line:104"),
     ("CUDA error: no error\n", ""),
     ("Max error: 0\n", ""),
 ]  # fmt: skip

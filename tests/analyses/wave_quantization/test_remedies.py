@@ -29,7 +29,7 @@ def findings(name, blocks, folder, threads=1024):
     [
         ("mine", 12, "Make the blocks smaller, or split the work along another dimension"),
         ("mine", 1, "Spread the work over more blocks: 132 give each SM one, 528 are better"),
-        ("mine", 265, "Use 264 or 528 blocks instead of 265: another tile or block size"),
+        ("mine", 265, "Launch whole waves: 264 blocks that loop over the tiles"),
         (GEMM, 12, "Use a larger batch, or put several of these operations into one batched call"),
         (GEMM, 265, "Try nearby shapes that give 264 or 528 blocks instead of 265: another batch"),
         ("cupy_sum", 1, "Write it as a matrix product, with a vector of ones"),

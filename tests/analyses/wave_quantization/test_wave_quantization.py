@@ -61,7 +61,7 @@ def test_a_last_wave_of_one_block(tmp_path):
         "void gemm launches 265 blocks where the GPU holds 264 at once. The last of 2 waves has "
         "1 block and leaves 49.8 % of all block slots unused. Up to 99.6 µs of 200 µs can be saved."
     )
-    assert finding.action.startswith("Use 264 or 528 blocks instead of 265")
+    assert finding.action.startswith("Launch whole waves: 264 blocks that loop")
     assert finding.subject == Subject("kernel", "void gemm<float>(int)")
     assert finding.evidence.row["grid"] == "265x1x1"
     assert finding.evidence.values["unused_pct"] == pytest.approx(100 * 263 / 528)

@@ -125,6 +125,7 @@ def nothing_found(report: Report) -> str:
 
 _LAUNCH = {
     "gpu-bound": ("GPU-bound", "the CPU launches ahead"),
+    "kept-busy": ("GPU-bound", "its work fills the time"),
     "launch-bound": ("launch-bound", "the GPU waits for the CPU to launch work"),
     "paced": ("paced", "each pass waits for its turn"),
     "paused": ("paused", "the GPU waits in few long pauses of the CPU"),

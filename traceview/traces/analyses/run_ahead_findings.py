@@ -14,7 +14,7 @@ from traceview.base.tables import Cell, Mask
 from traceview.base.vocabulary import libraries
 from traceview.base.vocabulary.causes import CAUSES, SYNC_DRAIN
 from traceview.traces.analyses import wording
-from traceview.traces.analyses.verdict.verdict import late_word
+from traceview.traces.analyses.verdict.verdict import keeps_busy, late_word
 from traceview.traces.facts import launches, operations
 from traceview.traces.facts.idle import gaps, launching, typical
 from traceview.traces.facts.ranges.selection import selected, selected_operations
@@ -37,6 +37,10 @@ VERDICTS = {
     "gpu-bound": (
         "is GPU-bound: it nearly always has work queued.",
         "Make the kernels faster. The launches are early enough.",
+    ),
+    "kept-busy": (
+        "is GPU-bound: its work fills the time, and most of it begins as soon as it is launched.",
+        "Make the kernels faster. Earlier launches would save little.",
     ),
     "queue-full": (
         "has a full launch queue (queue-full): the CPU is so far ahead that it waits for room "
@@ -194,7 +198,7 @@ def _closer(trace: Trace, device: int, verdict: str, row: Mapping[str, Cell], co
         of_cause = every.by_cause(counted)
         return "one cause" if 2 * of_cause.max() > of_cause.sum() else verdict
     if verdict != "launch-bound":
-        return verdict
+        return "kept-busy" if keeps_busy(trace, device) else verdict
     word = late_word(trace, device)
     if word == "launch-bound":
         long = launching.long_launches(trace).get(device)

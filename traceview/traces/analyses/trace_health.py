@@ -38,7 +38,7 @@ from traceview.traces.facts.idle.gaps import unknown_idle
 from traceview.traces.facts.launches import cuda_graphs, cut_window, loses_graphs, unpaired
 from traceview.traces.facts.operations import CallKind, Kind, call_kinds, operations
 from traceview.traces.trace import Trace, model
-from traceview.traces.trace.nsys import export_info
+from traceview.traces.trace.nsys import program_output
 
 
 def compute(trace: Trace) -> base.Result:
@@ -101,7 +101,7 @@ def _unpaired(trace: Trace) -> Iterator[Check]:
     """Launches without GPU work, and GPU work without a launch."""
     if trace_health_work.without_gpu(trace) or trace_health_work.other_accelerator(trace):
         return
-    if export_info.LOADER_ERROR in trace.run or trace_health_work.is_cut_off(trace):
+    if program_output.LOADER_ERROR in trace.run or trace_health_work.is_cut_off(trace):
         return
     if "api_calls" not in trace.tables:
         missing = (

@@ -18,13 +18,13 @@ from traceview.traces.facts.idle.first_calls import (
     is_start_up_alone,
     runs_kernels,
 )
-from traceview.traces.facts.launches import waits
-from traceview.traces.facts.operations import Kind, api_calls, operations
+from traceview.traces.facts.launches import cut_window, waits
+from traceview.traces.facts.operations import CallKind, Kind, api_calls, call_kinds, operations
 from traceview.traces.facts.ranges.nesting import nest
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.samples import LEAST_SAMPLES, line_of, stack_lines
-from traceview.traces.trace import Trace
+from traceview.traces.trace import Trace, model
 
 _COLD = (
     "The recording is cold, so it does not tell how later passes run[: {once_ns} of {total_ns} are "
@@ -38,6 +38,11 @@ _BEFORE = (
     "{line_pct} of it {line:at}]."
 )
 _RECORD_MORE = "Record more passes, ten or so after those that load and compile the code."
+_NO_RESULT = (
+    "All GPU work is {launches:launch|launches} of {kernel}. No memory was allocated or copied, so "
+    "the program gets no result from it."
+)
+_RECORD_COMPUTING = "Record a part of the program that computes on the GPU, if there is one."
 _MUCH = 0.25
 """A call that takes so much of the time of first uses is named."""
 _LEAST_BEFORE_NS = 1_000_000_000
@@ -48,7 +53,8 @@ def cold(trace: Trace) -> Iterator[Check]:
     """A warning where a start or first passes were recorded, which say nothing of the others.
 
     Not where another finding says so: of compilation, or of CPU work that the run is about. Nor
-    where much is missing: later passes may be.
+    where much is missing: later passes may be. More passes of a kernel that gives the program
+    nothing tell as little.
     """
     if any(each.all_in_doubt for each in lost_events(trace)):
         return
@@ -66,11 +72,25 @@ def cold(trace: Trace) -> Iterator[Check]:
         warns = is_start_up_alone(trace) and bool(seen) and "kernels" in trace.tables
         warns = warns and not first_batch(trace)
         warns = warns and all(each.severity != "high" for each in beside_gpu_work(trace))
-    if warns:
+    if warns and (given := _without_result(trace)):
+        yield Check("result", "warning", _NO_RESULT, _RECORD_COMPUTING, given)
+    elif warns:
         before = _before_gpu_work(trace)
         text = f"{_COLD}{_LONGEST if longest else ''}{_BEFORE if before else ''}"
         values |= longest | before
         yield Check("cold", "warning", text, _RECORD_MORE, values, all_in_doubt=bool(passes))
+
+
+def _without_result(trace: Trace) -> dict[str, Value]:
+    """The kernel, and its launches, where one is all that ran, and gives the program nothing."""
+    ops, names = operations(trace), trace.kernels.texts("short_name")
+    needs = [CallKind.ALLOCATE, CallKind.COPY, CallKind.COPY_ASYNC]
+    moves = np.isin(call_kinds(trace), needs).any() or (ops.kind != Kind.KERNEL).any()
+    if len(groups.different(names.codes)) != 1 or moves or not len(trace.recorded("api_calls")):
+        return {}
+    if trace.selection or cut_window(trace) or model.recording_options(trace).bounded:
+        return {}
+    return {"launches": len(ops), "kernel": str(names[0])}
 
 
 def _longest_call(trace: Trace, once_ns: int) -> dict[str, Value]:

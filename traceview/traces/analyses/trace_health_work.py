@@ -24,13 +24,13 @@ from traceview.traces.analyses.wording import (
     on_amd,
 )
 from traceview.traces.facts import launches, operations
-from traceview.traces.facts.cpu_work import cpu_work
+from traceview.traces.facts.cpu_work import cpu_work, waits_for_gpu
 from traceview.traces.facts.idle.first_calls import is_start_up_alone, runs_kernels
 from traceview.traces.facts.idle.stack_sites import stack_sites, unwound_samples
 from traceview.traces.facts.operations import CallKind, api_calls
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.trace import Trace, schema
-from traceview.traces.trace.nsys import export_info
+from traceview.traces.trace.nsys import export_info, program_output
 
 
 def gpu_work(trace: Trace) -> list[Check]:
@@ -42,10 +42,14 @@ def gpu_work(trace: Trace) -> list[Check]:
 
 
 def _ended(trace: Trace) -> Iterator[Check]:
-    """The error with which a program ended that had run kernels."""
-    if len(trace.recorded("kernels")) and (error := trace.run.get(export_info.PROGRAM_ERROR)):
-        remedy, values = _after_error(error), {"error": error}
+    """The error with which a program ended that had run kernels, or that its result is wrong."""
+    if len(trace.recorded("kernels")) and (error := trace.run.get(program_output.PROGRAM_ERROR)):
+        remedy, values = _after_error(error), {"printed": error}
         yield Check("program", "blind", _ENDED, remedy, values, all_in_doubt=True)
+    # Calls that failed are why a result is wrong.
+    wrong = trace.run.get(program_output.WRONG_RESULT)
+    if wrong and export_info.CALL_ERROR not in trace.run:
+        yield Check("program", "blind", _WRONG, _MEND, {"printed": wrong}, all_in_doubt=True)
 
 
 def _seen(trace: Trace, launched: bool) -> Check:
@@ -74,17 +78,15 @@ def _seen(trace: Trace, launched: bool) -> Check:
 
 def _printed(trace: Trace, launched: bool) -> Check | None:
     """The error of a program that did not start, or launched no kernel, as printed or returned."""
-    if error := trace.run.get(export_info.LOADER_ERROR):
+    if error := trace.run.get(program_output.LOADER_ERROR):
         remedy = _NEWER_NSYS if _OF_NSYS.search(error) else _RUN_ALONE
         return Check("GPU work", "blind", _NOT_BEGUN, remedy, {"error": error})
-    names = (export_info.PROGRAM_ERROR, export_info.CALL_ERROR)
+    names = (program_output.PROGRAM_ERROR, export_info.CALL_ERROR)
     error = next((trace.run[name] for name in names if name in trace.run), None)
     if not error or launched:
         return None
-    text = _PRINTED if names[0] in trace.run else _FAILED
-    return Check(
-        "GPU work", "blind", text, _after_error(error), {"error": error}, all_in_doubt=True
-    )
+    text, name = (_PRINTED, "printed") if names[0] in trace.run else (_FAILED, "error")
+    return Check("GPU work", "blind", text, _after_error(error), {name: error}, all_in_doubt=True)
 
 
 def _after_error(error: str) -> str:
@@ -93,9 +95,9 @@ def _after_error(error: str) -> str:
 
 def _lost(trace: Trace, others: bool) -> Check:
     """Of launches without a record of their kernels; `others`: copies and memsets have one."""
-    lost = "Work was launched and none of it was recorded, so GPU time is unknown."
+    lost = f"Work was launched and none of it was recorded{_UNKNOWN}."
     if not others and "kernels" not in trace.tables:
-        lost = "Work was launched, but no table of kernels was read, so GPU time is unknown."
+        lost = f"Work was launched, but no table of kernels was read{_UNKNOWN}."
     template, values = _on_cpu(trace, ran=not others and export_info.CALL_ERROR not in trace.run)
     cupti = _SEE_CUPTI if _timed_by_events(trace) else f"{_SEE_CUPTI}{_IF_OFF}"
     remedy = by_recorder(trace, _SEE_GPU, cupti, _SEE_GPU)
@@ -108,6 +110,10 @@ def _lost(trace: Trace, others: bool) -> Check:
     if launches.loses_graphs(trace):
         lost = "CUDA graphs were launched without a record of their kernels: GPU time is unknown."
         remedy = AS_NODES
+    elif (waits := waits_for_gpu(trace)) and not error:
+        # How long single kernels take is unknown, not that they take the time.
+        lost = lost.replace(_UNKNOWN, "") + _WAITS
+        values |= {"waited_pct": waits.pct, "launched_ns": waits.span_ns, "wait": waits.call}
     return Check("GPU work", "blind", f"{lost}{template}", remedy, values, all_in_doubt=True)
 
 
@@ -174,8 +180,10 @@ _NEWER_NSYS = (
 _RUN_ALONE = (
     "Run the program without the recorder: a library that it needs is missing, or does not fit."
 )
-_ENDED = "The program ended with an error, so only what came before was recorded: {error}"
-_PRINTED = "No kernel was launched, and the program printed an error: {error}"
+_ENDED = "The program ended with an error, so only what came before was recorded: {printed}"
+_WRONG = "The program printed: {printed}"
+_MEND = "Mend its result first: how long a wrong computation takes says little of the right one."
+_PRINTED = "No kernel was launched, and the program printed an error: {printed}"
 _FAILED = "No kernel was launched: calls failed with {error}."
 _FREE = (
     "Free GPU memory (nvidia-smi shows what holds it), or make the problem smaller, and record "
@@ -217,6 +225,11 @@ _AFTER = tuple(
     for sign, remedy in (
         (f"(?i)out[ _]of[ _]memory|{export_info.NO_MEMORY}", _FREE),
         (
+            "(?i)compiled with: -gpu|Rebuild this file|no kernel image",
+            "Build for this GPU: nvc -gpu=ccnative, or a list such as -gpu=cc75,cc80; "
+            "nvcc -arch=native.",
+        ),
+        (
             "cudaError(InvalidDeviceFunction|NoKernelImage|UnsupportedPtx)",
             "Build for this GPU (nvcc -arch=native), or update the driver where the toolkit is "
             "newer. Check the error of each launch (cudaGetLastError).",
@@ -244,6 +257,11 @@ _SEE_GPU = (
     "Run traceview doctor on the machine that recorded this: with a driver newer than nsys, on WSL "
     "and on virtual GPUs nsys sees the calls of CUDA and no GPU work. Elsewhere, record with "
     "--trace=cuda,nvtx."
+)
+_UNKNOWN = ", so GPU time is unknown"
+_WAITS = (
+    " From the first launch on, the CPU waits for the GPU in {waited_pct} of {launched_ns} (mostly "
+    "in {wait}): the GPU is busy then."
 )
 _ON_WSL = " It was recorded on WSL ({system})[, by nsys {nsys}]."
 _OFF_WSL = (

@@ -10,6 +10,7 @@ import numpy as np
 from traceview.base import groups, intervals
 from traceview.base.records import record
 from traceview.base.tables import Integers, Mask, Texts
+from traceview.traces.facts.operations import CallKind, call_kinds
 from traceview.traces.facts.ranges.ranges import pattern_of, range_tree
 from traceview.traces.trace import Trace, fact, schema
 
@@ -90,6 +91,49 @@ def cpu_work(trace: Trace) -> CpuTimes | None:
 def _works(trace: Trace) -> Mask:
     """True for the rows of ranges that are works of process groups."""
     return trace.recorded("ranges").texts("name").matching(_WORKS.match)
+
+
+@record
+class WaitsForGpu:
+    """The time from the first launch call on, and the part of it in calls that wait for the GPU.
+
+    `call` is the one with most of it.
+    """
+
+    span_ns: int
+    waited_ns: int
+    call: str
+
+    @property
+    def pct(self) -> float:
+        return 100.0 * self.waited_ns / max(self.span_ns, 1)
+
+
+@fact
+def waits_for_gpu(trace: Trace) -> WaitsForGpu | None:
+    """How long the CPU waits for work that a GPU does meanwhile; None for less than half.
+
+    That bounds GPU time from below where kernels were launched and not recorded.
+    """
+    calls, does = trace.recorded("api_calls"), call_kinds(trace)
+    launches, waits = (
+        np.flatnonzero(does == kind) for kind in (CallKind.LAUNCH, CallKind.SYNCHRONIZE)
+    )
+    if not len(launches) or not len(waits):
+        return None
+    first_ns = int(calls["start_ns"][launches].min())
+    waits = waits[calls["start_ns"][waits] >= first_ns]
+    if not len(waits):
+        return None
+    last_ns = max(int(calls["end_ns"][rows].max()) for rows in (launches, waits))
+    names = calls.texts("name")
+    took = groups.sums(of := groups.group(names.codes[waits]), calls.duration_ns[waits])
+    call = str(names[int(waits[of.first[int(np.argmax(took))]])])
+    found = WaitsForGpu(last_ns - first_ns, intervals.covered(calls, waits).total(), call)
+    return found if found.pct >= _MUCH_WAITING_PCT else None
+
+
+_MUCH_WAITING_PCT = 50.0
 
 
 def _add(own_ns: Counter[str], number: Counter[str], names: Texts, times_ns: Integers) -> None:

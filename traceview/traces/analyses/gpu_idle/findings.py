@@ -45,6 +45,7 @@ from traceview.traces.facts.steps.steps import (
     steps,
     warms_up,
 )
+from traceview.traces.facts.variants import between_compared
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 
@@ -70,9 +71,27 @@ def by_cause(trace: Trace) -> Iterator[TimeClaim]:
             steady &= ~reported
         if cause == causes.ALLOCATION and (in_loop := recurring(trace)):
             steady[in_loop.gap_rows] = False
+        if cause == causes.LAUNCH_LATE:
+            between = steady & between_compared(trace)
+            steady &= ~between
+            yield from _between_compared(trace, between)
         yield from _of_cause(trace, cause, steady)
 
 
+def _between_compared(trace: Trace, between: Mask) -> Iterator[TimeClaim]:
+    """What the CPU does between kernels that the program compares, such as checking a result."""
+    device, idle_ns = _most_idle(trace, between)
+    if severity_of(idle_ns, gaps.steady_spans_ns(trace).get(device, 0)):
+        own = between & (gaps.gaps(trace).device == device)
+        idle = IdleClaim(trace, device, own, idle_ns, _BETWEEN, _COMPARES)
+        claim = idle.claim("info", "causes", _row_of(trace, device, causes.LAUNCH_LATE))
+        yield replace(claim, saved_ns=0)
+
+
+_BETWEEN = "between kernels that the program compares, one after another"
+_COMPARES = (
+    "Leave it where the CPU checks or prints their results: only what the kernels take counts."
+)
 _MAY_BE_PACE = (activities.SLEEP, activities.PROCESS, activities.OFF_CPU)
 
 

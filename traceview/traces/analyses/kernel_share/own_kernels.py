@@ -15,12 +15,12 @@ from dataclasses import replace
 import numpy as np
 
 from traceview.base import groups, hardware
-from traceview.base.findings import LOW, Clause, Subject
+from traceview.base.findings import LOW, Clause, Severity, Subject, severity_of
 from traceview.base.records import record
 from traceview.base.tables import RowNumbers
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
-from traceview.traces.facts import delays, launch_configurations, operations, savings
+from traceview.traces.facts import delays, launch_configurations, operations, savings, variants
 from traceview.traces.facts.code import gathered_code
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
 from traceview.traces.facts.idle import launching
@@ -135,6 +135,10 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
     for each in shown:
         # It computes in any case, at the peak rate at best.
         saved_ns = round(saved_ns * (1 - float(each.values.get("peak_pct") or 0) / 100) * each.most)
+    severity: Severity = "medium" if any(each.sure for each in shown) and limits else "info"
+    if severity == "info" and any(each.measured for each in shown):
+        severity = severity_of(saved_ns, steady_span_ns(trace)) or "info"
+        severity = "medium" if severity == "high" else severity
     values = {
         "kernel": kernel_labels(trace)[first],
         "kernel_ns": largest_ns,
@@ -156,7 +160,7 @@ def _own_kernel(trace: Trace) -> Iterator[TimeClaim]:
             "plain": "".join(each.plain for each in shown),
         },
         remedy=_remedy(trace, first, shown),
-        severity="medium" if any(each.sure for each in shown) and limits else "info",
+        severity=severity,
     )
 
 
@@ -201,7 +205,8 @@ def _shown(trace: Trace, rows: RowNumbers, name: str) -> list[Shown]:
 class Shown:
     """What launches of a kernel show against it, in `values` of a clause or `plain` words.
 
-    `sure` says that its remedy is known to help, `most` the part of the time that it saves at most.
+    `sure` says that its remedy is known to help, `most` the part of the time that it saves at most;
+    `measured` that the recording shows as much.
     """
 
     values: Mapping[str, Value]
@@ -209,6 +214,7 @@ class Shown:
     plain: str = ""
     sure: bool = False
     most: float = 1.0
+    measured: bool = False
 
 
 def _by_code(trace: Trace, rows: RowNumbers) -> Shown | None:
@@ -376,35 +382,34 @@ def _without_shared_memory(trace: Trace, rows: RowNumbers, name: str) -> Shown |
 def _beside_faster(trace: Trace, rows: RowNumbers) -> Shown | None:
     """Another own kernel of the same grid and block, and of a like name, is far faster.
 
-    Or a copy, where it transposes: that moves as many bytes.
+    Or a copy, where it transposes: that moves as many bytes. Where the program compares them, what
+    the fastest takes less is what it measured itself.
     """
-    kernels, owners = trace.recorded("kernels"), kernel_owners(trace)
-    sides = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
-    row, alike = int(rows[0]), kernels["device"] == kernels["device"][rows[0]]
-    for side in sides:
-        alike &= kernels[side] == kernels[side][row]
-    alike &= (owners == KernelOwner.PROGRAM) & selected_kernels(trace)
-    names, labels = kernels.texts("short_name"), kernel_labels(trace)
-    words = _words(str(names[row]))
-    others = np.flatnonzero(alike & (names.codes != names.codes[row]))
-    by_name = groups.rows_of(names.codes[others]).values()
-    said = [(others[own], _words(str(names[int(others[own[0]])]))) for own in by_name]
-    variants, remedy = [own for own, its in said if its == words], _AS_THE_FASTER
-    if not variants and _TRANSPOSES.search(str(names[row])):
-        variants, remedy = [own for own, its in said if its == {"copy"}], _AS_A_COPY
-    if not words or not variants:
+    kernels = trace.recorded("kernels")
+    name, of_grid = str(kernels.texts("short_name")[rows[0]]), variants.of_same_grid(trace, rows[0])
+    own = next((each for each in of_grid if rows[0] in each.rows), None)
+    if own is None or not own.words:
         return None
-    usual_ns = [round(float(np.median(kernels.duration_ns[own]))) for own in variants]
-    fastest = int(np.argmin(usual_ns))
+    others = [each for each in of_grid if each is not own]
+    faster, remedy = [each for each in others if each.words == own.words], _AS_THE_FASTER
+    if not faster and _TRANSPOSES.search(name):
+        faster, remedy = [each for each in others if each.words == {"copy"}], _AS_A_COPY
+    if not faster:
+        return None
+    fastest = min(faster, key=lambda each: each.usual_ns)
     own_ns = round(float(np.median(kernels.duration_ns[rows])))
-    if own_ns < _TIMES_SLOWER * usual_ns[fastest] or own_ns < _LEAST_COMPARED_NS:
+    if own_ns < _TIMES_SLOWER * fastest.usual_ns or own_ns < _LEAST_COMPARED_NS:
         return None
     values: dict[str, Value] = {
         "each_ns": own_ns,
-        "variant": labels[int(variants[fastest][0])],
-        "variant_ns": usual_ns[fastest],
+        "variant": kernel_labels(trace)[int(fastest.rows[0])],
+        "variant_ns": fastest.usual_ns,
     }
-    return Shown(values, remedy)
+    if remedy is _AS_A_COPY or not variants.compared([own, *faster]):
+        return Shown(values, remedy)
+    values |= {"variants": len(faster) + 1, "variant_calls": len(own.rows)}
+    most = 1 - fastest.usual_ns / own_ns
+    return Shown(values, remedy, most=most, measured=True)
 
 
 def _in_a_row(trace: Trace, rows: RowNumbers) -> Shown | None:
@@ -428,20 +433,8 @@ _IN_ONE = (
 )
 
 
-def _words(name: str) -> set[str]:
-    """The words of a name that say what it does, without those that say how, and numbers."""
-    words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}", name)}
-    return {word for word in words if not _HOW.match(word)}
-
-
 _TIMES_SLOWER, _LEAST_COMPARED_NS = 2.0, 10_000
 """Accesses of 4 bytes that are not coalesced move up to 8 times the bytes, in sectors of 32."""
-_HOW = re.compile(
-    r"kernel|gpu|cuda|naive|simple|basic|base|opt|fast|slow|share|smem|mem|global|regist|coales"
-    r"|uncoal|strid|tile|block|warp|thread|bank|conflict|free|pad|unroll|vec|float|double|coarse"
-    r"|diag|cach|const|texture|row|col|with|and$|version|improved|better|good|bad"
-)
-"""Words by which programs tell variants of one kernel apart."""
 _AS_A_COPY = "A transposition by tiles takes little longer than a copy."
 _AS_THE_FASTER = (
     "If both compute the same, use {variant}, or compare how they access memory: neighbouring "
@@ -477,6 +470,10 @@ OWN_KERNEL = FindingRule(
         ),
         Clause(
             " It takes {each_ns} per call (median), and {variant}, of the same grid, {variant_ns}."
+        ),
+        Clause(
+            " {variants:kernel} of like names and of this grid run one after another, "
+            "{variant_calls:call} each: a comparison."
         ),
         Clause(" Its calls follow one another and take {short_ns} each (median)."),
         Clause(

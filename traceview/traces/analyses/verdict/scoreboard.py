@@ -41,7 +41,8 @@ SCOREBOARD = column_list("""
     warm_up_steps int64: steps of these that are warm-up
     step_median_ns int64?: median step after warm-up
     launch text?: gpu-bound, launch-bound, sync-drained, dependency-bound, queue-full, mixed or
-        unknown, as in run-ahead; where the CPU launches late, data-loading for want of data, paced
+        unknown, as in run-ahead; kept-busy where a gpu-bound GPU begins most of its work as soon
+        as it is launched; where the CPU launches late, data-loading for want of data, paced
         for its turn, paused in few long pauses, message-bound in calls of MPI, cpu-bound for other
         work of the CPU; null for under four operations, or next to no GPU work
     communication_ns int64?: steady time in communication that no other work covers; null for no
@@ -122,6 +123,8 @@ def _launch(trace: Trace, parts: SteadyParts) -> str | None:
     if few or first_calls.shows_first_calls_alone(trace):
         return None
     limit = launch_verdict(trace, parts.device)
+    if verdict.keeps_busy(trace, parts.device):
+        return "kept-busy"
     return verdict.late_word(trace, parts.device) if limit == "launch-bound" else limit
 
 

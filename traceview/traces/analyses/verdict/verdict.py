@@ -22,7 +22,7 @@ from traceview.traces.analyses.verdict.parts import (
     steady_parts,
     steady_rows,
 )
-from traceview.traces.facts import copies, cpu_work, forecast, operations, pacing
+from traceview.traces.facts import copies, cpu_work, forecast, launches, operations, pacing
 from traceview.traces.facts.idle import cpu_activity, first_calls, gap_bounds, gaps, launching
 from traceview.traces.facts.kernel_classes import KernelClass
 from traceview.traces.facts.ranges.origins import StepsSource
@@ -31,7 +31,7 @@ from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.steps.inferred import LEAST_NS
 from traceview.traces.facts.steps.steps import pace, steps_source
 from traceview.traces.trace import Trace, fact
-from traceview.traces.trace.nsys import export_info
+from traceview.traces.trace.nsys import export_info, program_output
 
 BUSY_PCT = 90.0
 """A GPU that is busy for at least this share of the time is the limit itself."""
@@ -123,7 +123,7 @@ def _limited(trace: Trace) -> Verdict:
         if not first_calls.runs_kernels(trace):
             printed = "The program printed an error and ran no kernel"
             nothing = "No kernel ran, nothing but a start was recorded"
-            little = f"{printed if export_info.PROGRAM_ERROR in trace.run else nothing}: "
+            little = f"{printed if program_output.PROGRAM_ERROR in trace.run else nothing}: "
             after = ""
         text = little + _all_work(trace, parts.device) + after
         cold = first_calls.cold_passes(trace)
@@ -241,6 +241,20 @@ def waits_in_pauses(trace: Trace, device: int) -> bool:
     return bool(2 * every.idle_ns[rare].sum() > every.idle_ns[late].sum())
 
 
+def keeps_busy(trace: Trace, device: int) -> bool:
+    """Whether a GPU is busy although most of its work waits in no queue, as long work that is
+    launched one by one, or in calls that block."""
+    rows = operations.operations_by_device(trace)[device]
+    rows = rows[selected_operations(trace)[rows]]
+    waited_ns = launches.wait_of(trace, rows).median_ns
+    at_once = waited_ns is not None and waited_ns <= _AT_ONCE_NS
+    return at_once and launching.verdict(trace, device) == "gpu-bound"
+
+
+_AT_ONCE_NS = 5_000
+"""An idle GPU begins work so soon after the call that launches it."""
+
+
 def late_word(trace: Trace, device: int) -> str:
     """What a device is called whose launches are late, by what they are late for."""
     if pacing.paced(trace, device):
@@ -304,8 +318,11 @@ def _no_work(trace: Trace) -> str:
         return "No GPU work in the selection."
     cut_off, work = "truncated" in trace.run, cpu_work.cpu_work(trace)
     text = "The file ends before any GPU work." if cut_off else "No GPU work was recorded."
-    if export_info.PROGRAM_ERROR in trace.run and not len(trace.recorded("api_calls")):
+    if program_output.PROGRAM_ERROR in trace.run and not len(trace.recorded("api_calls")):
         text = "No GPU work was recorded, and the program printed an error."
+    elif (waits := cpu_work.waits_for_gpu(trace)) and export_info.CALL_ERROR not in trace.run:
+        waited, span = units.percent(waits.pct), units.duration(waits.span_ns)
+        text = f"The CPU waits for the GPU in {waited} of {span}, whose work was not recorded."
     phrases = [*_cpu_phrases(work)] if work else []
     if work is None or not phrases:
         return text
@@ -413,8 +430,8 @@ def _unknown_phrase(trace: Trace, unknown: gaps.UnknownIdle) -> str:
         return f"idle time unknown: work launched before the recording may have run in {time} of it"
     if error := trace.run.get(export_info.CALL_ERROR):
         return f"no kernel ran: calls failed with {error}"
-    launches = units.counted(unknown.launches, "launch", "launches")
-    lost = f"{units.count(unknown.lost)} of {launches}"
+    launched = units.counted(unknown.launches, "launch", "launches")
+    lost = f"{units.count(unknown.lost)} of {launched}"
     return f"idle time unknown: the work of {lost} was not recorded"
 
 

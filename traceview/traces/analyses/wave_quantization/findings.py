@@ -25,7 +25,7 @@ from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import losses
 from traceview.traces.analyses.wording import is_compiled
-from traceview.traces.facts import delays, grid_waves, launch_configurations
+from traceview.traces.facts import delays, grid_waves, launch_configurations, variants
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -73,8 +73,8 @@ def grid_remedy(trace: Trace, name: str, waves: Waves, threads: int) -> GridReme
         if serial and (parallel := terms(trace).parallel):
             return GridRemedy(parallel)
         partial_wave = (
-            f"Use {fills} blocks instead of {{blocks}}: another tile or block size, padded "
-            "shapes, or {wave_blocks} blocks that loop over the tiles."
+            "Launch whole waves: {wave_blocks} blocks that loop over the tiles, or a tile or block "
+            f"size that gives {fills} blocks instead of {{blocks}}."
         )
         return GridRemedy(partial_wave if waves.whole > 1 else small)
     if owner is KernelOwner.LIBRARY and kind in _TILED and not _OF_VECTOR.search(name):
@@ -112,6 +112,15 @@ _MAY_DELAY = GridRemedy(
     sure=False,
 )
 """A delay is as long in more blocks."""
+_MAY_NOT_COUNT = GridRemedy(
+    "Measure it before you change the grid, with {wave_blocks} blocks that loop over the tiles: "
+    "they leave no partial wave.",
+    sure=False,
+)
+_MAY_NOT_COUNT_IN_LIBRARY = GridRemedy(
+    "Measure nearby shapes before you change anything: another batch, sequence length or width.",
+    sure=False,
+)
 _TILED_SMALL = GridRemedy(
     "Use a larger batch, or put several of these operations into one batched call: the library "
     "cuts a result of this size into {blocks:block}.",
@@ -200,6 +209,10 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
             remedy = _MAY_DELAY
         if remedy is None:
             continue
+        doubt = _doubt(trace, worst, int(launched[0])) if several else None
+        if doubt is not None:
+            own = owner_of(of.name) is KernelOwner.PROGRAM
+            remedy = _MAY_NOT_COUNT if own else _MAY_NOT_COUNT_IN_LIBRARY
         values: dict[str, Value] = {"blocks": waves.blocks}
         if several:
             values |= {
@@ -236,8 +249,52 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
             values = {**claim.values, "lost_ns": None, "beside_ns": beside_ns}
             claim = replace(claim, values=values, saved_ns=0, lost_ns=None, edit=None)
             claim = replace(claim, severity="info", words={**claim.words, "can": ""})
+        if doubt is not None:
+            values = {**claim.values, "lost_ns": None, **doubt.values}
+            claim = replace(claim, values=values, saved_ns=0, lost_ns=None, edit=None)
+            claim = replace(claim, severity="info", words={**claim.words, "can": doubt.text})
         most: Severity = "high" if remedy.sure else "info"
         yield replace(claim, remedy=remedy.template, at_most=most, outside=remedy.outside)
+
+
+class _Doubt(NamedTuple):
+    """Why unused slots of the last wave may cost a kernel nothing, and its figures."""
+
+    text: str
+    values: Mapping[str, Value]
+
+
+def _doubt(trace: Trace, grid: grid_waves.LaunchedGrid, launched: int) -> _Doubt | None:
+    """Why a last wave may cost less than its slots; None where it is known, or likely, not to."""
+    waves, occupancy, took_ns = grid.waves, grid.occupancy, grid.configuration.median_ns
+    if waves is None or occupancy is None or grid.verdict == "step" or grid.factor:
+        return None
+    others = variants.of_same_grid(trace, launched)
+    its = next((each.words for each in others if launched in each.rows), None)
+    alike = [each for each in others if each.words == its] if its else []
+    least_ns = min((each.usual_ns for each in alike), default=took_ns)
+    if took_ns >= _FAR_SLOWER * least_ns:
+        return _Doubt(_OF_ITS_CODE, {"variant_ns": least_ns})
+    if took_ns < _SHORT_WAVE_NS * waves.whole:
+        return _Doubt(_OF_ITS_START, {"wave_ns": round(took_ns / waves.whole)})
+    if occupancy.blocks_per_sm >= FEW_BLOCKS_PER_SM:
+        return _Doubt(_SHARED, {"blocks_per_sm": occupancy.blocks_per_sm})
+    return None
+
+
+_FAR_SLOWER, _SHORT_WAVE_NS = 2.0, 10_000
+"""Blocks of a kernel start and end 2 to 3 µs apart, a good part of such a wave: an update of cloth
+of 6 waves of 6.5 µs, near its bandwidth, is as fast in any grid (a public recording)."""
+_SHARED = (
+    " That need not cost time: {blocks_per_sm} blocks share an SM, and those of the last wave run "
+    "faster when fewer do."
+)
+_OF_ITS_START = (
+    " That need not cost time: a wave takes {wave_ns}, and blocks start and end some µs apart."
+)
+_OF_ITS_CODE = (
+    " That is not what limits it: a kernel of a like name and of the same grid takes {variant_ns}."
+)
 
 
 def _idle_lanes(trace: Trace) -> Iterator[TimeClaim]:

@@ -215,65 +215,6 @@ def call_error(database: Database, present: Mapping[str, Table]) -> dict[str, st
     return {CALL_ERROR: _CALL_ERRORS[int(str(failed[0][0]))]} if failed else {}
 
 
-def program_error(database: Database, present: Mapping[str, Table]) -> dict[str, str]:
-    """The error that a program printed, whose output nsys keeps.
-
-    Where kernels ran, only one that ends a program, at the end of its output: it may go on after
-    others, as an allocator does that tries again. That of the loader counts where nothing was
-    recorded: a child may fail to load.
-    """
-    streams, strings = "ProcessStreams", "StringIds"
-    if streams not in database.tables:
-        return {}
-    has_kernels = "kernels" in present and len(present["kernels"])
-    ran = any(len(present[name]) for name in ("api_calls", "os_calls") if name in present)
-    rows = [row for (row,) in database.lines(streams, ("contentId",)) if isinstance(row, int)]
-    texts = database.lines_of(strings, ("value",), {"id": rows[:_MOST_STREAMS]})
-    printed = [str(text)[-_MOST_PRINTED:].rstrip() for (text,) in texts]
-    signs = _ENDS if has_kernels else _ERRORS
-    for name, sign in signs if ran else ((LOADER_ERROR, _LOADER_ERROR), *signs):
-        for text in printed:
-            *_, found = (None, *sign.finditer(text))
-            behind = text[found.end() :].split("\n") if found else []
-            if found and not (has_kernels and sum(map(bool, behind)) > _MOST_BEHIND):
-                # Without the folders of a machine.
-                return {name: " ".join(re.sub(r"\S*/", "", found[1]).split())}
-    return {}
-
-
-LOADER_ERROR, PROGRAM_ERROR = "loader_error", "program_error"
-_MOST_STREAMS, _MOST_PRINTED, _MOST_BEHIND = 100, 10_000, 2
-"""Rust prints a line on how to see its stack behind a panic, a shell one that a program died."""
-_LOADER_ERROR = re.compile(
-    r"(?:symbol lookup error|error while loading shared libraries): (.{1,500}?)(?:, version \S+)?$",
-    re.MULTILINE,
-)
-_ENDS = tuple(
-    (PROGRAM_ERROR, re.compile(sign, re.MULTILINE))
-    for sign in (
-        # Rust, its older form included, Python, OpenACC, C++.
-        r"panicked at (?:\S+:\n)?(.{1,500})$",
-        r"^Traceback \(most recent call last\):\n(?:(?: .*)?\n)+"
-        r"(?!KeyboardInterrupt|SystemExit)(\S.{1,500})$",
-        r"^FATAL ERROR: (.{1,500}(?:\n\s*file:.{1,500})?)$",
-        r"^terminate called .*\n\s*what\(\):\s+(.{1,500})$",
-    )
-)
-"""What a program prints that ends with it."""
-_ERRORS = (
-    *_ENDS,
-    # What checks of CUDA's results print: the program may go on.
-    (
-        PROGRAM_ERROR,
-        re.compile(
-            r"^(?!.*no error)"
-            r"(.{0,200}\b(?:CUDA_ERROR_|cudaError[A-Z]|(?i:cuda error|gpuassert)).*)$",
-            re.MULTILINE,
-        ),
-    ),
-)
-
-
 CALL_ERROR, NO_MEMORY = "call_error", "cudaErrorMemoryAllocation"
 _CALL_ERRORS = {
     2: NO_MEMORY,

@@ -8,7 +8,7 @@ from typing import Any
 from traceview.base import groups, stages
 from traceview.base.tables import Table
 from traceview.traces.trace.model import Trace
-from traceview.traces.trace.nsys import added_tables, cpu_calls, export_info, tables
+from traceview.traces.trace.nsys import added_tables, cpu_calls, export_info, program_output, tables
 from traceview.traces.trace.nsys.added_tables import DOMAINS, PERIODIC, python_samples
 from traceview.traces.trace.nsys.export_info import import_error, lacks_events
 from traceview.traces.trace.nsys.nccl_calls import nccl_tables
@@ -73,7 +73,7 @@ def read(database: Database, path: str) -> Trace:
     staged, impossible = _staged(tables.Reader(export), meta)
     run = {**export_info.clock_origin(database), **meta.run}
     run |= export_info.call_error(database, staged)
-    run |= export_info.program_error(database, staged)
+    run |= program_output.program_error(database, staged)
     several = "kernels" in staged and len(groups.different(staged["kernels"]["process"])) > 1
     if not several and "rank" not in meta.run:
         # Of several processes that used GPUs, nothing tells which has the rank.
