@@ -549,9 +549,10 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
         if row.analysis == gpu_idle.ANALYSIS.name
         and row.severity == "high"
         and row.finding.share_of_step_pct is None
-        and row.finding.time_at_stake_ns >= _LEAST_OF_RUN_NS
+        and row.finding.time_at_stake_ns >= _LEAST_OF_RUN * run_ns
     ]
-    if 2 * sum(row.finding.time_at_stake_ns for row in most) < run_ns:
+    # The kinds of one stretch of CPU work are findings of their own.
+    if sum(row.finding.time_at_stake_ns for row in most) < max(_LEAST_OF_RUN_NS, run_ns / 2):
         most = []
     notes = (
         RankedFinding(
@@ -572,7 +573,7 @@ def as_notes(findings: Sequence[RankedFinding], run_ns: int) -> tuple[RankedFind
     return (*most, *(row for row in findings if row.analysis in _OF_STARTS), *notes)
 
 
-_LEAST_OF_RUN_NS = 1_000_000_000
+_LEAST_OF_RUN, _LEAST_OF_RUN_NS = 0.1, 1_000_000_000
 """Less is a start. Programs that do the work of 3 to 30 ms again on the CPU take 2.5 s and more (4
 public recordings)."""
 

@@ -102,7 +102,7 @@ TASKS = (
             r"|^std::(?:mersenne_twister|linear_congruential|\w+_distribution|random_device)"
             r"|/random\.py::"
         ),
-        re.compile(r"\b(?:np|numpy)\.random\.|\brandom\.\w+\(|\brng\.\w+\("),
+        re.compile(r"\b(?:np|numpy)\.random\.|\brandom(?:\.\w+)?\(|\brng\.\w+\("),
     ),
     CpuTask(
         "sorting",

@@ -33,6 +33,7 @@ from traceview.traces.facts.idle.stack_sites import (
 from traceview.traces.facts.operations import api_calls, operations
 from traceview.traces.facts.pacing import off_cpu
 from traceview.traces.facts.recorded import recorded_span
+from traceview.traces.facts.samples import leaves_at
 from traceview.traces.facts.steps.steps import pace
 from traceview.traces.rules import FindingRule, TimeClaim
 from traceview.traces.trace import Trace, fact
@@ -283,6 +284,8 @@ def _by_samples(
         times, site = samples["time_ns"][rows], samples["stack"][rows]
         doing = doing_at(trace, rows)
         works = np.isin(doing, (CPU, TENSORS, DATA_LOADING))
+        # A call of a library that launches has no frame where it is C++.
+        works &= ~((doing == CPU) & leaves_at(trace, _OF_GPU)[0][site])
         # To write text is to format it first.
         works |= (doing == FILE) & (cpu_tasks(trace)[site] >= 0)
     else:
@@ -371,6 +374,7 @@ def compiled_since(trace: Trace, thread: int) -> int | None:
     return int(starts[0]) if len(starts) else None
 
 
+_OF_GPU = re.compile(r"\b(torch|jax|jnp|cupy|cp|tf|cuda|cudart)\.|\.(cuda|to)\(")
 _RUNS_CODE = re.compile(r"(?i)python|julia|jvm|(^|/)(node|R|libR\.so|ruby|matlab)$")
 
 

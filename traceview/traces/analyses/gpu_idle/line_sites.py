@@ -56,7 +56,7 @@ ROW = ("device_id", "file", "line", "function", "inner", "activity")
 _BACKWARD = "._engine_run_backward"
 _LAUNCHING = re.compile(
     r"(torch|torchvision|torchaudio|torch_geometric|transformers|diffusers|lightning|accelerate|timm"
-    r"|peft|xformers|deepspeed|vllm|jax|jaxlib|flax|optax|equinox|cupy|cupyx|numba|triton|tensorflow"
+    r"|peft|xformers|deepspeed|vllm|jax|jaxlib|flax|optax|equinox|cupy|cupyx|numba(_cuda)?|triton|tensorflow"
     r"|keras)\b"
     # Of native code: the CUDA runtime and driver, and what is built on them.
     r"|cuda[A-Z]|cu[A-Z]|(thrust|cub|at|c10|torch)::|lib(cuda|cu[a-z]+|nccl|nv\w+|torch\w*|c10\w*)\b"
