@@ -534,3 +534,52 @@ def test_what_a_call_leaves_open_is_guessed(eps, type_, tmp_path):
     shown = circumstances(kernel)
     assert f"guessed: N=1024{', EPS=1.0' * (eps == 'eps')}" in shown
     assert ("EPS=1e-06 · " in shown) is (eps != "eps")
+
+
+ROW = """@triton.heuristics({{"num_warps": lambda args: args["SIDE"] // 8}})
+@triton.jit
+def row(x_ptr, y_ptr, SIDE: tl.constexpr, DEEP: tl.constexpr):
+    {static}
+    side, deep = tl.arange(0, SIDE), tl.arange(0, DEEP)
+    at = side[:, None, None] * SIDE * DEEP + side[None, :, None] * DEEP + deep[None, None, :]
+    total = tl.zeros({shape}, dtype=tl.float32) + tl.load(x_ptr + at)
+    tl.store(y_ptr + at, total)
+
+
+def run(x, side: int):
+    width = x.shape[1]
+    {asserted}
+    row[(1,)](x, torch.empty_like(x), side, width)
+"""
+
+
+@pytest.mark.parametrize(
+    ("static", "shape", "asserted", "expected"),
+    [
+        ("tl.static_assert(SIDE <= 16)", "(SIDE, SIDE, DEEP)", "pass", (16, 16, 2)),
+        ("pass", "[SIDE, SIDE, DEEP]", "assert side in (8, 16) and width <= 8", (16, 8, 2)),
+        # A tile that Triton refuses is halved until it does not.
+        ("pass", "(1, 1, 1)", "assert side >= 64", (8, 16, 8)),
+    ],
+)
+def test_sizes_that_the_kernel_and_its_wrapper_take(tmp_path, static, shape, asserted, expected):
+    text = ROW.format(static=static, shape=shape, asserted=asserted)
+    (tmp_path / "script.py").write_text(HEAD + text)
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    known = {a.name: a.value for a in kernel.compiled.arguments}
+    assert (known["SIDE"], known["DEEP"], kernel.compiled.num_warps) == expected
+
+
+@pytest.mark.parametrize("types", ["torch.float16, torch.bfloat16", "torch.bfloat16", "torch.int8"])
+def test_types_that_the_wrapper_takes(tmp_path, types):
+    text = (
+        "@triton.jit\ndef copy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):\n"
+        "    at = tl.arange(0, BLOCK)\n    tl.store(y_ptr + at, tl.load(x_ptr + at))\n"
+        f"def run(x, y):\n    assert x.dtype in [{types}]\n"
+        "    copy[(1,)](x, y, x.numel(), BLOCK=256)\n"
+    )
+    (tmp_path / "script.py").write_text(HEAD + text)
+    (kernel,) = traceview.inspect_ptx(tmp_path / "script.py").kernels
+    short = {"torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.int8": "i8"}
+    assert kernel.compiled.arguments[0].type == "*" + short[types.partition(",")[0]]
+    assert kernel.compiled.arguments[1].type == "*fp32"

@@ -109,3 +109,32 @@ def test_elements_that_bits_of_a_mask_count_are_adjacent(tmp_path):
         counted = [f for f in findings if "mask" in f.message]
         assert [f.severity for f in counted] == ["info"]
         assert not any("Sort" in (f.action or "") for f in findings)
+
+
+DOTTED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(x, w, o, K, d, h, B: tl.constexpr):
+    m, at = tl.arange(0, B), tl.arange(0, B)
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(0, K, B):
+        row = (k + at) // d
+        place = row // h * 4096 + row % h * 64 + (k + at) % d
+        b = tl.load(x + place[:, None] * 64 + m[None, :])
+        a = tl.load(w + m[:, None] * 4096 + k + at[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(o + m[:, None] * B + m[None, :], total)
+"""
+
+
+@pytest.mark.parametrize(("element", "side"), [("fp16", 64), ("fp32", 64), ("fp16", 32)])
+def test_divisions_beside_products_whose_memory_traffic_is_not_counted(tmp_path, element, side):
+    pytest.importorskip("triton")
+    (tmp_path / "k.py").write_text(DOTTED)
+    signature = f"*{element}:16, *{element}:16, *fp32:16, i32, i32, i32, {side}"
+    report = traceview.inspect_ptx(f"{tmp_path}/k.py:k", signature=signature, budget_s=0.1)
+    (said,) = (f for f in report.kernels[0].findings if f.message.startswith("Integer division"))
+    assert said.severity == "low"
+    assert "memory traffic" not in str(said.evidence.basis)

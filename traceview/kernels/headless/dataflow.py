@@ -124,6 +124,11 @@ class Usage:
                 roots = named or set(self._values_in(owner, frozenset()))
                 yield from ((root, type_) for root in roots)
 
+    @property
+    def static_asserts(self) -> list[ast.expr]:
+        """The conditions that the kernel itself asserts of its constexprs."""
+        return [call.args[0] for call in self._calls("static_assert") if call.args]
+
     @cached_property
     def called(self) -> frozenset[str]:
         """The names of functions that are called without a module prefix."""
@@ -212,6 +217,14 @@ class Usage:
         """The parameters that are the length of a tl.arange: sides of tiles."""
         lengths = (call.args[1] for call in self._calls("arange") if len(call.args) == 2)
         return frozenset(n.id for n in lengths if isinstance(n, ast.Name)) & {*self.parameters}
+
+    @property
+    def cubes(self) -> Iterator[list[str]]:
+        """The sides of tiles of three axes or more that the kernel makes, as texts."""
+        for call in self._calls("zeros", "full"):
+            shape = _first(call)
+            if isinstance(shape, (ast.Tuple, ast.List)) and len(shape.elts) > 2:
+                yield [ast.unparse(each) for each in shape.elts]
 
     @cached_property
     def row_strides(self) -> frozenset[str]:

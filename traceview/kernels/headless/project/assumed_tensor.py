@@ -6,7 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from traceview.base.records import record
@@ -39,6 +39,7 @@ _PAGE, _PAGE_SIZE = re.compile(r"(kv_?)?(block|page)_?size", re.IGNORECASE), 64
 _TAP_COUNT, _HEADS_APART = 4, 3
 # The last dimension of a tensor of unknown rank has this number, if any does.
 _MOST_RANK = 4
+_LEAST_USUAL = 16
 SIZE, _HEAD_SIZE, _BATCH_SIZE, _HEAD_COUNT, _VOCABULARY_SIZE = 1024, 64, 4, 16, 32768
 _NAMED = {_HEADS: _HEAD_COUNT, _GROUP: _GROUP_SIZE, _CHOSEN: _CHOSEN_COUNT, _PAGE: _PAGE_SIZE}
 _METHODS = (
@@ -86,6 +87,10 @@ class CoveringSize(AssumedSize):
     size = 0
 
 
+class AssumedCount(AssumedSize):
+    """How many parts an assumed size has: 1 only because that is as small."""
+
+
 class OpenStride(AssumedSize):
     """The stride of a dimension that may be the last one, as the rank is unknown."""
 
@@ -95,13 +100,16 @@ class AssumedTensor:
     """A tensor of which little is known; `dtype` and `rank` are None if nothing shows them.
 
     Tensors with the same `name` and without a `dtype` have the same type. `channels_last`: the
-    elements along dimension 1 are adjacent in memory.
+    elements along dimension 1 are adjacent in memory. `sizes` are those of dimensions that the
+    project shows, and `allowed` the only types that it takes, if it says so.
     """
 
     name: str
     dtype: Any = None
     rank: int | None = None
     channels_last: bool = False
+    sizes: dict[int, int] = field(default_factory=dict)
+    allowed: tuple[Any, ...] = ()
 
     @property
     def dimensions(self) -> int:
@@ -121,7 +129,26 @@ class AssumedTensor:
 
     def size(self, at: int | None = None, name: str = "") -> AssumedSize:
         """A typical size of the dimension `at`, or of the one that is called `name`."""
-        return AssumedSize(self._size(at, name))
+        known = self.sizes.get(self.place(at)) if at is not None else None
+        return AssumedSize(known or self._size(at, name))
+
+    def place(self, at: int) -> int:
+        """A dimension as `sizes` counts it: from the first one, if the rank is known."""
+        return at + self.rank if at < 0 and self.rank else at
+
+    def moved(self, how: str, to: Sequence[Any]) -> dict[int, int]:
+        """The sizes after a method that exchanges dimensions; none after any other method."""
+        order = [*range(self.rank or 0)]
+        listed = to[0] if to and isinstance(to[0], (tuple, list)) else to
+        places = [self.place(at) for at in listed]
+        if how == "permute" and sorted(places) == order:
+            order = places
+        elif how == "transpose" and len(places) == 2 and {*places} <= {*order}:
+            first, second = places
+            order[first], order[second] = second, first
+        else:
+            return {}
+        return {at: self.sizes[old] for at, old in enumerate(order) if old in self.sizes}
 
     def _size(self, at: int | None, name: str) -> int:
         at = self.rank - 1 if at == -1 and self.rank else at
@@ -207,14 +234,18 @@ class Method:
             dtype = dtype_in(arguments, keywords)
             keeps = name in ("to", "type") or (name == "view" and dtype)
             rank = tensor.rank if keeps else rank_of(arguments)
-            return AssumedTensor(tensor.name, dtype or tensor.dtype, rank)
+            dtype = dtype or tensor.dtype
+            sizes = tensor.sizes if keeps else sizes_in(arguments)
+            return replace(tensor, dtype=dtype, rank=rank, channels_last=False, sizes=sizes)
         if name in _CASTS:
-            return AssumedTensor(tensor.name, getattr(torch_(), _CASTS[name]), tensor.rank)
+            return replace(tensor, dtype=getattr(torch_(), _CASTS[name]), channels_last=False)
         if name == "contiguous":
             return replace(tensor, channels_last=False)
         if name in _SAME:
             rank = tensor.rank if name in _OF_SAME_RANK else None
-            return tensor if name in _OF_ITSELF else AssumedTensor(tensor.name, tensor.dtype, rank)
+            sizes = tensor.moved(name, arguments)
+            moved = replace(tensor, rank=rank, channels_last=False, sizes=sizes)
+            return tensor if name in _OF_ITSELF else moved
         raise Unknown
 
 
@@ -226,7 +257,9 @@ def torch_() -> Any:
 
 def dtype_of(tensor: AssumedTensor) -> Any:
     """The data type of a tensor, float16 if nothing says it."""
-    return tensor.dtype or torch_().float16
+    half = torch_().float16
+    usual = half if not tensor.allowed or half in tensor.allowed else tensor.allowed[0]
+    return tensor.dtype or usual
 
 
 def dtype_in(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -383,3 +416,18 @@ def rank_of(sizes: Sequence[Any]) -> int | None:
     if isinstance(sizes[0], (tuple, list)):
         return len(sizes[0])
     return len(sizes) if all(isinstance(size, int) for size in sizes) else None
+
+
+def sizes_in(sizes: Sequence[Any]) -> dict[int, int]:
+    """The sizes, by dimension, with which a tensor is created, as far as they are usual ones."""
+    if sizes and isinstance(sizes[0], Shape):
+        shape = sizes[0]
+        return {} if shape.is_strides else dict(shape.tensor.sizes)
+    listed = sizes[0] if sizes and isinstance(sizes[0], (tuple, list)) else sizes
+    # The typical size is what others are assumed to be, which their names may tell better.
+    return {at: int(size) for at, size in enumerate(listed) if is_usual(size) and size != SIZE}
+
+
+def is_usual(size: Any) -> bool:
+    """Whether a size that a test passes may be one of a real program: 32, neither 3 nor 1000."""
+    return isinstance(size, int) and size >= _LEAST_USUAL and size & (size - 1) == 0

@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
@@ -80,7 +80,7 @@ class Aliases:
 
 _MOST_FILES = 3000
 _MOST_BYTES = 2_000_000
-_MOST_SITES = 6
+_MOST_SITES, _MOST_NEAR = 6, 64
 INSTALLED = ("site-packages", "dist-packages", "node_modules")
 # How a kernel is launched or compiled with a grid as a keyword.
 _LAUNCHING = ("warmup", "run")
@@ -158,6 +158,27 @@ def calls_elsewhere(name: str, file: Path, project: Path | None) -> tuple[CallSi
             if called.rpartition(".")[2] == name and called.partition(".")[0] in imported:
                 found.append(CallSite(path, module or ast.Module([], []), function, call))
     return tuple(found[:_MOST_SITES])
+
+
+@functools.lru_cache(maxsize=256)
+def default_of(name: str, file: Path, project: Path | None) -> int | None:
+    """The integer that most functions of a project have as the default of a parameter; or None.
+
+    They are those of the files near its own.
+    """
+    found, root = list[int](), project or file.parent
+    others = _others(file, project)
+    near = [each for each in others if not _FIRST.search(str(each.relative_to(root)))]
+    for path in (file, *near[:_MOST_NEAR]):
+        module = _parsed(name, path)
+        for of in (n for n in ast.walk(module or ast.Module([], [])) if isinstance(n, Function)):
+            last = [*of.args.posonlyargs, *of.args.args][::-1]
+            pairs: list[tuple[ast.arg, ast.expr | None]] = []
+            pairs += zip(last, of.args.defaults[::-1], strict=False)
+            pairs += zip(of.args.kwonlyargs, of.args.kw_defaults, strict=True)
+            values = (d.value for a, d in pairs if a.arg == name and isinstance(d, ast.Constant))
+            found += [each for each in values if type(each) is int and each > 0]
+    return Counter(found).most_common(1)[0][0] if found else None
 
 
 def _imported(module: ast.Module, of_file: frozenset[str]) -> set[str]:

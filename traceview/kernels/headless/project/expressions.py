@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 from traceview.kernels.headless.project.assumed_tensor import (
     NOT_NONE,
     SIZE,
     UNKNOWN,
+    AssumedCount,
     AssumedDescriptor,
     AssumedSize,
     AssumedTensor,
@@ -31,9 +32,11 @@ from traceview.kernels.headless.project.assumed_tensor import (
     dtype_in,
     dtype_of,
     rank_of,
+    sizes_in,
     tensor_ranks,
     torch_,
 )
+from traceview.kernels.headless.project.conditions import allowed_sizes, is_refusal, parts
 
 _MOST_TURNS = 64
 _SWITCH = re.compile(r"trans(pose)?(_|d|$)|is_trans", re.IGNORECASE)
@@ -79,14 +82,16 @@ _UNFOLLOWED = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.Raise)
 class Scope:
     """The names at a place in a function: `known` in the function, `globals_` in its module.
 
-    `ranks` maps the names that are used as tensors to their number of dimensions or None. `broken`
-    counts the conditions that the program needs and that do not hold. `functions` are those of the
+    `ranks` maps the names that are used as tensors to their number of dimensions or None. `limits`
+    are the most that some sizes are assumed to be. `broken` counts the conditions that the program
+    needs and that do not hold. `functions` are those of the
     module, whose results are followed where they are called with tensors.
     """
 
     globals_: Mapping[str, Any]
     known: dict[str, Any] = field(default_factory=dict)
     ranks: Mapping[str, int | None] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
     broken: int = 0
     functions: Mapping[str, ast.FunctionDef] = field(default_factory=dict)
     returned: Any = None
@@ -145,8 +150,10 @@ class Scope:
     def _subscript(self, node: ast.Subscript) -> Any:
         owner = self._value(node.value)
         if isinstance(owner, AssumedTensor):
-            left = (owner.rank or 0) - self._leading_integers(node.slice)
-            return owner if left < 1 else replace(owner, rank=left)
+            taken = self._leading_integers(node.slice)
+            left = (owner.rank or 0) - taken
+            sizes = {at - taken: n for at, n in owner.sizes.items() if at >= taken}
+            return owner if left < 1 else replace(owner, rank=left, sizes=sizes)
         if isinstance(owner, dict):
             key = self.value(node.slice)
             return _any_entry(owner) if key is UNKNOWN and owner else owner[key]
@@ -166,7 +173,9 @@ class Scope:
         tensor = next((v for v in (left, right) if isinstance(v, AssumedTensor)), None)
         if _are_equal_sizes(left, right) and isinstance(node.op, ast.FloorDiv):
             return AssumedSize(1)
-        return tensor or _OPERATORS[type(node.op)](left, right)
+        result = tensor or _OPERATORS[type(node.op)](left, right)
+        is_part = isinstance(node.op, ast.FloorDiv) and isinstance(left, AssumedSize)
+        return AssumedCount(1) if is_part and result == 1 else result
 
     def _unaryop(self, node: ast.UnaryOp) -> Any:
         return _OPERATORS[type(node.op)](self._value(node.operand))
@@ -239,8 +248,15 @@ class Scope:
         return self._called(node)
 
     def _called(self, node: ast.Call) -> Any:
-        function = self._value(node.func)
+        function = self.value(node.func)
         arguments = [self._value(a) for a in node.args if not isinstance(a, ast.Starred)]
+        if function is UNKNOWN:
+            is_view = isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "reshape")
+            if not is_view or len(arguments) < len(node.args) or not rank_of(arguments):
+                raise Unknown
+            # A tensor of unknown origin, such as of a layer, in its new shape.
+            shape = rank_of(arguments), sizes_in(arguments)
+            return AssumedTensor(ast.unparse(node.func), rank=shape[0], sizes=shape[1])
         if function is dict:
             return {k.arg: self.value(k.value) for k in node.keywords if k.arg}
         unpacked = (self.value(k.value) for k in node.keywords if not k.arg)
@@ -249,7 +265,7 @@ class Scope:
         if isinstance(function, Method):
             result = function(*arguments, **keywords)
             unseen = len(arguments) < len(node.args) and isinstance(result, AssumedTensor)
-            return replace(result, rank=None) if unseen else result
+            return replace(result, rank=None, sizes={}) if unseen else result
         name = str(getattr(function, "__name__", ""))
         first = arguments[0] if arguments else None
         if isinstance(first, AssumedTensor) and _LIKE.fullmatch(name):
@@ -257,9 +273,12 @@ class Scope:
         if name in _FACTORIES and str(getattr(function, "__module__", "")) in ("torch", "None"):
             alike = self._dtype_owner(node)
             if alike:
-                return AssumedTensor(alike.name, None, rank_of(arguments))
+                rank = rank_of(arguments)
+                return replace(alike, rank=rank, channels_last=False, sizes=sizes_in(arguments))
             usual = torch_().int64 if name in _INTEGERS else torch_().float32
-            return AssumedTensor(name, dtype_in((), keywords) or usual, rank_of(arguments))
+            dtype = dtype_in((), keywords) or usual
+            sizes = sizes_in(arguments) if name not in _INTEGERS else {}
+            return AssumedTensor(name, dtype, rank_of(arguments), sizes=sizes)
         if isinstance(first, AssumedTensor) and name in ("from_tensor", "TensorDescriptor"):
             at = 1 if name == "from_tensor" else 3
             block = keywords.get("block_shape") or arguments[at]
@@ -310,6 +329,8 @@ class Scope:
         if branches:
             self.expect(node.test, branches[0] is node.body)
             return self.run(branches[0], until)
+        if until is not None and is_refusal(node):
+            self._assume(node.test, holds=False)
         test = self.value(node.test)
         if test is UNKNOWN and until is not None:
             # Either branch may run.
@@ -323,6 +344,7 @@ class Scope:
             self.assign(node.target, self.value(node.value))
         elif isinstance(node, ast.Assert):
             self._assume(node.test)
+            self.expect(node.test, True)
         elif isinstance(call := getattr(node, "value", None), ast.Call) and (
             isinstance(call.func, ast.Attribute) and call.func.attr == "save_for_backward"
         ):
@@ -343,10 +365,80 @@ class Scope:
         for target in node.targets:
             self.assign(target, value)
 
-    def _assume(self, test: ast.expr) -> None:
+    def _assume(self, test: ast.expr, *, holds: bool = True) -> None:
+        """Apply a condition that the program needs to what is assumed of sizes and types."""
+        for part, value in parts(test, holds):
+            self._assume_listed(part, value)
+            if tensor := self._typed_tensor(part, value):
+                tensor.allowed = tensor.allowed or self._types_in(part)
+            # Strides follow from how tensors lie in memory.
+            if "stride" not in ast.unparse(part):
+                self._assume_sizes(part, value)
+
+    def _typed_tensor(self, test: ast.expr, holds: bool) -> AssumedTensor | None:
+        """The tensor of whose type alone a condition is, such as `x.dtype in (…)`."""
+        listed = test.values if isinstance(test, ast.BoolOp) else [test]
+        kinds = (ast.In, ast.Eq) if holds else (ast.NotIn, ast.NotEq)
+        owners = set[str]()
+        for each in listed:
+            left = each.left if isinstance(each, ast.Compare) else None
+            if not isinstance(each, ast.Compare) or not isinstance(each.ops[0], kinds):
+                return None
+            if not isinstance(left, ast.Attribute) or left.attr != "dtype":
+                return None
+            owners.add(ast.unparse(left.value))
+        named = ast.parse(owners.pop(), mode="eval").body if len(owners) == 1 else None
+        owner = self.value(named) if named else None
+        return owner if isinstance(owner, AssumedTensor) and not owner.dtype else None
+
+    def _types_in(self, test: ast.expr) -> tuple[Any, ...]:
+        """The types that a condition names."""
+        kind = torch_().dtype
+        listed = test.values if isinstance(test, ast.BoolOp) else [test]
+        rights = [each.comparators[0] for each in listed if isinstance(each, ast.Compare)]
+        # The type of another tensor is assumed itself.
+        named = (self.value(r) for r in rights if not ast.unparse(r).endswith(".dtype"))
+        values = [each if isinstance(each, (tuple, list, set)) else [each] for each in named]
+        return tuple(each for some in values for each in some if isinstance(each, kind))
+
+    def _assume_sizes(self, test: ast.expr, holds: bool) -> None:
+        """Replace assumed sizes that a condition rules out: `assert d <= 256`."""
+        nodes = {ast.unparse(n): n for n in ast.walk(test) if self._is_size(n)}
+        inner = {ast.unparse(n) for each in nodes.values() for n in ast.walk(each) if n is not each}
+        nodes = {text: node for text, node in nodes.items() if text not in inner}
+        sizes = {text: int(self.value(node)) for text, node in nodes.items()}
+
+        def value(condition: ast.expr, candidate: Mapping[str, int]) -> Any:
+            return replace(self, known={**self.known, **candidate}).value(condition)
+
+        for text, size in allowed_sizes(test, holds, sizes, value).items():
+            node = nodes[text]
+            if size != sizes[text] and isinstance(node, ast.Name):
+                self.assign(node, AssumedSize(size))
+            elif size != sizes[text] and (place := self._dimension(node)):
+                place[0].sizes[place[0].place(place[1])] = size
+
+    def _is_size(self, node: ast.AST) -> TypeGuard[ast.expr]:
+        if not isinstance(node, ast.expr) or not isinstance(self.value(node), AssumedSize):
+            return False
+        return isinstance(node, ast.Name) or self._dimension(node) is not None
+
+    def _dimension(self, node: ast.AST) -> tuple[AssumedTensor, int] | None:
+        """The tensor and the dimension of `x.shape[1]` and `x.size(1)`."""
+        owner, at = None, None
+        if isinstance(node, ast.Subscript):
+            shape, at = self.value(node.value), self.value(node.slice)
+            owner = shape.tensor if isinstance(shape, Shape) and not shape.is_strides else None
+        elif isinstance(node, ast.Call) and len(node.args) == 1:
+            method, at = self.value(node.func), self.value(node.args[0])
+            is_size = isinstance(method, Method) and method.name == "size"
+            owner = method.tensor if is_size else None
+        return (owner, at) if owner and type(at) is int else None
+
+    def _assume_listed(self, test: ast.expr, holds: bool) -> None:
         """Apply `assert bits in [8, 4, 2]`: a size becomes the largest, an unknown the middle."""
-        self.expect(test, True)
-        if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)):
+        kind = ast.In if holds else ast.NotIn
+        if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], kind)):
             return
         allowed, value = self.value(test.comparators[0]), self.value(test.left)
         if not (
@@ -400,6 +492,9 @@ class Scope:
                 value = AssumedTensor(target.id)
             if isinstance(value, AssumedTensor) and value.rank is None:
                 value = replace(value, rank=self.ranks.get(target.id))
+            most = self.limits.get(target.id, 0)
+            if most and isinstance(value, AssumedSize) and type(value) is not CoveringSize:
+                value = AssumedSize(min(value, most))
             self.known[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
             for at, part in enumerate(target.elts):
@@ -437,6 +532,8 @@ def _plainly(
     if name == "cdiv" and _are_equal_sizes(*arguments):
         return AssumedSize(1)
     result = function(*arguments, **keywords)
+    if name == "cdiv" and isinstance(first, AssumedSize) and result == 1:
+        return AssumedCount(1)
     # The power of two that covers an assumed size is assumed, too, unless another bound sets it.
     rounds = function in (max, int) or name == "next_power_of_2"
     is_assumed = rounds and any(isinstance(a, AssumedSize) and a <= result for a in arguments)

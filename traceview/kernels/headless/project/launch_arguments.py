@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -23,7 +24,13 @@ from traceview.kernels.headless.project.assumed_tensor import (
     Function,
     Method,
 )
-from traceview.kernels.headless.project.call_sites import CallSite, calls_elsewhere, calls_of
+from traceview.kernels.headless.project.call_sites import (
+    CallSite,
+    calls_elsewhere,
+    calls_of,
+    default_of,
+)
+from traceview.kernels.headless.project.conditions import sizes_of_warps
 from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.signatures import TYPE_NAMES, Parameter, documented_types
 
@@ -52,8 +59,22 @@ _DTYPES = {
     "BFloat16": "bfloat16",
 }
 _OF_TRITON = {short: name for name, short in TYPE_NAMES.items()}
-# The calls of a function in other files, by its name or that of its class.
-Elsewhere = Callable[[str], Sequence[CallSite]]
+
+
+@record
+class Elsewhere:
+    """What the other files of a project say of one of its files."""
+
+    file: Path
+    project: Path | None
+
+    def calls(self, name: str) -> Sequence[CallSite]:
+        """The calls of a function of the file, by its name or that of its class."""
+        return calls_elsewhere(name, self.file, self.project)
+
+    def default(self, name: str) -> int | None:
+        """What integer parameters of a name are by default, mostly; None without any."""
+        return default_of(name, self.file, self.project)
 
 
 def scope_at(
@@ -77,10 +98,11 @@ def scope_at(
         return scope
     of_caller = _caller(function, module, globals_, depth, elsewhere)
     context = _context(function, module, globals_, depth, elsewhere)
-    scope = _scope_in(call, function, module, globals_, of_caller, context, channels_last=False)
+    given = (call, function, module, globals_, of_caller, context, elsewhere)
+    scope = _scope_in(*given, channels_last=False)
     if not scope.broken:
         return scope
-    other = _scope_in(call, function, module, globals_, of_caller, context, channels_last=True)
+    other = _scope_in(*given, channels_last=True)
     return other if other.broken < scope.broken else scope
 
 
@@ -91,21 +113,21 @@ def _scope_in(
     globals_: Mapping[str, Any],
     caller: Mapping[str, Any],
     context: SimpleNamespace | None = None,
+    elsewhere: Elsewhere | None = None,
     *,
     channels_last: bool,
 ) -> Scope:
     """The names at a call in a function, for tensors of one memory layout."""
-    scope = Scope(
-        globals_, ranks=assumed_tensor.tensor_ranks(function), functions=_functions(module)
-    )
+    ranks, limits = assumed_tensor.tensor_ranks(function), sizes_of_warps(function)
+    scope = Scope(globals_, ranks=ranks, limits=limits, functions=_functions(module))
     allocated = _allocated(module, scope)
-    for name, value in _parameters(function, scope):
+    for name, value in _parameters(function, scope, elsewhere):
         if isinstance(value, AssumedTensor) and not value.dtype:
             value.dtype = allocated.get(name)
         given = caller.get(name, value)
         given = value if given is assumed_tensor.NOT_NONE and value is not None else given
         scope.assign(ast.Name(name, ast.Store()), given)
-    instance = context or _instance(function, module, globals_)
+    instance = context or _instance(function, module, globals_, elsewhere)
     if instance:
         scope.known[function.args.args[0].arg] = instance
     for value in scope.known.values() if channels_last else ():
@@ -157,7 +179,10 @@ def _functions(module: ast.Module) -> dict[str, ast.FunctionDef]:
 
 
 def _instance(
-    function: Function, module: ast.Module, globals_: Mapping[str, Any]
+    function: Function,
+    module: ast.Module,
+    globals_: Mapping[str, Any],
+    elsewhere: Elsewhere | None = None,
 ) -> SimpleNamespace | None:
     """The object of a method, with the attributes that `__init__` sets without a call.
 
@@ -171,7 +196,7 @@ def _instance(
     if init is None or not function.args.args:
         return None
     scope, instance = Scope(globals_), SimpleNamespace()
-    scope.known |= dict(_parameters(init, scope))
+    scope.known |= dict(_parameters(init, scope, elsewhere))
     for node in ast.walk(init):
         if not isinstance(node, ast.Assign) or any(isinstance(n, ast.Call) for n in ast.walk(node)):
             continue
@@ -213,8 +238,8 @@ def _caller(
 ) -> dict[str, Any]:
     """The arguments of a function as far as they are known: those of its first call in its module.
 
-    Of calls in other files, the data types in the call that shows most of them: a test's sizes are
-    no typical ones.
+    Of calls in other files, the data types in the call that shows most of them, and the largest of
+    the sizes that may be typical ones.
     """
     classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
     is_forward = function.name == "forward"
@@ -227,14 +252,18 @@ def _caller(
     of = function.args
     needed = [a.arg for a in (*of.posonlyargs, *of.args)][: -len(of.defaults) or None]
     needed += [a.arg for a, d in zip(of.kwonlyargs, of.kw_defaults, strict=True) if d is None]
-    types_of = [
-        {n: of_type for n in needed if (of_type := _typed(n, passed.get(n)))}
-        for site in (elsewhere(owner or function.name) if elsewhere and depth else ())
+    passed = [
+        _arguments(site.call, function, scope, bool(owner))
+        for site in (elsewhere.calls(owner or function.name) if elsewhere and depth else ())
         for known in [globals_of(site.module, globals_)]
         for scope in [scope_at(site.call, site.function, site.module, known, 1)]
-        for passed in [_arguments(site.call, function, scope, bool(owner))]
     ]
-    return max(types_of, key=len, default={})
+    types_of = [{n: t for n in needed if (t := _typed(n, each.get(n)))} for each in passed]
+    sized = {n: of_size for n in needed if (of_size := _sized(n, [p.get(n) for p in passed]))}
+    typed = max(types_of, key=len, default={})
+    for name in typed.keys() & sized.keys():
+        sized[name].dtype = typed[name].dtype
+    return typed | sized
 
 
 def _is_autograd(node: ast.ClassDef, function: Function) -> bool:
@@ -251,6 +280,19 @@ def _typed(name: str, value: Any) -> Any:
     if isinstance(value, AssumedTensor):
         return AssumedTensor(name, value.dtype) if value.dtype else None
     return value if isinstance(value, assumed_tensor.torch_().dtype) else None
+
+
+def _sized(name: str, passed: Sequence[Any]) -> Any:
+    """A parameter as far as calls show its size: a number, or a tensor; else None."""
+    # How many rows or columns a test has says little, and is no constant of the kernel.
+    is_side = inference.is_block(name) or AssumedTensor(name).size(name=name) != assumed_tensor.SIZE
+    usual = [n for n in passed if assumed_tensor.is_usual(n) and is_side]
+    tensors = [v for v in passed if isinstance(v, AssumedTensor) and v.sizes]
+    if usual and not tensors:
+        return AssumedSize(max(usual))
+    # Of one call: those of several need not fit together.
+    largest = max(tensors, key=lambda each: math.prod(each.sizes.values()), default=None)
+    return largest and AssumedTensor(name, rank=largest.rank, sizes=dict(largest.sizes))
 
 
 def _arguments(
@@ -283,7 +325,9 @@ def _first_call(
     return None
 
 
-def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
+def _parameters(
+    function: Function, scope: Scope, elsewhere: Elsewhere | None = None
+) -> Iterator[tuple[str, Any]]:
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
@@ -301,7 +345,10 @@ def _parameters(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
             dtype = _annotated_dtype(annotation) or _OF_TRITON.get(documented.get(argument.arg, ""))
             yield argument.arg, AssumedTensor(argument.arg, _torch_dtype(dtype))
         else:
-            yield argument.arg, _typical(argument.arg, annotation)
+            value = _typical(argument.arg, annotation)
+            is_size = isinstance(value, AssumedSize) or not annotation
+            by_default = elsewhere.default(argument.arg) if elsewhere and is_size else None
+            yield argument.arg, AssumedSize(by_default) if by_default else value
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -309,21 +356,40 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _parametrized(function: Function, scope: Scope) -> dict[str, Any]:
-    """The data types that pytest gives to parameters of a test: of each, a half type if any is."""
-    types_of, torch = dict[str, Any](), assumed_tensor.torch_()
-    for decorator in function.decorator_list:
-        listed = decorator.args if isinstance(decorator, ast.Call) else []
-        if len(listed) < 2 or "parametrize" not in ast.unparse(decorator):
+    """What pytest or a benchmark gives to parameters of a test: data types and usual sizes.
+
+    Of each a half type, if any is one, and the largest size.
+    """
+    given, torch = dict[str, Any](), assumed_tensor.torch_()
+    for name, value in _settings(function, scope):
+        is_half = given.get(name) in (torch.float16, torch.bfloat16)
+        if isinstance(value, torch.dtype) and not (is_half and value is torch.float32):
+            given[name] = value
+        elif assumed_tensor.is_usual(value):
+            given[name] = AssumedSize(max(value, given.get(name, 0)))
+    return given
+
+
+def _settings(function: Function, scope: Scope) -> Iterator[tuple[str, Any]]:
+    """The names with the values that decorators give them, of pytest and triton.testing."""
+    calls = [n for d in function.decorator_list for n in ast.walk(d) if isinstance(n, ast.Call)]
+    for call in calls:
+        called = ast.unparse(call.func).rpartition(".")[2]
+        listed = {k.arg: scope.value(k.value) for k in call.keywords if k.arg}
+        names, rows = listed.get("x_names"), listed.get("x_vals")
+        if called == "parametrize" and len(call.args) > 1:
+            names, rows = map(scope.value, call.args[:2])
+        elif called != "Benchmark":
             continue
-        names, rows = map(scope.value, listed[:2])
+        elif isinstance(fixed := listed.get("args"), dict):
+            yield from fixed.items()
         names = re.findall(r"\w+", names) if isinstance(names, str) else names
-        for row in reversed(rows if isinstance(rows, (list, tuple)) else ()):
-            values = row if isinstance(row, (list, tuple)) else [row]
-            for name, value in zip(names, values, strict=False):
-                is_half = types_of.get(name) in (torch.float16, torch.bfloat16)
-                if isinstance(value, torch.dtype) and not (is_half and value is torch.float32):
-                    types_of[name] = value
-    return types_of
+        if not isinstance(names, (list, tuple)) or not isinstance(rows, (list, tuple, range)):
+            continue
+        for row in reversed(rows):
+            # One value may be for several names.
+            values = row if isinstance(row, (list, tuple)) else [row] * len(names)
+            yield from zip(names, values, strict=False)
 
 
 def _torch_dtype(name: str | None) -> Any:
@@ -374,10 +440,7 @@ def launch_arguments(
 
     A module other than the kernel's own is not imported: its constants are read from its source.
     """
-
-    def elsewhere(name: str) -> Sequence[CallSite]:
-        return calls_elsewhere(name, site.file, project)
-
+    elsewhere = Elsewhere(site.file, project)
     scope = scope_at(site.call, site.function, site.module, globals_, elsewhere=elsewhere)
     passed = dict(_passed(site.call, parameters, scope))
     left_open = {id(assumed_tensor.UNKNOWN), id(assumed_tensor.NOT_NONE)}

@@ -5,13 +5,14 @@ They come from the calls in the source of its project, else from the source of t
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 from traceview.base.records import record
 from traceview.kernels.headless import inference, signatures
@@ -20,6 +21,7 @@ from traceview.kernels.headless.dataflow import Usage
 from traceview.kernels.headless.inference import TRIED, Defaults
 from traceview.kernels.headless.project.assumed_tensor import (
     SIZE,
+    AssumedCount,
     AssumedDescriptor,
     AssumedNumber,
     AssumedSize,
@@ -27,6 +29,7 @@ from traceview.kernels.headless.project.assumed_tensor import (
     CoveringSize,
     OpenStride,
 )
+from traceview.kernels.headless.project.conditions import allowed_sizes, parts
 from traceview.kernels.headless.project.expressions import Scope
 from traceview.kernels.headless.project.launch_arguments import LaunchArguments
 from traceview.kernels.headless.worker.event_log import EventLog, plain
@@ -51,6 +54,7 @@ _ROW = 1 << 16
 _FEW_WARPS = {1: 128, 2: 256}
 # Triton's words for operands of tl.dot of two types.
 _OPERANDS_DIFFER = re.compile(r"operands must be same dtype\. Got (\w+) and (\w+)")
+_TOO_LARGE = re.compile(r"numel \((\d+)\) exceeds triton maximum tensor numel")
 _HALVES = ("float16", "bfloat16", "fp16", "bf16")
 
 
@@ -123,6 +127,22 @@ class Guesses:
         call = next(calls, LaunchArguments(""))
         return self._attempt(configuration, call, replace(TRIED[0], operand=known))
 
+    def with_smaller(self, attempt: Attempt, error: str) -> Attempt | None:
+        """The attempt with shorter assumed sides, if Triton refuses a tile of so many elements."""
+        refused = _TOO_LARGE.search(error)
+        sides = (a for a in attempt.arguments if a.name in attempt.assumed)
+        shorter = {a.name: int(a.value) for a in sides if _is_size(a.value)}
+        if attempt.how == "declared" or not refused or not shorter:
+            return None
+        # One that Triton just takes would compile for minutes.
+        for _ in range((int(refused[1]) // (4 * _TILE)).bit_length()):
+            shorter = _halved(shorter, shorter)
+        arguments = tuple(
+            signatures.constant(a.name, max(1, shorter[a.name])) if a.name in shorter else a
+            for a in attempt.arguments
+        )
+        return replace(attempt, arguments=arguments)
+
     def _all(self, configuration: AutotuneConfig) -> Iterator[Attempt]:
         if self.jitted.declared:
             fixed = dict(configuration.constexprs) | dict(self.given)
@@ -161,6 +181,9 @@ class Guesses:
             arguments = self._arguments(fixed, passed, defaults)
         chosen = self.jitted.chosen(arguments, passed)
         arguments = self._arguments(chosen | fixed, passed, defaults)
+        # Heuristics may choose what is no parameter of the kernel.
+        of_heuristics = {n: v for n, v in chosen.items() if n in ("num_warps", "num_stages")}
+        options = {**call.options, **of_heuristics}
         if configuration.before_launch:
             # The values with the block shapes that a configuration's hook gives to descriptors.
             descriptors = {
@@ -194,7 +217,7 @@ class Guesses:
             if isinstance(value, int) and name not in compiled_in
             if not isinstance(value, AssumedSize) or value in covered
         }
-        return Attempt(arguments, call.options, call.place, how, tuple(sides), guessed, integers)
+        return Attempt(arguments, options, call.place, how, tuple(sides), guessed, integers)
 
     def _narrowed(self, passed: Mapping[str, Any], most: int) -> dict[str, AssumedSize]:
         """The assumed sides of tiles that are longer than a block of few warps mostly takes."""
@@ -259,12 +282,61 @@ class Guesses:
         guessed = inference.guess(parameters, self.usage, fixed, defaults)
         tried = {"fp16": defaults.operand, "i64": defaults.index}
         alike = {name: tried.get(each, each) for name, each in self._alike(passed).items()}
-        return tuple(
+        arguments = tuple(
             _passed(parameter, like, passed[parameter.name], alike.get(parameter.name))
             if parameter.name in passed and parameter.name not in fixed
             else like
             for parameter, like in zip(parameters, guessed, strict=True)
         )
+        told = {n for n, v in passed.items() if not isinstance(v, AssumedSize)} | {*fixed}
+        told |= {p.name for p in parameters if p.has_default}
+        known = {a.name: a.value for a in arguments if a.type == "constexpr"}
+        sizes = {n: int(v) for n, v in known.items() if _is_size(v) and n not in told}
+        sizes |= self._as_asserted(sizes, known)
+        sizes |= self._of_cubes(sizes, known)
+        return tuple(
+            signatures.constant(a.name, sizes[a.name]) if a.name in sizes else a for a in arguments
+        )
+
+    def _as_asserted(
+        self, sizes: Mapping[str, int], known: Mapping[str, signatures.Value]
+    ) -> dict[str, int]:
+        """The guessed `sizes` as the kernel's tl.static_assert allow them."""
+        allowed, names = dict(sizes), self.jitted.function.fn.__globals__
+
+        def value(test: ast.expr, others: Mapping[str, int]) -> Any:
+            return Scope(names, {**known, **allowed, **others}).value(test)
+
+        tests = self.usage.static_asserts if sizes else []
+        for test, holds in (part for each in tests for part in parts(each)):
+            named = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+            own = {name: size for name, size in allowed.items() if name in named}
+            allowed |= allowed_sizes(test, holds, own, value)
+        return allowed
+
+    def _of_cubes(
+        self, sizes: Mapping[str, int], known: Mapping[str, signatures.Value]
+    ) -> dict[str, int]:
+        """Shorter guessed sides for tiles of three axes or more, of as many elements as others."""
+        shorter = dict(sizes)
+        for sides in self.usage.cubes:
+            own = {*sides} & {*sizes}
+            while own and max(shorter[name] for name in own) > 1:
+                lengths = (str({**known, **shorter}.get(each, each)) for each in sides)
+                if math.prod(int(each) for each in lengths if each.isdigit()) <= _TILE:
+                    break
+                shorter = _halved(shorter, own)
+        return shorter
+
+
+def _is_size(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _halved(sizes: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
+    """Sizes of which the largest of some `names` is halved."""
+    largest = max(names, key=lambda name: sizes[name])
+    return {**sizes, largest: sizes[largest] // 2}
 
 
 def _passed(
@@ -279,6 +351,8 @@ def _passed(
         is_pointer = guessed.type.startswith("*")
         other = guessed.type.removeprefix("*") if is_pointer else "fp16"
         element = _element(value) or alike or other
+        allowed = [t for a in value.allowed if (t := _type_name(a))]
+        element = allowed[0] if allowed and element not in allowed else element
         return signatures.argument(name, f"*{element}:16")
     if isinstance(value, AssumedDescriptor):
         return Argument(name, f"tensordesc<{_element(value.tensor) or 'fp16'}{value.type}>")
@@ -294,6 +368,8 @@ def _passed(
         return Argument(name, "i1")
     if isinstance(value, int):
         # An integer as the launcher specialises it.
+        if isinstance(value, AssumedCount):
+            return guessed
         if parameter.is_specialized and value == 1:
             return signatures.constant(name, 1)
         type_ = parameter.type or ("i32" if -(2**31) <= value < 2**31 else "i64")
@@ -302,7 +378,11 @@ def _passed(
 
 
 def _element(tensor: AssumedTensor) -> str | None:
-    return signatures.TYPE_NAMES.get(str(tensor.dtype).removeprefix("torch."))
+    return _type_name(tensor.dtype)
+
+
+def _type_name(dtype: Any) -> str | None:
+    return signatures.TYPE_NAMES.get(str(dtype).removeprefix("torch."))
 
 
 # Compilations that only show whether a kernel compiles, each in a process of its own.

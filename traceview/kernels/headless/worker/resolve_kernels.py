@@ -398,6 +398,7 @@ class KernelResolution:
             else:
                 text = failed.text if failed else ""
                 repaired = guesses.with_operands(attempt, text, configuration)
+                repaired = repaired or guesses.with_smaller(attempt, text)
             if failed is None:
                 if problem and problem.is_slow:
                     slow = problem.text.partition(_WITH)[0]

@@ -73,7 +73,9 @@ def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
                 words={"each": "Each iteration of the loop" if loop else "Each thread"},
             )
         return
-    bound = 0 < memory <= len(code) / SCHEDULERS
+    # Of unknown memory traffic nothing is said.
+    times = len(code) / SCHEDULERS / memory if memory else 0.0
+    bound = times >= 1
     lines = [line for line in lines if any(each.source == line for each in code)]
     yield CodeClaim(
         _DIVISIONS,
@@ -84,8 +86,7 @@ def runtime_divisions(kernel: KernelContext) -> Iterator[CodeClaim]:
             "proven": True,
         },
         "SASS: instructions at lines with div or rem in PTX, for which a GPU has no instruction"
-        + f"; issuing a pass takes {len(code) / SCHEDULERS / memory:.1f} times as long as its "
-        "memory traffic" * bound,
+        + f"; issuing a pass takes {times:.1f} times as long as its memory traffic" * bound,
         lines[0],
         lines,
         words={

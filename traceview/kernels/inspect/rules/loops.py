@@ -271,13 +271,18 @@ def few_loads_in_flight(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 def _run_ahead(kernel: KernelContext, loop: DeepestLoop) -> str:
     """How to let the loads of a loop run ahead, and when that leaves results as they are."""
-    narrow = any(load.why == "narrow" for load in loop.loads)
-    first = (
-        f"Let each thread move {LEAST_COPY_BITS} bits or more, which an asynchronous copy takes, "
-        "with fewer warps or more per block; then l"
-        if narrow
-        else "L"
-    )
+    whys = {load.why for load in loop.loads}
+    first = "L"
+    if whys & {"if", "result"}:
+        first = (
+            "Load in every iteration, under a mask in place of the if, which Triton does not "
+            "pipeline whatever num_stages; then l"
+        )
+    elif "narrow" in whys:
+        first = (
+            f"Let each thread move {LEAST_COPY_BITS} bits or more, which an asynchronous copy "
+            "takes, with fewer warps or more per block; then l"
+        )
     only = "loads that no tl.dot multiplies" if loop.has_dot else "a loop without tl.dot"
     arrays: dict[str, set[frozenset[str]]] = {"load": set(), "store": set()}
     for (place, array), contexts in kernel.global_accesses.items():

@@ -53,6 +53,14 @@ _REDUCTIONS: dict[operations.Purpose, Diagnosis] = {
         "Accumulate the whole block element by element in the loop, and reduce it once after the "
         "loop",
     ),
+    "result": Diagnosis(
+        "{reductions:reduction} in {reductions?the innermost loop|innermost loops}, at {places}, "
+        "{reductions?combines|combine} all warps through shared memory in each iteration[ "
+        "({barriers:barrier})], whose result is that iteration's own",
+        "Take several iterations at once in a tile of two axes, iterations by elements, so that a "
+        "warp reduces rows of its own and more loads are in flight, if no iteration loads what one "
+        "before it stored; or use fewer warps (num_warps), so that the reduced axis is within one",
+    ),
 }
 # Less is one instruction per thread of four warps.
 _LEAST_BYTES = 2048
@@ -175,7 +183,7 @@ def _passes(accesses: Sequence[Access]) -> _Passes:
 
 
 def reductions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
-    """Blocks reduced to pick one element, or to accumulate, in each iteration."""
+    """Blocks reduced to pick one element, to accumulate, or for a result, in each iteration."""
     by_purpose: dict[operations.Purpose, list[operations.WarpReduction]] = defaultdict(list)
     for reduction in operations.warp_reductions(kernel.ttgir) if kernel.ttgir else ():
         by_purpose[reduction.purpose].append(reduction)
@@ -192,7 +200,9 @@ def reductions_in_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
                 "TTGIR: the reduced axis is spread over several warps",
                 lines[0],
                 lines,
-                severity="medium" if any(each.is_scalar for each in same) else None,
+                severity="medium"
+                if purpose != "result" and any(each.is_scalar for each in same)
+                else None,
             )
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from traceview.base.records import record
+from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import Function, SourceLine
 from traceview.kernels.ptx.ttgir import layouts
@@ -238,9 +239,12 @@ def described(layout: str) -> str:
 # Within a warp a reduction takes shuffles; between warps each warp writes its result to shared
 # memory, waits at a barrier, and reads the results of the other warps.
 
-Purpose = Literal["pick", "accumulation", "other"]
+Purpose = Literal["pick", "accumulation", "result", "other"]
 
 _AXIS = re.compile(r"axis = (\d+)")
+# Of a thread: a vector of 16 bytes in fp32.
+_FEW_ELEMENTS = 4
+_FLOAT = re.compile(r"(?:^|[(x, ])b?f\d")
 _ACCUMULATING = re.compile(r"arith\.(add|max|min|mul)\w*$|arith\.(and|or|xor)i$")
 _PASSING = re.compile(
     r"tt\.(splat|broadcast|expand_dims|reshape|trans)|ttg\.convert_layout"
@@ -253,7 +257,8 @@ class WarpReduction:
     """A reduction in the deepest loop whose axis is spread over several warps.
 
     A `pick` sums a block in which all but one loaded element are masked away; the result of an
-    `accumulation` only adds to what the loop carries, and nothing else there reads.
+    `accumulation` only adds to what the loop carries, and nothing else there reads. Each iteration
+    stores its own `result`, which no other one reads.
     """
 
     source: SourceLine | None
@@ -331,7 +336,22 @@ def _crosses_warps(op: IrOperation, module: IrModule) -> bool:
 def _purpose(op: IrOperation, module: IrModule) -> Purpose:
     if len(op.inputs) == 1 and _picks(op, module):
         return "pick"
-    return "accumulation" if _accumulates(op, module) else "other"
+    if _accumulates(op, module):
+        return "accumulation"
+    return "result" if _is_of_iteration(op, module) else "other"
+
+
+def _is_of_iteration(op: IrOperation, module: IrModule) -> bool:
+    """Whether a loop stores what it computes from one value per iteration, and carries no float.
+
+    Where threads reduce many elements each, what warps exchange is little beside that.
+    """
+    around = next((regions for each, regions in module.nested() if each is op), [])
+    loop = around[-1] if around and around[-1].opcode == "scf.for" else None
+    own = prod(shape_of(op.type_of_inputs)) // (WARP_THREADS * (module.num_warps or 1))
+    if op.shape or loop is None or own > _FEW_ELEMENTS or not _is_stored(op, module.users):
+        return False
+    return not _FLOAT.search(loop.rest.rpartition(" -> ")[2] if " -> " in loop.rest else "")
 
 
 def _picks(op: IrOperation, module: IrModule) -> bool:

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 from traceview.base.records import record
 from traceview.kernels.headless.compile_options import Change
@@ -338,15 +340,65 @@ def is_row(compiled: Compiled, shape: Sequence[int]) -> bool:
     return bool(same) and not any(free)
 
 
-def _is_whole_row(compiled: Compiled, name: str) -> bool:
-    """Whether a constexpr only shapes tiles: neither blocks nor iterations advance by it."""
-    text = (compiled.launch or {}).get("source") or compiled.source_text or ""
+def growing(compiled: Compiled, shape: Sequence[int]) -> list[str]:
+    """The constexprs of a tile's sides along which blocks advance, of a kernel that has others.
+
+    Only these may grow as they like: others may be of a format, or the step of a loop.
+    """
+    sizes = {a.name: a.value for a in compiled.arguments if type(a.value) is int}
+    body = _body(compiled.source_text or _text_of(compiled.source_file or ""), compiled.name)
+    # What is computed of a program's number without being scaled is one, too.
+    numbers: set[str] = set()
+    assigned = [n for n in body if isinstance(n, ast.Assign) and not _scales(n.value)]
+    for node in assigned * _MOST_STEPS:
+        if "program_id(" in ast.unparse(node.value) or numbers & _named_in(node.value):
+            numbers |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+    factors = {
+        name
+        for node in body
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+        for one, other in ((node.left, node.right), (node.right, node.left))
+        if numbers & _named_in(one) or "program_id(" in ast.unparse(one)
+        for name in _named_in(other)
+    }
+    names = [n for n, size in sizes.items() if n in factors and size in shape and size > 1]
+    return names if len(names) < len(sizes) else []
+
+
+_MOST_STEPS = 3
+
+
+def _scales(node: ast.expr) -> bool:
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) for n in ast.walk(node))
+
+
+def _named_in(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+@lru_cache(maxsize=4)
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).read_text() if file.endswith(".py") else ""
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=4)
+def _body(text: str, kernel: str) -> list[ast.AST]:
+    """The nodes of a kernel's statements in a source; none where it has no such kernel."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError:
-        return False
-    bodies = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == compiled.name]
-    inside = [node for body in bodies[:1] for part in body.body for node in ast.walk(part)]
+        return []
+    bodies = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == kernel]
+    return [node for body in bodies[:1] for part in body.body for node in ast.walk(part)]
+
+
+def _is_whole_row(compiled: Compiled, name: str) -> bool:
+    """Whether a constexpr only shapes tiles: neither blocks nor iterations advance by it."""
+    text = (compiled.launch or {}).get("source") or compiled.source_text or ""
+    inside = _body(text, compiled.name)
     shapes = [node for node in inside if _is_shape(node)]
     uses, in_shapes = (
         sum(_is_named(part, name) for node in each for part in ast.iter_child_nodes(node))

@@ -73,6 +73,10 @@ _WORDS = (
     "Leave the width: neighbouring threads load one word together. Only with more elements per "
     "thread is a word loaded once for several of them"
 )
+_EACH_WORD = (
+    "Load each word once, in a tile without the repetition, and unpack it along a third axis of "
+    "its parts, then tl.reshape"
+)
 _BY_ARGUMENT = (
     "Let an axis of the grid or a loop run over what {0} divides, so that the quotient is a scalar "
     "and nothing is divided: load one value per group and broadcast it. As tl.constexpr, {0} at "
@@ -235,6 +239,8 @@ def _of_layout(limit: VectorLimit, compiled: Compiled) -> NarrowReason:
     threads = WARP_THREADS * (compiled.num_warps or 1)
     is_small = elements <= WARP_THREADS * each
     fewer = _LARGER if compiled.num_warps == 1 or is_small else _FEWER
+    if names := causes.growing(compiled, limit.shape):
+        fewer = fewer.replace("a larger block", f"a larger block ({', '.join(names)})")
     if causes.is_row(compiled, limit.shape):
         wide = VECTOR_BYTES // limit.element_bytes
         warps = elements // (WARP_THREADS * wide)
@@ -333,6 +339,12 @@ def _not_adjacent(
     cause = f"the offset {depends} {what}, so its elements are not known to be adjacent"
     if limit.packed:
         each = f"several elements take their bits of one word at {what}"
+        # The parts of a word that a thread has are loaded one by one.
+        own = math.prod(limit.shape) // (WARP_THREADS * (compiled.num_warps or 1))
+        parts = culprit.constant or own
+        parts = 1 << parts if culprit.opcode.startswith("arith.shr") else parts
+        if 1 < parts <= own:
+            return _reason(each, _EACH_WORD, conditional=True)
         return replace(_reason(each, _WORDS), kept=True)
     if what.startswith("a quotient"):
         arguments = {a.name for a in compiled.arguments if a.type != "constexpr"}
