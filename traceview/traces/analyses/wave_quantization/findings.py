@@ -213,30 +213,9 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         if doubt is not None:
             own = owner_of(of.name) is KernelOwner.PROGRAM
             remedy = _MAY_NOT_COUNT if own else _MAY_NOT_COUNT_IN_LIBRARY
-        values: dict[str, Value] = {"blocks": waves.blocks}
-        if several:
-            values |= {
-                "wave_blocks": waves.at_once,
-                "waves": waves.whole,
-                "last_blocks": waves.blocks - (waves.whole - 1) * waves.at_once,
-                "unused_pct": 100 * waves.idle_fraction,
-                "fewer_blocks": waves.fills[0],
-                "more_blocks": waves.fills[-1],
-            }
-        else:
-            values |= {
-                "threads": of.threads,
-                "sms": waves.sm_count,
-                "idle_sms": waves.idle_sms - of.beside_blocks,
-                "beside_blocks": of.beside_blocks or None,
-                "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
-            }
-            if warps := losses.few_warps(worst):
-                values |= {"warps": warps[0], "most_warps": warps[1]}
         few = " of {threads:thread}" if of.threads < WARP_THREADS else ""
         rise = " Measured times rise in such steps." if worst.verdict and not worst.factor else ""
-        if several and worst.factor:
-            values |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
+        values = _grid_values(worst, waves, several)
         others = loss.kernels[1:]
         values |= {"kernel": of.label, "other_grids": 0 if others else loss.parts - 1}
         values |= {"other_kernel": others[0], "more_kernels": len(others) - 1} if others else {}
@@ -255,6 +234,33 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
             claim = replace(claim, severity="info", words={**claim.words, "can": doubt.text})
         most: Severity = "high" if remedy.sure else "info"
         yield replace(claim, remedy=remedy.template, at_most=most, outside=remedy.outside)
+
+
+def _grid_values(worst: losses.Part, waves: Waves, several: bool) -> dict[str, Value]:
+    """The figures of a grid: of its last wave, or of the SMs that a single one leaves idle."""
+    of, values = worst.configuration, dict[str, Value]({"blocks": waves.blocks})
+    if several:
+        values |= {
+            "wave_blocks": waves.at_once,
+            "waves": waves.whole,
+            "last_blocks": waves.blocks - (waves.whole - 1) * waves.at_once,
+            "unused_pct": 100 * waves.idle_fraction,
+            "fewer_blocks": waves.fills[0],
+            "more_blocks": waves.fills[-1],
+        }
+        if worst.factor:
+            values |= {"measured_factor": worst.factor, "neighbour_blocks": worst.smaller_blocks}
+        return values
+    values |= {
+        "threads": of.threads,
+        "sms": waves.sm_count,
+        "idle_sms": waves.idle_sms - of.beside_blocks,
+        "beside_blocks": of.beside_blocks or None,
+        "better_blocks": FEW_BLOCKS_PER_SM * waves.sm_count,
+    }
+    if warps := losses.few_warps(worst):
+        values |= {"warps": warps[0], "most_warps": warps[1]}
+    return values
 
 
 class _Doubt(NamedTuple):
