@@ -32,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     launches.masked_blocks,
     launches.small_blocks,
     launches.repeated_reductions,
+    launches.split_loops,
     occupancy.serialized_wgmma,
     occupancy.scalar_blocks,
     occupancy.upcast_operands,

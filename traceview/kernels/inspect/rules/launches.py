@@ -63,6 +63,16 @@ _PARTIAL = Diagnosis(
 _IDLE_LANES = 0.2
 # Fewer cost little beside those that work. Multiples of it fall evenly on all axes.
 _SAMPLES, _MOST_IDLE, _GOLDEN = 64, 0.5, 0.6180339887
+_SPLIT = Diagnosis(
+    "{parts:block} along axis {axis} of the grid share the loop at {loop}, {tile:element} each: "
+    "with less than {step} of {bound}[, here {length},] some of them load nothing, and only add "
+    "zeros at {places}",
+    "Launch no more of them than triton.cdiv({bound}, {tile}), with as many as the loop's step "
+    "counts, or return before the atomics where a block's first element is beyond {bound}",
+    "low",
+)
+# Longer than the hidden size of most models.
+_USUAL_LENGTH = 8192
 _WRITES = re.compile(r"(?:st|atom|red)\b(?!.*\.(?:shared|local|param)\b)|cp\..*bulk|multimem|call")
 
 
@@ -152,6 +162,32 @@ def small_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
             f"memory, none of them in a loop; instructions take {cycles:.0f} cycles of an SM",
             severity="medium",
         )
+
+
+def split_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
+    """Loops that more blocks share than there are tiles, and whose sums atomics add up."""
+    passed = {a.name: a.value for a in kernel.compiled.arguments if type(a.value) is int}
+    lengths = {**passed, **kernel.compiled.integers}
+    for loop in grid_axes.split_loops(kernel.ttgir) if kernel.ttgir else ():
+        length = lengths.get(loop.bound)
+        if loop.step > (_USUAL_LENGTH if length is None else length):
+            yield CodeClaim(
+                _SPLIT,
+                {
+                    "parts": loop.parts,
+                    "axis": loop.axis,
+                    "loop": line_name(loop.source),
+                    "tile": loop.tile,
+                    "step": loop.step,
+                    "bound": loop.bound,
+                    "length": length,
+                    "proven": True,
+                },
+                "TTGIR: the loop's step, the first elements of a block, and the mask of its loads",
+                loop.atomics[0],
+                loop.atomics,
+                severity="low" if length is None else "medium",
+            )
 
 
 def repeated_reductions(kernel: KernelContext) -> Iterator[CodeClaim]:

@@ -9,7 +9,7 @@ from itertools import chain
 from traceview.base.records import record
 from traceview.kernels.ptx.loops import reached
 from traceview.kernels.ptx.model import SourceLine
-from traceview.kernels.ptx.ttgir.axis_info import carried_values
+from traceview.kernels.ptx.ttgir.axis_info import axis_infos, carried_values
 from traceview.kernels.ptx.ttgir.operations import LOOPS
 from traceview.kernels.ptx.ttgir.parser import IrModule, IrOperation
 
@@ -88,3 +88,58 @@ def _buffer(value: str, module: IrModule) -> str:
         value = maker.inputs[0]
         maker = module.makers.get(value)
     return value if maker and maker.opcode == "ttg.local_alloc" else ""
+
+
+@record
+class SplitLoop:
+    """A loop that blocks along an `axis` share, `parts` of them, a `tile` of each `step` per block.
+
+    They add up their sums at `atomics`, whatever the loop did. `bound` is its parameter.
+    """
+
+    source: SourceLine | None
+    axis: int
+    bound: str
+    tile: int
+    step: int
+    atomics: tuple[SourceLine | None, ...]
+
+    @property
+    def parts(self) -> int:
+        """The blocks that share the loop."""
+        return self.step // self.tile
+
+
+def split_loops(module: IrModule) -> Iterator[SplitLoop]:
+    """The loops from 0 to a parameter whose iterations load a tile per block, under its mask."""
+    infos, parameters = axis_infos(module), {each.name for each in module.parameters}
+    nested = list(module.nested())
+    sums = [op.line for op, around in nested if op.opcode == "tt.atomic_rmw" and not around]
+
+    def constant(value: str) -> int | None:
+        return infos[value].constant if value in infos else None
+
+    def inputs(value: str) -> Iterable[str]:
+        return module.makers[value].inputs if value in module.makers else ()
+
+    for loop in (op for op, _ in nested if sums and op.opcode == "scf.for"):
+        _, *bounds = carried_values(loop)[0] or ("", "", "", "")
+        start, end, step = bounds[0], bounds[1], constant(bounds[2])
+        inside = [op for op, around in nested if around and around[-1] is loop]
+        loads = [op for op in inside if op.opcode in _LOADS[:2] and len(op.inputs) > 1]
+        if constant(start) != 0 or end not in parameters or not step or not loads:
+            continue
+        starts = {
+            (_axis(number), tile)
+            for load in loads
+            for op in module.origins(load.inputs)
+            if op.opcode == "arith.muli"
+            for one, other in (op.inputs[:2], op.inputs[1::-1])
+            if (number := module.makers.get(one)) and number.opcode == _PROGRAM_ID
+            if (tile := constant(other)) and step % tile == 0 and step > tile
+        }
+        masked = all(end in reached(load.inputs[1:], inputs) for load in loads)
+        if masked and len(starts) == 1:
+            ((axis, tile),) = starts
+            lines = tuple(dict.fromkeys(sums))
+            yield SplitLoop(loop.line, axis, end.lstrip("%"), tile, step, lines)
