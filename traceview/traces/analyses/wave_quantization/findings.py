@@ -236,7 +236,7 @@ def _grids(trace: Trace, several: bool) -> Iterator[TimeClaim]:
         yield replace(claim, remedy=remedy.template, at_most=most, outside=remedy.outside)
 
 
-def _grid_values(worst: losses.Part, waves: Waves, several: bool) -> dict[str, Value]:
+def _grid_values(worst: grid_waves.LaunchedGrid, waves: Waves, several: bool) -> dict[str, Value]:
     """The figures of a grid: of its last wave, or of the SMs that a single one leaves idle."""
     of, values = worst.configuration, dict[str, Value]({"blocks": waves.blocks})
     if several:
