@@ -12,6 +12,7 @@ from traceview.base.units import Value
 from traceview.traces.analyses.gpu_idle.beside_work import beside_gpu_work
 from traceview.traces.analyses.gpu_idle.gap_evidence import operation_name, path_of_calls
 from traceview.traces.analyses.trace_health_checks import Check, lost_events
+from traceview.traces.analyses.wording import of_torch
 from traceview.traces.facts.idle.first_calls import (
     cold_passes,
     first_batch,
@@ -121,7 +122,12 @@ def _longest_call(trace: Trace, once_ns: int) -> dict[str, Value]:
 
 
 def _before_gpu_work(trace: Trace) -> dict[str, Value]:
-    """The time before the first GPU work where it is longer than all the rest, and its ranges."""
+    """The time before the first GPU work where it is longer than all the rest, and its ranges.
+
+    A recorder of whole programs shows there that they import their libraries.
+    """
+    if not of_torch(trace) or trace.run.get("backend") == "torch":
+        return {}
     first, last = recorded_span(trace)
     begun = int(operations(trace).start_ns.min())
     if begun - first < max(_LEAST_BEFORE_NS, last - begun):
