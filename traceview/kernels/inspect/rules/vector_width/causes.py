@@ -381,7 +381,7 @@ def _named_in(node: ast.expr) -> set[str]:
 @lru_cache(maxsize=4)
 def _text_of(file: str) -> str:
     try:
-        return Path(file).read_text() if file.endswith(".py") else ""
+        return Path(file).read_text(encoding="utf-8") if file.endswith(".py") else ""
     except (OSError, ValueError):
         return ""
 
