@@ -16,6 +16,7 @@ from traceview.kernels.ptx.addresses.evaluation import Registers
 from traceview.kernels.ptx.pipes import SCHEDULERS
 from traceview.kernels.ptx.ttgir import grid_axes
 from traceview.kernels.ptx.ttgir.loop_loads import tile_bytes
+from traceview.kernels.ptx.ttgir.parser import parse_ttgir
 from traceview.kernels.ptx.ttgir.vector_limit import ACCESSES
 
 _REFUSED = Diagnosis(
@@ -166,9 +167,14 @@ def small_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
 
 def split_loops(kernel: KernelContext) -> Iterator[CodeClaim]:
     """Loops that more blocks share than there are tiles, and whose sums atomics add up."""
-    passed = {a.name: a.value for a in kernel.compiled.arguments if type(a.value) is int}
-    lengths = {**passed, **kernel.compiled.integers}
-    for loop in grid_axes.split_loops(kernel.ttgir) if kernel.ttgir else ():
+    # What a call in the source passes may be assumed.
+    is_launched = kernel.compiled.how == "launched"
+    known = kernel.compiled.arguments if is_launched else ()
+    lengths = {a.name: a.value for a in known if type(a.value) is int}
+    # With the loops of few iterations, which for assumed sizes may be this one.
+    text = kernel.compiled.stages.get("ttgir", "")
+    module = parse_ttgir(text) if "tt.atomic_rmw" in text else None
+    for loop in grid_axes.split_loops(module) if module else ():
         length = lengths.get(loop.bound)
         if loop.step > (_USUAL_LENGTH if length is None else length):
             yield CodeClaim(

@@ -342,14 +342,24 @@ def _purpose(op: IrOperation, module: IrModule) -> Purpose:
 
 
 def _is_of_iteration(op: IrOperation, module: IrModule) -> bool:
-    """Whether a loop stores what it computes from one value per iteration, and carries no float.
+    """Whether a loop stores one value per iteration, computed from that, and carries no float.
 
     Where threads reduce many elements each, what warps exchange is little beside that.
     """
     around = next((regions for each, regions in module.nested() if each is op), [])
     loop = around[-1] if around and around[-1].opcode == "scf.for" else None
     own = prod(shape_of(op.type_of_inputs)) // (WARP_THREADS * (module.num_warps or 1))
-    if op.shape or loop is None or own > _FEW_ELEMENTS or not _is_stored(op, module.users):
+    if op.shape or loop is None or own > _FEW_ELEMENTS:
+        return False
+
+    def following(value: str) -> list[str]:
+        """The scalars computed from one: a tile that it scales needs it in its own iteration."""
+        users = module.users.get(value, ())
+        return [result for user in users if not user.shape for result in user.results]
+
+    values = reached(op.results, following)
+    users = ((user, value) for value in values for user in module.users.get(value, ()))
+    if not any(user.opcode == "tt.store" and value in user.inputs[1:2] for user, value in users):
         return False
     return not _FLOAT.search(loop.rest.rpartition(" -> ")[2] if " -> " in loop.rest else "")
 

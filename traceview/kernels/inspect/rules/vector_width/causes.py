@@ -361,6 +361,10 @@ def growing(compiled: Compiled, shape: Sequence[int]) -> list[str]:
         if numbers & _named_in(one) or "program_id(" in ast.unparse(one)
         for name in _named_in(other)
     }
+    # One that no tl.arange has, or that is not named as a tile, is rather a size of the data.
+    calls = [n for n in body if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("arange")]
+    factors &= {name for call in calls for each in call.args for name in _named_in(each)}
+    factors = {name for name in factors if named_as_tile(name)}
     names = [n for n, size in sizes.items() if n in factors and size in shape and size > 1]
     return names if len(names) < len(sizes) else []
 
@@ -379,7 +383,7 @@ def _named_in(node: ast.expr) -> set[str]:
 @lru_cache(maxsize=4)
 def _text_of(file: str) -> str:
     try:
-        return Path(file).read_text() if file.endswith(".py") else ""
+        return Path(file).read_text(encoding="utf-8") if file.endswith(".py") else ""
     except (OSError, ValueError):
         return ""
 
