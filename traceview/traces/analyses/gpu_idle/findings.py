@@ -45,7 +45,7 @@ from traceview.traces.facts.steps.steps import (
     steps,
     warms_up,
 )
-from traceview.traces.facts.variants import between_compared
+from traceview.traces.facts.work.variants import between_compared
 from traceview.traces.rules import FindingRule, TimeClaim, gpu_name, gpu_subject
 from traceview.traces.trace import Trace
 

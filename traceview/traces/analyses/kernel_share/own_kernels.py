@@ -20,7 +20,7 @@ from traceview.base.records import record
 from traceview.base.tables import RowNumbers
 from traceview.base.units import Value
 from traceview.traces.analyses.wording import on_amd
-from traceview.traces.facts import delays, launch_configurations, operations, savings, variants
+from traceview.traces.facts import delays, launch_configurations, operations, savings
 from traceview.traces.facts.code import gathered_code
 from traceview.traces.facts.grid_waves import gpu_limits, grid_columns
 from traceview.traces.facts.idle import launching
@@ -35,6 +35,7 @@ from traceview.traces.facts.kernel_classes import (
 )
 from traceview.traces.facts.ranges.selection import selected_kernels
 from traceview.traces.facts.steps.steps import launched_in_warm_up
+from traceview.traces.facts.work import variants
 from traceview.traces.facts.work.peaks import peaks
 from traceview.traces.rules import (
     FindingRule,

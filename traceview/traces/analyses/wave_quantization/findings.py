@@ -25,7 +25,7 @@ from traceview.base.units import Value
 from traceview.base.vocabulary.amounts import WARP_THREADS
 from traceview.traces.analyses.wave_quantization import losses
 from traceview.traces.analyses.wording import is_compiled
-from traceview.traces.facts import delays, grid_waves, launch_configurations, variants
+from traceview.traces.facts import delays, grid_waves, launch_configurations
 from traceview.traces.facts.idle.gaps import steady_span_ns
 from traceview.traces.facts.kernel_classes import (
     KernelClass,
@@ -35,6 +35,7 @@ from traceview.traces.facts.kernel_classes import (
     owner_of,
     terms,
 )
+from traceview.traces.facts.work import variants
 from traceview.traces.rules import FindingRule, TimeClaim, finding_of
 from traceview.traces.trace import Trace
 
