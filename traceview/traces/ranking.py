@@ -205,7 +205,8 @@ def _of_step(row: RankedFinding) -> RankedFinding:
 def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFinding:
     """The finding; a general one is partial that comes after one that can save less time.
 
-    So is one that is most of a step, and that nothing replays: no change saves all of it. Nor is it
+    So is one that is most of a step, and that nothing replays: no change saves all of it, nor all
+    of a kernel. Nor is it
     known what saves a wait for something outside. Nor is a run as many times as fast that mostly
     does what an earlier finding says, beside its steady time.
     """
@@ -218,7 +219,9 @@ def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFind
         if each.finding.severity == finding.severity
     )
     most = finding.edit is None and (saving.share_of_step_pct or 0.0) > _MOST_OF_STEP_PCT
-    is_partial = finding.outside or (finding.general and (smaller or most))
+    of_kernel = finding.subject.kind == "kernel" and finding.saving == "at-most"
+    is_partial = finding.outside or (finding.general and smaller)
+    is_partial |= most and (finding.general or of_kernel)
     is_partial |= saving.saved_per_step_ns is None and _runs_on(earlier)
     return replace(row, forecast=replace(saving, is_partial=is_partial))
 

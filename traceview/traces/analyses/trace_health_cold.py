@@ -25,7 +25,7 @@ from traceview.traces.facts.ranges.nesting import nest
 from traceview.traces.facts.ranges.ranges import range_tree
 from traceview.traces.facts.recorded import recorded_span
 from traceview.traces.facts.samples import LEAST_SAMPLES, line_of, stack_lines
-from traceview.traces.trace import Trace, model
+from traceview.traces.trace import Trace, model, schema
 
 _COLD = (
     "The recording is cold, so it does not tell how later passes run[: {once_ns} of {total_ns} are "
@@ -89,7 +89,10 @@ def _without_result(trace: Trace) -> dict[str, Value]:
     moves = np.isin(call_kinds(trace), needs).any() or (ops.kind != Kind.KERNEL).any()
     if len(groups.different(names.codes)) != 1 or moves or not len(trace.recorded("api_calls")):
         return {}
-    if trace.selection or cut_window(trace) or model.recording_options(trace).bounded:
+    # A profiler within the program sees a window of it: what it computes on may be there before.
+    if trace.recorder == schema.TORCH_PROFILER or trace.selection or cut_window(trace):
+        return {}
+    if model.recording_options(trace).bounded:
         return {}
     return {"launches": len(ops), "kernel": str(names[0])}
 

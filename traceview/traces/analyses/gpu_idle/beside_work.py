@@ -312,10 +312,15 @@ def _by_samples(
         close = np.diff(times) <= _CLOSE * sampling_period_ns(times)
         both = (works & inside)[:-1] & (works & inside)[1:] & close
         worked_ns = max(worked_ns, int(ran_ns[both].sum()))
-        outside = inside & ~called
+        period_ns = sampling_period_ns(times)
+        # What loads a program, and a recorder, comes before its own lines.
+        first, last = times[chosen[[0, -1]]] if len(chosen) else (0, 0)
+        own_span = _window(int(first) - period_ns, int(last) + period_ns)
+        outside = inside & ~called & intervals.inside(own_span, times)
         if compiled_since(trace, thread) is not None and 2 * len(chosen) > outside.sum():
             # All that a compiled program runs is known: samples tell which part of it is its own.
-            left = intervals.without(intervals.intersection(windows, on_cpu), in_calls)
+            left = intervals.intersection(intervals.intersection(windows, on_cpu), own_span)
+            left = intervals.without(left, in_calls)
             own_ns = left.total() * len(chosen) // int(outside.sum())
             worked_ns = max(worked_ns, own_ns)
     window = int(windows.start[0]), int(windows.end[-1])
