@@ -265,10 +265,14 @@ def is_cut(saved_ns: int, own_ns: int) -> bool:
     return own_ns <= 2 * saved_ns and 3 * saved_ns < 2 * own_ns
 
 
+_CLEARLY = 2
+"""Times as much as less of the other side wins what limits a program: where both win, both do."""
+
+
 def limit_sentence(model: forecast.Model, edit: Edit) -> str:
     """A sentence on what limits the program once an edit is made; empty where neither side does."""
     gpu_ns, cpu_ns = model.next_ns(edit)
-    if max(gpu_ns, cpu_ns) <= 0:
+    if max(gpu_ns, cpu_ns) <= _CLEARLY * max(min(gpu_ns, cpu_ns), 0):
         return ""
     limit = "the CPU" if cpu_ns > gpu_ns else "GPU work"
     return f" Once this is done, {limit} limits the {'step' if len(model.follows) else 'run'}."

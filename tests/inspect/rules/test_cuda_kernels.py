@@ -542,3 +542,33 @@ def test_blocks_that_leave_lanes_of_their_warps_idle(tmp_path, block, severity):
     for finding in said:
         assert finding == found[0]
         assert "launched at k.cu:3" in finding.message
+
+
+TILES = """
+#include <mma.h>
+#include <cuda_fp16.h>
+using namespace nvcuda;
+__global__ void k(const half* x, float* y, int n) {
+  __shared__ half tile[64 * 64];
+  __shared__ float sums[64];
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < 64; j++) tile[threadIdx.x * 64 + j] = x[(i * 64 + j) * 64 + threadIdx.x];
+    __syncthreads();
+    READ
+    __syncthreads();
+  }
+}
+"""
+READ = {
+    "wmma": "wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;"
+    " wmma::load_matrix_sync(a, tile, 64); y[i * 64 + threadIdx.x] = a.x[0];",
+    "": "y[i * 64 + threadIdx.x] = __half2float(tile[threadIdx.x]);",
+}
+
+
+@pytest.mark.parametrize("by", READ)
+def test_rows_of_tiles_for_matrix_products_stay_aligned(tmp_path, by):
+    found = findings(tmp_path, TILES.replace("READ", READ[by]))
+    said = [f for f in found if f.message.startswith("Bank conflicts")]
+    assert said
+    assert all(("by 16 bytes" in f.action) is bool(by) for f in said), said

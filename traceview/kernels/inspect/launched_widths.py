@@ -45,7 +45,8 @@ class RunningWidths:
     `loads` and `stores` are from the SASS, or from the PTX without SASS (see `level`); None without
     global accesses of known width. `narrow` are the findings on accesses below 128 bits, the worst
     first; the values of their evidence have the `cause`, a clause or None, and whether it is
-    `proven`. `notes` say what is missing.
+    `proven`. `notes` say what is missing, `request_bound` that the requests to global memory take
+    longer than all instructions of the hottest loop.
     """
 
     accesses: tuple[Access, ...]
@@ -55,6 +56,7 @@ class RunningWidths:
     traffic: Traffic
     narrow: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
+    request_bound: bool = False
 
 
 _kept: dict[bytes, RunningWidths] = {}
@@ -132,11 +134,30 @@ def _widths(compiled: Compiled) -> RunningWidths:
             stores=main_width(main, _STORES),
             traffic=traffic_of(code.ptx, code.sass),
             narrow=ranked(each.finding for each in advice_by(narrow_global_accesses, kernel)),
+            request_bound=_is_request_bound(kernel),
             notes=code.notes,
         )
     except TraceviewError as error:
         nothing = Traffic(None, None, "its code cannot be read")
         return RunningWidths((), "ptx", None, None, nothing, (), (str(error),))
+
+
+def _is_request_bound(kernel: KernelContext) -> bool:
+    """Whether the sectors of a pass of the hottest loop take longer than issuing all of it.
+
+    An SM moves 64 bytes per clock from L2, two sectors, and issues for four warps (`pipes`).
+    """
+    if kernel.mix is None:
+        return False
+    loop = kernel.mix.hottest_loop
+    issued = (loop or kernel.mix).counts.total
+    sectors = sum(
+        access.count * access.cost.sectors
+        for access in kernel.accesses_with_costs
+        if access.level == "ptx" and access.space == "global" and access.cost
+        if access.cost.sectors and access.loop_depth >= (loop.depth if loop else 0)
+    )
+    return sectors / 2 > issued / 4
 
 
 def main_width(accesses: Iterable[Access], kinds: tuple[Kind, ...]) -> MainWidth | None:

@@ -341,7 +341,9 @@ def _of_sectors(trace: Trace, bound: WidthBound) -> TimeClaim | None:
     rules = [finding for finding in bound.widths.narrow if finding.severity in ("high", "medium")]
     told = rules[0].evidence.values if rules else {}
     sectors, ideal = (told.get(f"{which}sectors_per_request") for which in ("", "ideal_"))
-    if not sectors or not ideal or float(sectors) < _WASTED * float(ideal):
+    if not sectors or not ideal or not bound.widths.request_bound:
+        return None
+    if float(sectors) < _WASTED * float(ideal):
         return None
     rows = _rows(bound.code)
     rows = rows[~kernels_in_warm_up(trace)[rows]]

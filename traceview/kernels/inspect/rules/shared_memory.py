@@ -36,6 +36,11 @@ _PAD = (
     "Pad each row of the shared array by one element, or exchange the column for column ^ row on "
     "both sides"
 )
+_PAD_ROWS = (
+    "Pad each row of the shared array by 16 bytes: tiles of matrix products (wmma, ldmatrix) are "
+    "read and written by rows that begin at a multiple of that"
+)
+_OF_TILES = ("wmma.load", "wmma.store", "ldmatrix", "stmatrix")
 _REDUCTIONS: dict[operations.Purpose, Diagnosis] = {
     "pick": Diagnosis(
         "{reductions:reduction} in {reductions?the innermost loop|innermost loops}, at {places}, "
@@ -148,6 +153,7 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
             costly=every.factor >= _POOR and ways >= _BAD and worst.source not in reduced,
         ),
         remedy=advised
+        or (_PAD_ROWS if kernel.compiled.is_cuda(worst.source) and _moves_tiles(kernel) else "")
         or (
             f"Declare it {array.padded}, so that its rows start in different banks"
             if array and array.padded
@@ -155,6 +161,12 @@ def bank_conflicts(kernel: KernelContext) -> Iterator[CodeClaim]:
         )
         or (_PAD if kernel.compiled.is_cuda(worst.source) else ""),
     )
+
+
+def _moves_tiles(kernel: KernelContext) -> bool:
+    """Whether CUDA C++ moves tiles of matrix products through shared memory, row by row."""
+    code = kernel.code.ptx.instructions if kernel.code.ptx else ()
+    return any(each.opcode.startswith(_OF_TILES) for each in code)
 
 
 def _severity(kernel: KernelContext, worst: Access, *, costly: bool) -> Severity:
