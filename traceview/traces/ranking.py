@@ -206,9 +206,8 @@ def _partial(row: RankedFinding, earlier: Sequence[RankedFinding]) -> RankedFind
     """The finding; a general one is partial that comes after one that can save less time.
 
     So is one that is most of a step, and that nothing replays: no change saves all of it, nor all
-    of a kernel. Nor is it
-    known what saves a wait for something outside. Nor is a run as many times as fast that mostly
-    does what an earlier finding says, beside its steady time.
+    of a kernel. Nor is it known what saves a wait for something outside. Nor is a run as many times
+    as fast that mostly does what an earlier finding says, beside its steady time.
     """
     finding, saving = row.finding, row.forecast
     if saving is None:

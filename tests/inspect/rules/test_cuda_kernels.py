@@ -542,6 +542,15 @@ def test_blocks_that_leave_lanes_of_their_warps_idle(tmp_path, block, severity):
     for finding in said:
         assert finding == found[0]
         assert "launched at k.cu:3" in finding.message
+        assert "by threadIdx" not in finding.action
+
+
+@pytest.mark.parametrize(("index", "alone"), [("blockIdx.x", True), ("threadIdx.x", False)])
+def test_more_threads_alone_would_repeat_the_work_of_a_block(tmp_path, index, alone):
+    kernel = f"__global__ void k(float *x) {{ x[{index}] += 1.5f; }}"
+    found = findings(tmp_path, f"{kernel}\nvoid run(float *x) {{ k<<<64, 1>>>(x); }}\n")
+    said = [f for f in found if "lanes of their warps idle" in f.message]
+    assert [("by threadIdx" in f.action) for f in said] == [alone]
 
 
 TILES = """

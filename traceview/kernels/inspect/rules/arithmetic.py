@@ -129,7 +129,7 @@ def powers(kernel: KernelContext) -> Iterator[CodeClaim]:
         lines,
         words={
             "where": " of the loop at {loop}" if loop and loop.source else "",
-            "exp2": "tl.exp2" if kernel.ttgir else "exp2f",
+            "exp2": "exp2f" if kernel.compiled.is_cuda(lines[0]) else "tl.exp2",
             "before": ", and compute before the loop what does not change in it" if loop else "",
         },
         severity="medium" if memory <= len(code) / SCHEDULERS else "low",

@@ -58,8 +58,10 @@ _SMALL_BLOCKS = Diagnosis(
 _PARTIAL = Diagnosis(
     "Blocks of {threads:thread}[, launched at {line},] leave {idle_lanes} of the {lanes} lanes of "
     "their warps idle",
-    "Launch blocks of a multiple of 32 threads, such as 128 or 256, and fewer of them",
+    "Launch blocks of a multiple of 32 threads, such as 128 or 256, and fewer of them{index}",
 )
+# More threads of such a kernel would each do what the block does now.
+_INDEX = ", and share a block's work by threadIdx, which the kernel does not read"
 # Of the lanes: a block of 500 threads leaves 12 of 512, which no one would see.
 _IDLE_LANES = 0.2
 # Fewer cost little beside those that work. Multiples of it fall evenly on all axes.
@@ -134,8 +136,14 @@ def partial_warps(kernel: KernelContext) -> Iterator[CodeClaim]:
             },
             "the source of the launch" if line else "the launch",
             line,
+            words={"index": "" if kernel.code.ptx is None or _reads_thread(kernel) else _INDEX},
             severity="high" if 2 * threads <= lanes else "medium",
         )
+
+
+def _reads_thread(kernel: KernelContext) -> bool:
+    code = kernel.code.ptx.instructions if kernel.code.ptx else ()
+    return any("%tid" in each.operands for each in code)
 
 
 def small_blocks(kernel: KernelContext) -> Iterator[CodeClaim]:
